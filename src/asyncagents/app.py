@@ -1,0 +1,157 @@
+"""The composition root: builds a runtime out of a database, a model and tools."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from asyncagents.domain.id import Ids
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.engine.answers import Answers
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.calls import Calls
+from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.runner import BeforeRest, Runner, rest_in_peace
+from asyncagents.engine.runtime import POOL, Defaults, Runtime
+from asyncagents.engine.tool import AnyTool, Policy, ask_everything
+from asyncagents.engine.turn import Turn
+from asyncagents.llm.model import Model
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.owners import FlockOwners, Owners
+from asyncagents.store.store import Store
+from asyncagents.store.tx import Commit, Database
+
+POLL_SECONDS = 0.075
+SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
+
+
+class SystemClock:
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class SystemRng:
+    def below(self, n: int) -> int:
+        return secrets.randbelow(n)
+
+
+class PolledDatabase(Database, Protocol):
+    def poll(self) -> None:
+        """Look for what other processes committed."""
+        ...
+
+
+class World(Struct, frozen=True):
+    """What a runtime stands on; a simulation brings its own."""
+
+    database: PolledDatabase
+    owners: Owners
+    clock: Clock
+    rng: Rng
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """What a runtime does; the same in a simulation."""
+
+    model: Model
+    tools: tuple[AnyTool, ...] = ()
+    policy: Policy = ask_everything
+    before_rest: BeforeRest = rest_in_peace
+    serve: bool = True
+    agent: str = "build"
+    model_ref: ModelRef = SCRIPTED
+
+
+@asynccontextmanager
+async def open_runtime(
+    data: str | Path,
+    *,
+    model: Model,
+    tools: Sequence[AnyTool] = (),
+    policy: Policy = ask_everything,
+    before_rest: BeforeRest = rest_in_peace,
+    serve: bool = True,
+) -> AsyncIterator[Runtime]:
+    """Open a data directory and, unless `serve` is false, work on its sessions until the block ends.
+
+    Several processes may open the same directory; each session is run by one of them at a time.
+    """
+    directory = Path(data)
+    clock, rng = SystemClock(), SystemRng()
+    setup = Setup(model=model, tools=tuple(tools), policy=policy, before_rest=before_rest, serve=serve)
+    owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
+    try:
+        async with (
+            open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng) as database,
+            start(World(database, owners, clock, rng), setup) as runtime,
+        ):
+            yield runtime
+    finally:
+        owners.close()
+
+
+@asynccontextmanager
+async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
+    """Put the pieces together and keep them going until the block ends."""
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as group:
+        runtime, dispatcher = _assemble(world, setup, group)
+        chores = [group.create_task(_poll_forever(world.database))]
+        if setup.serve:
+            dispatcher.serve(group)
+            chores.append(group.create_task(dispatcher.sweep_forever()))
+        try:
+            yield runtime
+        except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
+            failure = error
+        for chore in chores:
+            chore.cancel()
+        await dispatcher.stop()
+    if failure is not None:
+        raise failure
+
+
+def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher]:
+    store, bus, answers = Store(world.database), Bus(), Answers()
+    clock, ids = world.clock, Ids(world.clock, world.rng)
+    turn = Turn(store=store, model=setup.model, tools=setup.tools, bus=bus, clock=clock, ids=ids)
+    calls = Calls(store=store, tools=setup.tools, policy=setup.policy, clock=clock, ids=ids, group=group)
+    dispatcher = Dispatcher(
+        store=store,
+        runner=Runner(store=store, turn=turn, calls=calls, before_rest=setup.before_rest),
+        owner=world.owners.me,
+        alive=world.owners.alive,
+        pool=POOL,
+        clock=clock,
+    )
+
+    def committed(commit: Commit) -> None:
+        dispatcher.committed(commit)
+        answers.committed(commit)
+        for event in commit.events:
+            bus.publish(event)
+
+    store.listen(committed)
+    runtime = Runtime(
+        store=store,
+        bus=bus,
+        answers=answers,
+        dispatcher=dispatcher,
+        clock=clock,
+        rng=world.rng,
+        alive=world.owners.alive,
+        defaults=Defaults(setup.agent, setup.model_ref),
+    )
+    return runtime, dispatcher
+
+
+async def _poll_forever(database: PolledDatabase) -> None:
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        database.poll()

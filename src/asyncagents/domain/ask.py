@@ -1,0 +1,45 @@
+"""What a session asks of a person: a permission, or an answer to a question."""
+
+from typing import Any
+
+from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
+from asyncagents.domain.shape import Shape
+
+
+class ToolRef(Shape, frozen=True, kw_only=True):
+    """The call that asks; `call_id` is the provider's name for it."""
+
+    message_id: MessageId
+    call_id: str
+
+
+class PermissionRequest(Shape, frozen=True, kw_only=True):
+    """`always`: the patterns that an answer `always` would allow from then on."""
+
+    id: PermissionId
+    session_id: SessionId
+    permission: str
+    patterns: tuple[str, ...]
+    metadata: dict[str, Any]
+    always: tuple[str, ...]
+    tool: ToolRef | None = None
+
+
+class Option(Shape, frozen=True, kw_only=True):
+    label: str
+    description: str
+
+
+class Question(Shape, frozen=True, kw_only=True):
+    question: str
+    header: str
+    options: tuple[Option, ...]
+    multiple: bool | None = None
+    custom: bool | None = None
+
+
+class QuestionRequest(Shape, frozen=True, kw_only=True):
+    id: QuestionId
+    session_id: SessionId
+    questions: tuple[Question, ...]
+    tool: ToolRef | None = None

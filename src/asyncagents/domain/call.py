@@ -1,0 +1,196 @@
+"""A tool call as the engine keeps it: one row, four states, settled once."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from asyncagents.domain.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
+from asyncagents.domain.part import (
+    PartTime,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+
+Effect: TypeAlias = Literal["none", "idempotent", "once"]
+"""What a second run would do: nothing, the same again under the same key, or harm."""
+
+Kind: TypeAlias = Literal["ask", "question", "async", "wait"]
+HOLDING: frozenset[Kind] = frozenset({"ask", "question"})
+
+IN_DOUBT = (
+    "The process stopped while this tool was running, so whether it took effect is unknown. "
+    "Check before you do it again."
+)
+REJECTED = "The user rejected this tool call."
+REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
+ABORTED = "Tool execution aborted"
+TIMED_OUT = "Tool execution timed out"
+NEVER_RAN = "The step was cut off before it was complete; this call never ran."
+WAIT_OVER = "The wait is over."
+WAIT_ENDED = "The wait ended early: new input arrived."
+
+
+class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
+    output: str
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
+    error: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    blocks: bool = False
+    """A person said no: the turn stops here."""
+
+
+Result: TypeAlias = Completed | Failed
+
+
+class Once(Struct, frozen=True, tag="once"):
+    """Yes, this time."""
+
+
+class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
+    """No. With a message the model may try another way; without one the turn stops."""
+
+    message: str = ""
+
+
+class Answers(Struct, frozen=True, tag="answers"):
+    """One list of chosen or written answers for each question."""
+
+    answers: tuple[tuple[str, ...], ...]
+
+
+Reply: TypeAlias = Once | Reject | Answers
+
+
+class Requested(Struct, frozen=True, tag="requested"):
+    """The step that asked for it is committed; nothing has run."""
+
+
+class Running(Struct, frozen=True, tag="running"):
+    """A side effect may be under way, in the run that holds this fence."""
+
+    fence: int
+
+
+class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
+    """Nothing runs here: the answer comes from outside, or when it is due."""
+
+    kind: Kind
+    since: int
+    due: int | None = None
+    on_due: Result = Failed(TIMED_OUT)
+    note: str = ""
+    """What the tool said before it began to wait; shown to people and to the model."""
+    ask: PermissionRequest | None = None
+    ask_hash: str = ""
+    question: QuestionRequest | None = None
+
+
+class Settled(Struct, frozen=True, tag="settled"):
+    result: Result
+    at: int
+
+
+CallState: TypeAlias = Requested | Running | Open | Settled
+
+
+class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`id` is ours, unguessable, the effect key of the tool and the pending id people answer to."""
+
+    id: CallId
+    session_id: SessionId
+    message_id: MessageId
+    part_id: PartId
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    turn: int
+    created: int
+    effect: Effect = "once"
+    started: int | None = None
+    granted: tuple[str, ...] = ()
+    """Hashes of the asks that were answered with yes."""
+    ask_id: str | None = None
+    """The last ask or question of this call, and how it was answered."""
+    reply: Reply | None = None
+    shown_pending: bool = False
+    """A request told the model that this call is pending; its result arrives as a later message."""
+    state: CallState = Requested()
+
+    def to(self, state: CallState) -> "Call":
+        return replace(self, state=state)
+
+    @property
+    def open(self) -> Open | None:
+        return self.state if isinstance(self.state, Open) else None
+
+    @property
+    def holding(self) -> bool:
+        return isinstance(self.state, Open) and self.state.kind in HOLDING
+
+    @property
+    def settled(self) -> bool:
+        return isinstance(self.state, Settled)
+
+
+def render(call: Call) -> ToolPart:
+    """The part people see: a pure function of the row, never written from memory."""
+    return ToolPart(
+        id=call.part_id,
+        session_id=call.session_id,
+        message_id=call.message_id,
+        call_id=call.call_id,
+        tool=call.tool,
+        state=_tool_state(call),
+    )
+
+
+def _tool_state(call: Call) -> ToolState:
+    start = call.started or call.created
+    match call.state:
+        case Requested():
+            return ToolPending(input=call.input, raw="")
+        case Running():
+            return ToolRunning(input=call.input, time=PartTime(start=start))
+        case Open(kind="ask" | "question"):
+            return ToolRunning(input=call.input, time=PartTime(start=start))
+        case Open(note=note):
+            return ToolWaiting(
+                input=call.input, pending_id=call.id, output=note or None, time=PartTime(start=start)
+            )
+        case Settled(result, at):
+            return _settled_state(call.input, result, PartTime(start=start, end=at))
+
+
+def _settled_state(given: dict[str, Any], result: Result, time: PartTime) -> ToolState:
+    match result:
+        case Completed(output, title, metadata):
+            return ToolCompleted(input=given, output=output, title=title, metadata=metadata, time=time)
+        case Failed(error, metadata):
+            return ToolError(input=given, error=error, metadata=metadata or None, time=time)
+
+
+def pending_text(call_id: str, tool: str) -> str:
+    """What the model reads in place of a result that is not in yet; it never changes afterwards."""
+    return f"This call is still pending ({tool}, {call_id}). Its result will arrive in a later message."
+
+
+def result_text(call: Call) -> str:
+    """What the model reads when the result of a call that was shown as pending arrives."""
+    match call.state:
+        case Settled(Completed(output)):
+            return f"The pending call {call.call_id} ({call.tool}) has completed:\n\n{output}"
+        case Settled(Failed(error)):
+            return f"The pending call {call.call_id} ({call.tool}) has failed:\n\n{error}"
+        case _:
+            raise ValueError(f"call {call.id} has no result yet")

@@ -1,0 +1,139 @@
+"""What the engine knows of a session when it decides: control columns, open calls, unread input."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Open, Requested, Running
+from asyncagents.domain.id import OwnerId, SessionId
+from asyncagents.domain.message import AssistantMessage, Message
+from asyncagents.domain.status import Busy, Idle, Status, WaitingAsync
+
+State: TypeAlias = Literal["idle", "ready", "running"]
+CLAIM_LIMIT = 3
+
+
+class Control(Struct, frozen=True):
+    """The protocol columns of a session row, in the order they are read."""
+
+    id: SessionId
+    parent_id: SessionId | None
+    root_id: SessionId
+    depth: int
+    pool: str
+    state: State = "idle"
+    wake_seq: int = 0
+    fence: int = 0
+    owner: OwnerId | None = None
+    turn: int = 0
+    turn_rev: int = 0
+    in_turn: bool = False
+    cancel_rev: int = 0
+    blocked_turn: int = 0
+    claims: int = 0
+    """Claims since anything last moved forward."""
+    positions: int = 0
+    """How many messages have a place in the order the model reads."""
+
+    def woken(self) -> "Control":
+        state: State = "ready" if self.state == "idle" else self.state
+        return replace(self, wake_seq=self.wake_seq + 1, state=state)
+
+    def claimed(self, owner: OwnerId) -> "Control":
+        return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=self.claims + 1)
+
+    def progressed(self) -> "Control":
+        return replace(self, claims=0) if self.claims else self
+
+    def parked(self) -> "Control":
+        return replace(self, state="idle", owner=None, claims=0)
+
+    def rested(self, *, unread: bool) -> "Control":
+        """The turn is over; input that came for the next one keeps the session ready."""
+        state: State = "ready" if unread else "idle"
+        return replace(self, state=state, owner=None, claims=0, in_turn=False)
+
+    def in_a_turn(self, rev: int) -> "Control":
+        if self.in_turn:
+            return self
+        return replace(self, in_turn=True, turn=self.turn + 1, turn_rev=rev)
+
+
+class Lease(Struct, frozen=True):
+    """The right to write for a session: void as soon as somebody else has claimed it."""
+
+    session_id: SessionId
+    fence: int
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """Everything `decide` may look at."""
+
+    control: Control
+    calls: tuple[Call, ...] = ()
+    """Calls that are not settled."""
+    unread: int = 0
+    """Input that waits to be promoted."""
+    stranded: int = 0
+    """Input that an abort held back and whose callers have not been answered."""
+    last: Message | None = None
+    """The newest message the model would see."""
+
+    @property
+    def cancelled(self) -> bool:
+        control = self.control
+        covered = control.cancel_rev > control.turn_rev
+        return covered and (control.in_turn or self.stranded > 0)
+
+    @property
+    def crash_loop(self) -> bool:
+        return self.control.claims > CLAIM_LIMIT
+
+    @property
+    def blocked(self) -> bool:
+        return self.control.in_turn and self.control.blocked_turn == self.control.turn
+
+    @property
+    def step(self) -> AssistantMessage | None:
+        """The last step of this turn, if the turn has one."""
+        in_turn = self.control.in_turn
+        return self.last if in_turn and isinstance(self.last, AssistantMessage) else None
+
+    @property
+    def executing(self) -> tuple[Call, ...]:
+        return tuple(c for c in self.calls if _runs_under(c, self.control.fence))
+
+    @property
+    def abandoned(self) -> tuple[Call, ...]:
+        """Started under an older fence: the process that ran them is gone."""
+        return tuple(
+            c for c in self.calls if isinstance(c.state, Running) and c.state.fence < self.control.fence
+        )
+
+    @property
+    def requested(self) -> tuple[Call, ...]:
+        return tuple(c for c in self.calls if isinstance(c.state, Requested))
+
+    @property
+    def waiting(self) -> tuple[Call, ...]:
+        return tuple(c for c in self.calls if c.open)
+
+    @property
+    def holding(self) -> tuple[Call, ...]:
+        return tuple(c for c in self.calls if c.holding)
+
+
+def _runs_under(call: Call, fence: int) -> bool:
+    return isinstance(call.state, Running) and call.state.fence == fence
+
+
+def status(control: Control, open_calls: tuple[Call, ...]) -> Status:
+    """A session's status, from its rows alone."""
+    if control.state != "idle" or any(call.holding for call in open_calls):
+        return Busy()
+    waits = [(call, call.state) for call in open_calls if isinstance(call.state, Open)]
+    if not waits:
+        return Idle()
+    first, state = min(waits, key=lambda pair: (pair[1].due is None, pair[1].due or 0, pair[0].id))
+    return WaitingAsync(pending_id=first.id, tool=first.tool, since=state.since, timeout=state.due)

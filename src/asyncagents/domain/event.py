@@ -1,0 +1,234 @@
+"""What listeners hear: one shape of properties per event, and the frame that carries it."""
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from asyncagents.domain.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.codec import BROKEN, decode_part, decoder, unreadable
+from asyncagents.domain.failure import Failure
+from asyncagents.domain.id import EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
+from asyncagents.domain.message import Message
+from asyncagents.domain.part import Part, UnknownPart
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import Kept, Shape, encode
+from asyncagents.domain.status import Status
+
+
+class SessionCreated(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.created"
+    session_id: SessionId
+    info: Session
+
+
+class SessionUpdated(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.updated"
+    session_id: SessionId
+    info: Session
+
+
+class SessionDeleted(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.deleted"
+    session_id: SessionId
+    info: Session
+
+
+class SessionStatus(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.status"
+    session_id: SessionId
+    status: Status
+
+
+class SessionIdle(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.idle"
+    session_id: SessionId
+
+
+class SessionError(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.error"
+    session_id: SessionId | None = None
+    error: Failure | None = None
+
+
+class MessageUpdated(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.updated"
+    session_id: SessionId
+    info: Message
+
+
+class MessageRemoved(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.removed"
+    session_id: SessionId
+    message_id: MessageId
+
+
+class PartUpdated(Shape, frozen=True, kw_only=True):
+    """`time`: when it was published, in ms since the epoch."""
+
+    type: ClassVar[str] = "message.part.updated"
+    session_id: SessionId
+    part: Part | UnknownPart
+    time: int
+
+
+class PartDelta(Shape, frozen=True, kw_only=True):
+    """Text to add to a part's field; `offset` is the length it must have before."""
+
+    type: ClassVar[str] = "message.part.delta"
+    session_id: SessionId
+    message_id: MessageId
+    part_id: PartId
+    field: str
+    delta: str
+    offset: int
+
+
+class PartRemoved(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.part.removed"
+    session_id: SessionId
+    message_id: MessageId
+    part_id: PartId
+
+
+class PermissionAsked(Shape, frozen=True, kw_only=True):
+    """On the wire the properties are the request itself."""
+
+    type: ClassVar[str] = "permission.asked"
+    request: PermissionRequest
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.request.session_id
+
+
+class PermissionReplied(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "permission.replied"
+    session_id: SessionId
+    request_id: PermissionId
+    reply: Literal["once", "always", "reject"]
+
+
+class QuestionAsked(Shape, frozen=True, kw_only=True):
+    """On the wire the properties are the request itself."""
+
+    type: ClassVar[str] = "question.asked"
+    request: QuestionRequest
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.request.session_id
+
+
+class QuestionReplied(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.replied"
+    session_id: SessionId
+    request_id: QuestionId
+    answers: tuple[tuple[str, ...], ...]
+
+
+class QuestionRejected(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.rejected"
+    session_id: SessionId
+    request_id: QuestionId
+
+
+class PromptAnswered(Shape, frozen=True, kw_only=True):
+    """The turn that `message_id` began has ended with `answer_id`."""
+
+    type: ClassVar[str] = "prompt.answered"
+    session_id: SessionId
+    message_id: MessageId
+    answer_id: MessageId
+
+
+Event: TypeAlias = (
+    SessionCreated
+    | SessionUpdated
+    | SessionDeleted
+    | SessionStatus
+    | SessionIdle
+    | SessionError
+    | MessageUpdated
+    | MessageRemoved
+    | PartUpdated
+    | PartDelta
+    | PartRemoved
+    | PermissionAsked
+    | PermissionReplied
+    | QuestionAsked
+    | QuestionReplied
+    | QuestionRejected
+    | PromptAnswered
+)
+
+
+class UnknownEvent(Kept):
+    """An event of a type we do not know; `raw` is its properties as they came."""
+
+    __slots__ = ("session_id", "type")
+
+    def __init__(self, raw: bytes, *, type: str, session_id: SessionId | None) -> None:
+        super().__init__(raw)
+        self.type = type
+        self.session_id = session_id
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    id: EventId
+    type: str
+    properties: Any
+
+
+class _RawFrame(msgspec.Struct, frozen=True):
+    id: EventId
+    type: str
+    properties: msgspec.Raw
+
+
+class _RawPartUpdated(Shape, frozen=True, kw_only=True):
+    session_id: SessionId
+    part: msgspec.Raw
+    time: int
+
+
+def frame(event_id: EventId, event: Event | UnknownEvent) -> bytes:
+    """`{"id", "type", "properties"}` as listeners get it."""
+    properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
+    return encode(_Frame(event_id, event.type, properties))
+
+
+def parse_frame(raw: bytes) -> tuple[EventId, Event | UnknownEvent]:
+    """Raises `Unreadable`; an event of an unknown type is kept."""
+    try:
+        got = decoder(_RawFrame).decode(raw)
+        return got.id, _read(got.type, bytes(got.properties))
+    except BROKEN as error:
+        raise unreadable("event", raw, error) from error
+
+
+_PLAIN: dict[str, type[Any]] = {
+    kind.type: kind for kind in Event.__args__ if kind not in {PartUpdated, PermissionAsked, QuestionAsked}
+}
+
+
+def _read(type: str, raw: bytes) -> Event | UnknownEvent:
+    if type in _PLAIN:
+        event: Event = decoder(_PLAIN[type]).decode(raw)
+        return event
+    match type:
+        case PartUpdated.type:
+            got = decoder(_RawPartUpdated).decode(raw)
+            part = decode_part(bytes(got.part))
+            return PartUpdated(session_id=got.session_id, part=part, time=got.time)
+        case PermissionAsked.type:
+            return PermissionAsked(request=decoder(PermissionRequest).decode(raw))
+        case QuestionAsked.type:
+            return QuestionAsked(request=decoder(QuestionRequest).decode(raw))
+        case _:
+            return _unknown(type, raw)
+
+
+def _unknown(type: str, raw: bytes) -> UnknownEvent:
+    properties = msgspec.json.decode(raw)
+    owner = properties.get("sessionID") if isinstance(properties, dict) else None
+    return UnknownEvent(raw, type=type, session_id=SessionId(owner) if isinstance(owner, str) else None)

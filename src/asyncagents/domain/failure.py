@@ -1,0 +1,149 @@
+"""Why a message failed, as clients see it: a name and its data."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from asyncagents.domain.shape import Kept, Shape, encode
+
+
+class Failure:
+    """Any failure; `KnownFailure` lists those we write, `UnknownFailure` is anything else."""
+
+    __slots__ = ()
+
+
+class Cause(Shape, frozen=True, kw_only=True):
+    """The data of a failure that is only a message."""
+
+    message: str
+
+
+class NoCause(Shape, frozen=True, kw_only=True):
+    """The data of a failure whose name says it all."""
+
+
+class ProviderCause(Shape, frozen=True, kw_only=True):
+    provider_id: str
+    message: str
+
+
+class UnknownCause(Shape, frozen=True, kw_only=True):
+    message: str
+    ref: str | None = None
+
+
+class StructuredCause(Shape, frozen=True, kw_only=True):
+    message: str
+    retries: int
+
+
+class OverflowCause(Shape, frozen=True, kw_only=True):
+    message: str
+    response_body: str | None = None
+
+
+class APICause(Shape, frozen=True, kw_only=True):
+    message: str
+    is_retryable: bool
+    status_code: int | None = None
+    response_headers: dict[str, str] | None = None
+    response_body: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class ProviderAuthError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: ProviderCause
+
+
+class UnknownError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: UnknownCause
+
+
+class MessageOutputLengthError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: NoCause
+
+
+class MessageAbortedError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: Cause
+
+
+class StructuredOutputError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: StructuredCause
+
+
+class ContextOverflowError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: OverflowCause
+
+
+class ContentFilterError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: Cause
+
+
+class APIError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+    data: APICause
+
+
+KnownFailure: TypeAlias = (
+    ProviderAuthError
+    | UnknownError
+    | MessageOutputLengthError
+    | MessageAbortedError
+    | StructuredOutputError
+    | ContextOverflowError
+    | ContentFilterError
+    | APIError
+)
+_NAMES = frozenset(kind.__name__ for kind in KnownFailure.__args__)
+
+
+class UnknownFailure(Kept, Failure):
+    """A failure with a name we do not know, kept as it came."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, raw: bytes, name: str) -> None:
+        super().__init__(raw)
+        self.name = name
+
+
+def read_failure(value: Any) -> Failure:
+    """Raises `msgspec.ValidationError` if this is no failure at all."""
+    match value:
+        case {"name": str(name)} if name not in _NAMES:
+            return UnknownFailure(encode(value), name)
+        case _:
+            failure: KnownFailure = msgspec.convert(value, KnownFailure)
+            return failure
+
+
+def provider_auth(provider_id: str, message: str) -> ProviderAuthError:
+    return ProviderAuthError(data=ProviderCause(provider_id=provider_id, message=message))
+
+
+def unknown(message: str, ref: str | None = None) -> UnknownError:
+    return UnknownError(data=UnknownCause(message=message, ref=ref))
+
+
+def output_length() -> MessageOutputLengthError:
+    return MessageOutputLengthError(data=NoCause())
+
+
+def aborted(message: str = "Aborted") -> MessageAbortedError:
+    return MessageAbortedError(data=Cause(message=message))
+
+
+def structured_output(message: str, retries: int) -> StructuredOutputError:
+    return StructuredOutputError(data=StructuredCause(message=message, retries=retries))
+
+
+def context_overflow(message: str, response_body: str | None = None) -> ContextOverflowError:
+    return ContextOverflowError(data=OverflowCause(message=message, response_body=response_body))
+
+
+def content_filter(message: str) -> ContentFilterError:
+    return ContentFilterError(data=Cause(message=message))
+
+
+def api(message: str, *, is_retryable: bool, status_code: int | None = None) -> APIError:
+    return APIError(data=APICause(message=message, is_retryable=is_retryable, status_code=status_code))

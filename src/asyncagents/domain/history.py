@@ -1,0 +1,16 @@
+"""A message with its parts, as people and models read it."""
+
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.message import Message
+from asyncagents.domain.part import Part, TextPart
+from asyncagents.domain.shape import Shape
+
+
+class Entry(Shape, frozen=True, kw_only=True):
+    info: Message
+    parts: tuple[Part | UnknownPart, ...]
+
+    @property
+    def text(self) -> str:
+        """What was said, without what the system put in."""
+        return "\n".join(p.text for p in self.parts if isinstance(p, TextPart) and not p.synthetic)

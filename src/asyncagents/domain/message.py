@@ -1,0 +1,80 @@
+"""A message as clients see it: who spoke, with which model, and how it ended; its content is parts."""
+
+from typing import Any, TypeAlias
+
+from asyncagents.domain.failure import Failure
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session import FileDiff, Tokens
+from asyncagents.domain.shape import Shape
+
+
+class ModelRef(Shape, frozen=True, kw_only=True):
+    provider_id: str
+    model_id: str
+    variant: str | None = None
+
+
+class MessageTime(Shape, frozen=True, kw_only=True):
+    created: int
+    completed: int | None = None
+
+
+class MessagePath(Shape, frozen=True, kw_only=True):
+    cwd: str
+    root: str
+
+
+class TextFormat(Shape, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """The model answers freely."""
+
+
+class JsonFormat(Shape, frozen=True, kw_only=True, tag_field="type", tag="json_schema"):
+    """The model's answer must fit the schema."""
+
+    schema: dict[str, Any]
+    retry_count: int | None = None
+
+
+OutputFormat: TypeAlias = TextFormat | JsonFormat
+
+
+class UserSummary(Shape, frozen=True, kw_only=True):
+    diffs: tuple[FileDiff, ...]
+    title: str | None = None
+    body: str | None = None
+
+
+class UserMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    id: MessageId
+    session_id: SessionId
+    time: MessageTime
+    agent: str
+    model: ModelRef
+    format: OutputFormat | None = None
+    summary: UserSummary | None = None
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+
+
+class AssistantMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    """One step of the model; all steps of a turn share `parent_id`, the user's message."""
+
+    id: MessageId
+    session_id: SessionId
+    parent_id: MessageId
+    time: MessageTime
+    model_id: str
+    provider_id: str
+    mode: str
+    agent: str
+    path: MessagePath
+    cost: float
+    tokens: Tokens
+    error: Failure | None = None
+    variant: str | None = None
+    summary: bool | None = None
+    structured: Any = None
+    finish: str | None = None
+
+
+Message: TypeAlias = UserMessage | AssistantMessage

@@ -1,0 +1,133 @@
+"""A session as clients see it: a conversation in a project's directory."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.port import Rng
+from asyncagents.domain.shape import Shape
+
+
+class CacheTokens(Shape, frozen=True, kw_only=True):
+    read: int
+    write: int
+
+
+class Tokens(Shape, frozen=True, kw_only=True):
+    """`input` leaves out cached tokens, `output` leaves out reasoning."""
+
+    input: int
+    output: int
+    reasoning: int
+    cache: CacheTokens
+    total: int | None = None
+
+    @staticmethod
+    def zero() -> "Tokens":
+        return Tokens(input=0, output=0, reasoning=0, cache=CacheTokens(read=0, write=0))
+
+    def plus(self, other: "Tokens") -> "Tokens":
+        """The sum; it has a total only if both have one (a session's running sum has none)."""
+        known = self.total is not None and other.total is not None
+        cache = CacheTokens(
+            read=self.cache.read + other.cache.read,
+            write=self.cache.write + other.cache.write,
+        )
+        return Tokens(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            reasoning=self.reasoning + other.reasoning,
+            cache=cache,
+            total=(self.total or 0) + (other.total or 0) if known else None,
+        )
+
+
+class Rule(Shape, frozen=True, kw_only=True):
+    permission: str
+    pattern: str
+    action: Literal["allow", "deny", "ask"]
+
+
+class SessionTime(Shape, frozen=True, kw_only=True):
+    created: int
+    updated: int
+    compacting: int | None = None
+    archived: int | None = None
+
+
+class SessionModel(Shape, frozen=True, kw_only=True):
+    """The model a session uses; here the wire says `id` where a message says `modelID`."""
+
+    id: str
+    provider_id: str
+    variant: str | None = None
+
+
+class FileDiff(Shape, frozen=True, kw_only=True):
+    additions: int
+    deletions: int
+    file: str | None = None
+    patch: str | None = None
+    status: Literal["added", "deleted", "modified"] | None = None
+
+
+class SessionSummary(Shape, frozen=True, kw_only=True):
+    additions: int
+    deletions: int
+    files: int
+    diffs: tuple[FileDiff, ...] | None = None
+
+
+class Share(Shape, frozen=True, kw_only=True):
+    url: str
+
+
+class Revert(Shape, frozen=True, kw_only=True):
+    message_id: MessageId
+    part_id: PartId | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+
+
+class Session(Shape, frozen=True, kw_only=True):
+    id: SessionId
+    slug: str
+    project_id: str
+    directory: str
+    title: str
+    version: str
+    time: SessionTime
+    path: str | None = None
+    parent_id: SessionId | None = None
+    workspace_id: str | None = None
+    cost: float | None = None
+    tokens: Tokens | None = None
+    summary: SessionSummary | None = None
+    share: Share | None = None
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    permission: tuple[Rule, ...] | None = None
+    revert: Revert | None = None
+
+
+def default_title(now_ms: int, child: bool) -> str:
+    """The title until a better one is known; only such titles are ever replaced."""
+    seconds, ms = divmod(now_ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{'Child' if child else 'New'} session - {moment}.{ms:03d}Z"
+
+
+_QUALITIES = (
+    "amber", "brisk", "calm", "clear", "crisp", "deep", "early", "fair", "gentle", "keen", "level", "light",
+    "mild", "neat", "open", "plain", "prime", "quick", "sharp", "steady", "still", "sunny", "swift", "warm",
+)  # fmt: skip
+_THINGS = (
+    "birch", "bridge", "canyon", "cedar", "cliff", "delta", "ember", "field", "fjord", "heron",
+    "island", "maple", "meadow", "orchard", "pebble", "reef", "ridge", "river", "summit", "valley",
+)  # fmt: skip
+
+
+def slug(rng: Rng) -> str:
+    """A name for people, such as `calm-river`; not unique."""
+    return f"{_QUALITIES[rng.below(len(_QUALITIES))]}-{_THINGS[rng.below(len(_THINGS))]}"

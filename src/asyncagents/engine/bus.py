@@ -1,0 +1,56 @@
+"""Events for whoever listens now; a listener that falls behind is cut off and catches up from the store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from asyncagents.domain.event import Event
+from asyncagents.domain.id import SessionId
+
+QUEUE = 1024
+
+
+class Subscription:
+    def __init__(self, size: int) -> None:
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(size + 1)
+        self._size = size
+        self.lagging = False
+
+    def push(self, event: Event) -> None:
+        if self.lagging:
+            return
+        self.lagging = self._queue.qsize() >= self._size
+        self._queue.put_nowait(None if self.lagging else event)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Ends when the listener has fallen behind; what it missed is in the store's feed."""
+        while (event := await self._queue.get()) is not None:
+            yield event
+
+
+class Bus:
+    """Publishing never waits: a slow listener is cut off rather than slowing the engine."""
+
+    def __init__(self, *, size: int = QUEUE) -> None:
+        self._size = size
+        self._listeners: dict[SessionId | None, dict[Subscription, None]] = {}
+
+    def publish(self, event: Event) -> None:
+        if not self._listeners:
+            return
+        for key in (event.session_id, None):
+            for listener in self._listeners.get(key, ()):
+                listener.push(event)
+
+    @contextmanager
+    def subscribe(self, session_id: SessionId | None = None) -> Iterator[Subscription]:
+        """The events of one session, or of all."""
+        subscription = Subscription(self._size)
+        listeners = self._listeners.setdefault(session_id, {})
+        listeners[subscription] = None
+        try:
+            yield subscription
+        finally:
+            del listeners[subscription]
+            if not listeners:
+                self._listeners.pop(session_id, None)

@@ -1,0 +1,64 @@
+"""What a session does next: pure, total, first match wins."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.control import Snapshot
+from asyncagents.store.verb.rest import Reason
+
+
+class Recover(Struct, frozen=True):
+    """Calls whose process died: run again or declared in doubt, as each one's effect says."""
+
+    calls: tuple[Call, ...]
+
+
+class RunCalls(Struct, frozen=True):
+    calls: tuple[Call, ...]
+
+
+class Await(Struct, frozen=True):
+    """Until a call ends, a wake or a cancel."""
+
+
+class CallModel(Struct, frozen=True):
+    pass
+
+
+class Park(Struct, frozen=True):
+    pass
+
+
+class Rest(Struct, frozen=True):
+    reason: Reason
+
+
+Decision: TypeAlias = Recover | RunCalls | Await | CallModel | Park | Rest
+
+
+def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on one screen
+    if session.cancelled:
+        return Rest("aborted")
+    if session.crash_loop:
+        return Rest("crash_loop")
+    if session.abandoned:
+        return Recover(session.abandoned)
+    if session.requested:
+        return RunCalls(session.requested)
+    if session.executing:
+        return Await()
+    if session.holding:
+        return Park()
+    if session.blocked:
+        return Rest("blocked")
+    if session.step and session.step.error:
+        return Rest("error")
+    if session.unread:
+        return CallModel()
+    if session.waiting:
+        return Park()
+    if not session.control.in_turn or (session.step and session.step.finish != "tool-calls"):
+        return Rest("done")
+    return CallModel()

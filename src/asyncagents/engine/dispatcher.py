@@ -1,0 +1,155 @@
+"""Who runs when: a table of live runs, fed by wakes, and a sweep that finds what wakes missed."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from asyncagents.domain.id import OwnerId, SessionId
+from asyncagents.domain.port import Clock
+from asyncagents.engine.run import Run
+from asyncagents.engine.runner import Runner
+from asyncagents.errors import AsyncAgentsError, LeaseLost, StoreError
+from asyncagents.store.store import Store
+from asyncagents.store.tx import Commit
+
+SWEEP_MS = 30_000
+RETRY_MS = 1_000
+RUNS = 2_000
+PAGE = 500
+
+_log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """A wake is only a hint: a run claims its session in the store, or finds that there is nothing to do."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        runner: Runner,
+        owner: OwnerId,
+        alive: Callable[[OwnerId], bool],
+        pool: str,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._owner = owner
+        self._alive = alive
+        self._pool = pool
+        self._clock = clock
+        self._runs: dict[SessionId, Run] = {}
+        self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._overflow = False
+        self._sweep_wanted = asyncio.Event()
+        self._next_look = 0
+
+    @property
+    def live(self) -> int:
+        return len(self._runs)
+
+    @property
+    def serves(self) -> bool:
+        return self._group is not None
+
+    def serve(self, group: asyncio.TaskGroup) -> None:
+        """From here on sessions are run, as tasks of this group."""
+        self._group = group
+
+    def committed(self, commit: Commit) -> None:
+        """The store's report: wake, and interrupt what was cancelled or deleted."""
+        for session_id in commit.interrupted:
+            if session_id in self._runs:
+                self._runs[session_id].interrupt()
+        for session_id in commit.woken:
+            self.dispatch(session_id)
+        if commit.due and min(commit.due) < self._next_look:
+            self._sweep_wanted.set()
+
+    def dispatch(self, session_id: SessionId, *, dead: OwnerId | None = None) -> None:
+        """Poke its run, or start one; the table entry is there before the claim."""
+        if (run := self._runs.get(session_id)) is not None:
+            run.poke()
+        elif self._group is None:
+            return
+        elif len(self._runs) >= RUNS:
+            self._overflow = True  # its row stays ready; the next free place looks for it
+        else:
+            run = self._runs[session_id] = Run(session_id)
+            self._tasks[session_id] = self._group.create_task(self._run(run, dead))
+
+    async def _run(self, run: Run, dead: OwnerId | None) -> None:
+        try:
+            await self._runner.run(run, self._owner, dead=dead)
+        except StoreError:
+            _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._sweep_wanted.set)
+        except Exception:  # noqa: BLE001  the edge of a run
+            _log.exception("the run of session %s failed; the sweep takes it up", run.session_id)
+            self._sweep_wanted.set()
+        finally:
+            self._runs.pop(run.session_id, None)
+            self._tasks.pop(run.session_id, None)
+        if run.poked:
+            self.dispatch(run.session_id)
+        if self._overflow:
+            self._overflow = False
+            self._sweep_wanted.set()
+
+    async def sweep_forever(self) -> None:
+        """At the start, when something is due, and at least every half minute."""
+        while True:
+            self._sweep_wanted.clear()
+            try:
+                pause = await self.sweep()
+            except StoreError:
+                _log.exception("the sweep failed; it is tried again")
+                pause = RETRY_MS
+            self._next_look = self._clock.now() + pause
+            try:
+                async with asyncio.timeout(pause / 1000):
+                    await self._sweep_wanted.wait()
+            except TimeoutError:
+                pass
+
+    async def sweep(self) -> int:
+        """Expire what is overdue, take up what nobody runs; returns how long to wait, in ms."""
+        while (due := await self._store.next_due()) is not None and due <= self._clock.now():
+            await self._store.expire()
+        await self._take_up()
+        return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
+
+    async def _take_up(self) -> None:
+        after = ""
+        while page := await self._store.active(self._pool, after=after, limit=PAGE):
+            for session in page:
+                if session.session_id in self._runs:
+                    continue
+                if session.state == "ready":
+                    self.dispatch(session.session_id)
+                elif session.owner == self._owner or not self._alive(session.owner or OwnerId("")):
+                    self.dispatch(session.session_id, dead=session.owner)
+            after = page[-1].session_id
+
+    async def stop(self) -> None:
+        """End all runs and give their sessions back, for whoever serves next."""
+        self._group = None
+        runs, tasks = list(self._runs.values()), list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for run in runs:
+            await self._release(run)
+
+    async def _release(self, run: Run) -> None:
+        if run.lease is None:
+            return
+        try:
+            await self._store.release(run.lease)
+        except LeaseLost:
+            pass
+        except AsyncAgentsError:
+            _log.exception("session %s could not be given back; its owner will be found dead", run.session_id)

@@ -1,0 +1,250 @@
+"""A step as it streams in: events become parts, and the parts of a finished step become its end."""
+
+from typing import Any, TypeAlias, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import ABORTED, NEVER_RAN, Call, Effect, Failed, Settled
+from asyncagents.domain.failure import Failure, MessageAbortedError, aborted, api, content_filter, unknown
+from asyncagents.domain.id import Ids, PartId, RequestId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import (
+    Part,
+    PartTime,
+    ReasoningPart,
+    StepFinishPart,
+    TextPart,
+    ToolPart,
+    ToolPending,
+)
+from asyncagents.domain.session import Tokens
+from asyncagents.llm.model import (
+    Finish,
+    ModelEvent,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StepFinish,
+    StepStart,
+    StreamError,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallReady,
+    ToolCallStart,
+)
+from asyncagents.store.verb.step import StepEnd
+
+Written: TypeAlias = TextPart | ReasoningPart
+NO_FINISH = "The model's stream ended without saying why."
+
+
+class NewPart(Struct, frozen=True):
+    part: Part
+
+
+class NewText(Struct, frozen=True):
+    part_id: PartId
+    text: str
+    offset: int
+
+
+Change: TypeAlias = NewPart | NewText | None
+
+
+class _Text:
+    """A text or reasoning part that grows: chunks are joined only when someone looks."""
+
+    def __init__(self, part: Written) -> None:
+        self._part = part
+        self._chunks: list[str] = []
+        self.length = 0
+        self.clean = True
+
+    def add(self, text: str) -> NewText:
+        offset = self.length
+        self._chunks.append(text)
+        self.length += len(text)
+        self.clean = False
+        return NewText(self._part.id, text, offset)
+
+    def part(self) -> Written:
+        if len(self._chunks) > 1:
+            self._chunks = ["".join(self._chunks)]
+        return replace(self._part, text=self._chunks[0] if self._chunks else "")
+
+    def close(self, now: int, metadata: dict[str, Any] | None = None) -> None:
+        part = self.part()
+        time = part.time or PartTime(start=now)
+        text = part.text.rstrip() if isinstance(part, TextPart) else part.text
+        self._part = replace(part, text=text, time=replace(time, end=now), metadata=metadata or part.metadata)
+        self._chunks = [text]
+        self.clean = False
+
+    @property
+    def closed(self) -> bool:
+        return self._part.time is not None and self._part.time.end is not None
+
+
+class _Called(Struct):
+    part_id: PartId
+    tool: str
+    input: dict[str, Any] | None = None
+
+
+class Draft:
+    def __init__(self, message: AssistantMessage, request_id: RequestId, ids: Ids, *, turn: int) -> None:
+        self.message = message
+        self._request_id = request_id
+        self._ids = ids
+        self._turn = turn
+        self._texts: dict[str, _Text] = {}
+        self._called: dict[str, _Called] = {}
+        self._finish: StepFinish | None = None
+        self._failure: Failure | None = None
+
+    def take(self, event: ModelEvent, now: int) -> Change:  # noqa: C901  one arm for each event
+        """One event of the stream; returns what listeners should see of it."""
+        match event:
+            case TextDelta(key, text) | ReasoningDelta(key, text):
+                return self._texts[key].add(text) if text else None
+            case TextStart(key) | ReasoningStart(key):
+                return self._open(key, event, now)
+            case TextEnd(key):
+                self._texts[key].close(now)
+            case ReasoningEnd(key, metadata):
+                self._texts[key].close(now, metadata)
+            case ToolCallStart(key, tool):
+                return self._call(key, tool)
+            case ToolCallReady(key, tool, given):
+                change = None if key in self._called else self._call(key, tool)
+                self._called[key].input = given
+                return change
+            case StepFinish():
+                self._finish = event
+            case StreamError(failure):
+                self._failure = failure
+            case StreamStart() | StepStart() | StreamFinish():
+                pass
+            case _:
+                assert_never(event)
+        return None
+
+    def _open(self, key: str, event: TextStart | ReasoningStart, now: int) -> NewPart:
+        kind = TextPart if isinstance(event, TextStart) else ReasoningPart
+        part = kind(
+            id=self._ids.part(),
+            session_id=self.message.session_id,
+            message_id=self.message.id,
+            text="",
+            time=PartTime(start=now),
+        )
+        self._texts[key] = _Text(part)
+        return NewPart(part)
+
+    def _call(self, key: str, tool: str) -> NewPart:
+        called = self._called[key] = _Called(self._ids.part(), tool)
+        return NewPart(
+            ToolPart(
+                id=called.part_id,
+                session_id=self.message.session_id,
+                message_id=self.message.id,
+                call_id=key,
+                tool=tool,
+                state=ToolPending(input={}, raw=""),
+            )
+        )
+
+    def unsaved(self) -> tuple[Part, ...]:
+        """Text that the store does not have yet; it counts as saved from here on."""
+        dirty = [text for text in self._texts.values() if not text.clean]
+        for text in dirty:
+            text.clean = True
+        return tuple(text.part() for text in dirty)
+
+    def fail(self, failure: Failure) -> None:
+        self._failure = failure
+
+    def abort(self) -> None:
+        self._failure = aborted()
+
+    def end(self, now: int, effects: dict[str, Effect]) -> StepEnd:
+        """Nothing stays half open: texts are closed, and calls are written down to run, or as errors."""
+        for text in self._texts.values():
+            if not text.closed:
+                text.close(now)
+        finish, failure = self._verdict()
+        tokens = self._finish.tokens if self._finish else None
+        cost = self._finish.cost if self._finish else 0.0
+        message = replace(
+            self.message,
+            finish=finish,
+            error=failure,
+            tokens=tokens or Tokens.zero(),
+            cost=cost,
+            time=replace(self.message.time, completed=now),
+        )
+        parts: list[Part] = list(self.unsaved())
+        if finish is not None:
+            parts.append(self._step_finish(finish, cost, tokens))
+        return StepEnd(
+            request_id=self._request_id,
+            message=message,
+            parts=tuple(parts),
+            calls=self._calls(finish, failure, now, effects),
+            tokens=tokens,
+        )
+
+    def _verdict(self) -> tuple[Finish | None, Failure | None]:
+        """How the step ended, and why it failed if it did."""
+        if isinstance(self._failure, MessageAbortedError):
+            return None, self._failure
+        if self._failure is not None:
+            return "error", self._failure
+        complete = [c for c in self._called.values() if c.input is not None]
+        match self._finish.finish if self._finish else "unknown":
+            case "stop" | "tool-calls":
+                return "tool-calls" if complete else "stop", None
+            case "length":
+                return "length", None
+            case "content-filter":
+                return "content-filter", content_filter("The provider's filter stopped this answer.")
+            case "error":
+                return "error", api("The provider reported an error.", is_retryable=False)
+            case "unknown":
+                return "unknown", unknown(NO_FINISH)
+
+    def _step_finish(self, finish: Finish, cost: float, tokens: Tokens | None) -> StepFinishPart:
+        return StepFinishPart(
+            id=self._ids.part(),
+            session_id=self.message.session_id,
+            message_id=self.message.id,
+            reason=finish,
+            cost=cost,
+            tokens=tokens or Tokens.zero(),
+        )
+
+    def _calls(
+        self, finish: Finish | None, failure: Failure | None, now: int, effects: dict[str, Effect]
+    ) -> tuple[Call, ...]:
+        never = Settled(Failed(ABORTED if isinstance(failure, MessageAbortedError) else NEVER_RAN), now)
+        calls = []
+        for key, called in self._called.items():
+            call = Call(
+                id=self._ids.call(),
+                session_id=self.message.session_id,
+                message_id=self.message.id,
+                part_id=called.part_id,
+                call_id=key,
+                tool=called.tool,
+                input=called.input or {},
+                turn=self._turn,
+                created=now,
+                effect=effects.get(called.tool, "once"),
+            )
+            runs = finish == "tool-calls" and called.input is not None
+            calls.append(call if runs else call.to(never))
+        return tuple(calls)

@@ -1,0 +1,106 @@
+"""The runner obeys: it claims a session, does what `decide` says, and stops when it parks or rests."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, assert_never
+
+from msgspec import Struct
+
+from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.fact import Admit, Fact
+from asyncagents.domain.id import OwnerId
+from asyncagents.engine.calls import Calls
+from asyncagents.engine.decide import Await, CallModel, Park, Recover, Rest, RunCalls, decide
+from asyncagents.engine.run import Run
+from asyncagents.engine.turn import Turn
+from asyncagents.errors import LeaseLost
+from asyncagents.store.store import Store
+from asyncagents.store.verb.rest import Reason
+
+_log = logging.getLogger(__name__)
+
+
+class Continue(Struct, frozen=True):
+    """Do not rest yet: take this in and go on."""
+
+    fact: Admit
+
+
+Verdict: TypeAlias = Continue | tuple[Fact, ...]
+BeforeRest: TypeAlias = Callable[[Snapshot, Reason], Awaitable[Verdict]]
+"""Asked before a turn ends, except after an abort: go on, or what commits together with the end."""
+
+
+async def rest_in_peace(snapshot: Snapshot, reason: Reason) -> Verdict:
+    """Nobody objects, and nothing follows."""
+    return ()
+
+
+class Runner:
+    def __init__(self, *, store: Store, turn: Turn, calls: Calls, before_rest: BeforeRest) -> None:
+        self._store = store
+        self._turn = turn
+        self._calls = calls
+        self._before_rest = before_rest
+
+    async def run(self, run: Run, owner: OwnerId, *, dead: OwnerId | None) -> None:
+        """Work on a session until it parks or rests, if it can be claimed."""
+        snapshot = await self._store.claim(run.session_id, owner, dead=dead)
+        if snapshot is None:
+            return
+        run.lease = lease = Lease(run.session_id, snapshot.control.fence)
+        try:
+            await self._work(run, lease, snapshot)
+        except LeaseLost:
+            _log.info("session %s went to another run", run.session_id)
+        finally:
+            await _stop(run)
+
+    async def _work(self, run: Run, lease: Lease, snapshot: Snapshot | None) -> None:
+        while snapshot is not None:
+            run.resumed(snapshot)
+            snapshot = await self._obey(run, lease, snapshot)
+
+    async def _obey(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot | None:
+        """Do the next thing. None: the run is over."""
+        match decide(snapshot):
+            case Recover(calls):
+                return await self._calls.recover(lease, calls)
+            case RunCalls():
+                return await self._calls.start(run, lease, snapshot)
+            case Await():
+                await run.wait()
+                return await self._store.snapshot(lease)
+            case CallModel():
+                return await self._turn.step(run, lease, snapshot)
+            case Park():
+                run.clear()
+                parked = await self._store.park(lease, snapshot.control.wake_seq)
+                return None if parked else await self._store.snapshot(lease)
+            case Rest(reason):
+                await _stop(run)
+                run.clear()
+                return await self._rest(lease, snapshot, reason)
+            case decision:
+                assert_never(decision)
+
+    async def _rest(self, lease: Lease, snapshot: Snapshot, reason: Reason) -> Snapshot | None:
+        facts: tuple[Fact, ...] = ()
+        if reason not in ("aborted", "crash_loop"):
+            verdict = await self._before_rest(snapshot, reason)
+            if isinstance(verdict, Continue):
+                await self._store.admit(verdict.fact)
+                return await self._store.snapshot(lease)
+            facts = verdict
+        rested = await self._store.rest(lease, snapshot.control.wake_seq, reason, facts)
+        return None if rested else await self._store.snapshot(lease)
+
+
+async def _stop(run: Run) -> None:
+    """No tool of this run works on after it."""
+    tasks = list(run.tasks.values())
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

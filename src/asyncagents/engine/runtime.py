@@ -1,0 +1,227 @@
+"""The library's face: sessions, prompts, answers, results and events, over the store and the engine."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Answers as AnswersReply
+from asyncagents.domain.call import Call, Completed, Failed, Once, Reject, Reply
+from asyncagents.domain.event import Event
+from asyncagents.domain.fact import Admit
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
+from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.session import Session, SessionTime, Tokens, default_title, slug
+from asyncagents.domain.status import Status
+from asyncagents.engine.answers import Answers
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.store.store import Store
+from asyncagents.store.verb.session import NewSession
+
+VERSION = "0.1.0"
+POOL = "local"
+
+
+class Defaults(Struct, frozen=True):
+    """What a prompt uses that says nothing else."""
+
+    agent: str
+    model: ModelRef
+
+
+class Runtime:
+    """Sessions, and the agents that work in them. Get one from `open_runtime`."""
+
+    def __init__(  # noqa: PLR0913  the pieces it speaks for
+        self,
+        *,
+        store: Store,
+        bus: Bus,
+        answers: Answers,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        rng: Rng,
+        alive: Callable[[OwnerId], bool],
+        defaults: Defaults,
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._answers = answers
+        self._dispatcher = dispatcher
+        self._alive = alive
+        self._clock = clock
+        self._rng = rng
+        self._ids = Ids(clock, rng)
+        self._defaults = defaults
+
+    @property
+    def live(self) -> int:
+        """How many sessions are being worked on here and now."""
+        return self._dispatcher.live
+
+    async def create_session(
+        self,
+        *,
+        title: str | None = None,
+        parent_id: SessionId | None = None,
+        directory: str | Path = ".",
+        key: str | None = None,
+    ) -> Session:
+        """The same key again gives the same session."""
+        now = self._clock.now()
+        where = _absolute(directory)
+        info = Session(
+            id=self._ids.session(),
+            slug=slug(self._rng),
+            project_id=project_id(where),
+            directory=where,
+            parent_id=parent_id,
+            title=title or default_title(now, child=parent_id is not None),
+            version=VERSION,
+            time=SessionTime(created=now, updated=now),
+            cost=0,
+            tokens=Tokens.zero(),
+        )
+        return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
+
+    async def prompt(self, session_id: SessionId, text: str, *, key: str | None = None) -> Entry:
+        """Send a message and wait for the turn that answers it to end, or to wait for something outside."""
+        fact = self._input(session_id, text, key=key)
+        answer = self._answers.expect(fact.message.id)
+        try:
+            admitted = await self._store.admit(fact)
+            if not admitted.new:
+                return await self._known_answer(admitted.message_id)
+            return await self._store.message(await answer)
+        finally:
+            answer.cancel()
+
+    async def _known_answer(self, message_id: MessageId) -> Entry:
+        """The key was used before: its answer, once there is one."""
+        answer = self._answers.expect(message_id)
+        try:
+            known = (await self._store.input(message_id)).answer_id
+            return await self._store.message(known or await answer)
+        finally:
+            answer.cancel()
+
+    async def send(
+        self, session_id: SessionId, text: str, *, key: str | None = None, wakes: bool = True
+    ) -> MessageId:
+        """Store a message and return at once; `wakes=False` keeps it for the next one to bring along."""
+        admitted = await self._store.admit(self._input(session_id, text, key=key, wakes=wakes))
+        return admitted.message_id
+
+    def _input(self, session_id: SessionId, text: str, *, key: str | None, wakes: bool = True) -> Admit:
+        message = UserMessage(
+            id=self._ids.message(),
+            session_id=session_id,
+            time=MessageTime(created=self._clock.now()),
+            agent=self._defaults.agent,
+            model=self._defaults.model,
+        )
+        part = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=text)
+        return Admit(message=message, parts=(part,), key=key or message.id, wakes=wakes)
+
+    async def answer(self, ask_id: str, reply: str | Reply | Sequence[Sequence[str]]) -> Call:
+        """Answer a permission with "once" or "reject", a question with its answers, a list for each."""
+        match reply:
+            case "once":
+                return await self._store.answer(ask_id, Once())
+            case "reject":
+                return await self._store.answer(ask_id, Reject())
+            case Once() | Reject() | AnswersReply():
+                return await self._store.answer(ask_id, reply)
+            case _:
+                answers = AnswersReply(tuple(tuple(each) for each in reply))
+                return await self._store.answer(ask_id, answers)
+
+    async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
+        """Give an open call its result, once; the same again is answered alike, another is a conflict."""
+        return await self._store.settle(call_id, Completed(output, title))
+
+    async def fail(self, call_id: CallId, error: str) -> Call:
+        """Tell an open call that what it waits for failed."""
+        return await self._store.settle(call_id, Failed(error))
+
+    async def abort(self, session_id: SessionId, *, seconds: float = 5.0) -> bool:
+        """End the turn under way. False: it is durable, but somebody has not stopped yet."""
+        with self._bus.subscribe(session_id) as subscription:
+            await self._store.cancel(session_id)
+            events = aiter(subscription)
+            try:
+                async with asyncio.timeout(seconds):
+                    while not await self._stopped(session_id):
+                        await anext(events)
+            except TimeoutError:
+                return False
+        return True
+
+    async def _stopped(self, session_id: SessionId) -> bool:
+        control = await self._store.control(session_id)
+        covered = control.in_turn and control.cancel_rev > control.turn_rev
+        if not covered or self._dispatcher.serves:
+            return not covered
+        return control.state != "running" or not self._alive(control.owner or OwnerId(""))
+
+    async def session(self, session_id: SessionId) -> Session:
+        return await self._store.session(session_id)
+
+    async def sessions(self, directory: str | Path = ".", *, limit: int = 100) -> tuple[Session, ...]:
+        """Newest first."""
+        return await self._store.sessions(project_id(_absolute(directory)), limit=limit)
+
+    async def children(self, session_id: SessionId) -> tuple[Session, ...]:
+        return await self._store.children(session_id)
+
+    async def delete_session(self, session_id: SessionId) -> None:
+        """And all its descendants."""
+        await self._store.delete_session(session_id)
+
+    async def messages(self, session_id: SessionId) -> tuple[Entry, ...]:
+        return await self._store.messages(session_id)
+
+    async def status(self, session_id: SessionId) -> Status:
+        return await self._store.status(session_id)
+
+    async def statuses(self) -> dict[SessionId, Status]:
+        """Of all sessions that are not idle."""
+        return await self._store.statuses()
+
+    async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
+        return await self._store.open_calls(session_id)
+
+    async def events(self, session_id: SessionId | None = None) -> AsyncIterator[Event]:
+        """What happens from now on, in one session or in all. A slow reader may skip states, never the last one."""
+        cursor = await self._store.cursor()
+        while True:
+            with self._bus.subscribe(session_id) as subscription:
+                async for event in self._missed(cursor, session_id):
+                    yield event
+                cursor = await self._store.cursor()
+                async for event in subscription:
+                    yield event
+
+    async def _missed(self, cursor: str, session_id: SessionId | None) -> AsyncIterator[Event]:
+        more = True
+        while more:
+            piece = await self._store.feed(cursor)
+            for event in piece.events:
+                if session_id in (None, event.session_id):
+                    yield event
+            cursor, more = piece.cursor, piece.more
+
+
+def _absolute(directory: str | Path) -> str:
+    return str(Path(directory).absolute())
+
+
+def project_id(directory: str) -> str:
+    """A project is its directory."""
+    return hashlib.sha1(directory.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,100 @@
+"""The tool contract: `plan` says what it would touch, `run` does it; the result is the call's next state."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from asyncagents.domain.ask import Question
+from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result
+from asyncagents.domain.fact import Fact
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.llm.model import ToolSpec
+
+A = TypeVar("A")
+
+DAY = 24 * 3600.0
+TEN_MINUTES = 600.0
+
+
+class Ask(Struct, frozen=True):
+    """What a tool would touch: checked against the rules before it runs."""
+
+    permission: str
+    patterns: tuple[str, ...] = ("*",)
+    always: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class ToolContext(Struct, frozen=True, kw_only=True):
+    session_id: SessionId
+    message_id: MessageId
+    call_id: CallId
+    """Also the effect key: the same for every run of this call, and the pending id of an async tool."""
+    agent: str
+    directory: str
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """Return it to wait: nothing runs until a result, an answer or the deadline comes."""
+
+    kind: Kind = "async"
+    note: str = ""
+    seconds: float | None = DAY
+    on_due: Result | None = None
+    questions: tuple[Question, ...] = ()
+
+
+class Together(Struct, frozen=True):
+    """A result, and facts of our own store that commit with it or not at all."""
+
+    result: Result
+    facts: tuple[Fact, ...]
+
+
+Outcome: TypeAlias = Completed | Failed | Pending | Together
+Plan: TypeAlias = Callable[[A, ToolContext], Awaitable[tuple[Ask, ...]]]
+Execute: TypeAlias = Callable[[A, ToolContext], Awaitable[Outcome]]
+Reconcile: TypeAlias = Callable[[A, ToolContext], Awaitable[Result | None]]
+
+
+class Tool(Generic[A]):
+    """A value: the type of its arguments is its schema, their docstring its description."""
+
+    def __init__(  # noqa: PLR0913  a tool is described by so much
+        self,
+        name: str,
+        args: type[A],
+        run: Execute[A],
+        *,
+        plan: Plan[A] | None = None,
+        effect: Effect = "once",
+        timeout: float = TEN_MINUTES,
+        reconcile: Reconcile[A] | None = None,
+    ) -> None:
+        self.name = name
+        self.args = args
+        self.run = run
+        self.plan = plan
+        self.effect: Effect = effect
+        self.timeout = timeout
+        self.reconcile = reconcile
+
+    def spec(self) -> ToolSpec:
+        schema = msgspec.json.schema(self.args)
+        return ToolSpec(self.name, (self.args.__doc__ or self.name).strip(), schema)
+
+
+AnyTool: TypeAlias = Tool[Any]
+
+
+class Policy(Protocol):
+    """Decides an ask: go on, refuse, or let a person decide."""
+
+    def __call__(self, ask: Ask, context: ToolContext) -> Literal["allow", "deny", "ask"]: ...
+
+
+def ask_everything(ask: Ask, context: ToolContext) -> Literal["allow", "deny", "ask"]:
+    """No rules are known, so a person decides."""
+    return "ask"

@@ -1,0 +1,71 @@
+"""Every error asyncagents raises on purpose.
+
+AsyncAgentsError                                    who hears of it
+├─ RequestError      the caller asked for something wrong → the caller, 4xx
+│  ├─ NotFound
+│  ├─ InvalidInput
+│  └─ Conflict       the world has moved on
+│     └─ AlreadySettled
+├─ ModelError        the provider failed → the turn ends with this error
+├─ ToolError         the tool failed; its message is written for the model
+└─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
+   ├─ LeaseLost      another run owns this session now
+   ├─ SchemaMismatch this program cannot read that database
+   └─ Closed         the store was closed
+"""
+
+
+class AsyncAgentsError(Exception):
+    """Base of every error on purpose; anything else is a bug."""
+
+
+class RequestError(AsyncAgentsError):
+    """The request cannot be carried out as it stands; nothing was changed."""
+
+
+class NotFound(RequestError):
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"no {kind} with id {id!r}")
+        self.kind = kind
+        self.id = id
+
+
+class InvalidInput(RequestError):
+    """What was given has the wrong form; the message says what was expected."""
+
+
+class Conflict(RequestError):
+    """The request is well formed but the world has moved on."""
+
+
+class AlreadySettled(Conflict):
+    def __init__(self, call_id: str, first: str) -> None:
+        super().__init__(f"call {call_id!r} already has another result: {first}")
+        self.call_id = call_id
+        self.first = first
+
+
+class ModelError(AsyncAgentsError):
+    """The provider failed; the message is shown to people."""
+
+
+class ToolError(AsyncAgentsError):
+    """Raise it from a tool: the model reads the message and may act on it."""
+
+
+class StoreError(AsyncAgentsError):
+    """The database could not do what was asked; nothing half-done stays."""
+
+
+class LeaseLost(StoreError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} is run by someone else now")
+        self.session_id = session_id
+
+
+class SchemaMismatch(StoreError):
+    """The database is newer than this program; upgrade asyncagents to open it."""
+
+
+class Closed(StoreError):
+    """The store was closed while the request was on its way; whether it was done is not known."""

@@ -1,0 +1,168 @@
+"""A model that plays a script: for tests, for demos, and for trying things out without a key."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.failure import Failure, api
+from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.llm.model import (
+    Finish,
+    FromModel,
+    FromTool,
+    FromUser,
+    ModelEvent,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Request,
+    StepFinish,
+    StepStart,
+    StreamError,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallReady,
+    ToolCallStart,
+)
+
+
+class Say(Struct, frozen=True):
+    chunks: tuple[str, ...]
+
+
+class Think(Struct, frozen=True):
+    text: str
+
+
+class Call(Struct, frozen=True):
+    tool: str
+    input: dict[str, Any]
+
+
+class Pause(Struct, frozen=True):
+    seconds: float
+
+
+class End(Struct, frozen=True):
+    """How the step ends; None: the stream just stops, without a word."""
+
+    finish: Finish | None
+
+
+class Fail(Struct, frozen=True):
+    failure: Failure
+
+
+Line: TypeAlias = Say | Think | Call | Pause | End | Fail
+Step: TypeAlias = Sequence[Line]
+Script: TypeAlias = Mapping[str, Sequence[Step]]
+
+
+def say(*chunks: str) -> Say:
+    return Say(chunks)
+
+
+def think(text: str) -> Think:
+    return Think(text)
+
+
+def call(tool: str, **input: Any) -> Call:
+    return Call(tool, input)
+
+
+def pause(seconds: float) -> Pause:
+    return Pause(seconds)
+
+
+def end(finish: Finish | None) -> End:
+    return End(finish)
+
+
+def fail(message: str) -> Fail:
+    return Fail(api(message, is_retryable=False))
+
+
+OK: Step = (Say(("ok",)),)
+
+
+class ScriptedModel:
+    """Answers a known user text with its steps, one a request, and anything else with `otherwise`.
+
+    It keeps no state: which step is next is read from the request, so a new process goes on where
+    the script stands. `requests` remembers what it was asked.
+    """
+
+    def __init__(self, script: Script, *, otherwise: Step = OK) -> None:
+        self._script = script
+        self._otherwise = otherwise
+        self.requests: list[Request] = []
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(replace(request, messages=tuple(request.messages)))
+        yield StreamStart()
+        yield StepStart()
+        finish: Finish | None = "stop"
+        written = 0
+        for number, line in enumerate(self._step(request)):
+            match line:
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
+                case Fail(failure):
+                    yield StreamError(failure)
+                    return
+                case End(given):
+                    finish = given
+                case Say() | Think() | Call():
+                    finish = "tool-calls" if isinstance(line, Call) else finish
+                    written += 1
+                    for event in _events(line, f"{len(request.messages)}_{number}"):
+                        yield event
+        if finish is not None:
+            yield StepFinish(finish, _usage(request, written))
+            yield StreamFinish()
+
+    def _step(self, request: Request) -> Step:
+        """The step after those already played since the last text that the script knows."""
+        played = 0
+        for told in reversed(request.messages):
+            match told:
+                case FromModel():
+                    played += 1
+                case FromUser(text) if text in self._script:
+                    steps = self._script[text]
+                    return steps[played] if played < len(steps) else self._otherwise
+                case FromUser() | FromTool():
+                    pass
+        return self._otherwise
+
+
+def _events(line: Say | Think | Call, key: str) -> Iterator[ModelEvent]:
+    match line:
+        case Say(chunks):
+            yield TextStart(key)
+            for chunk in chunks:
+                yield TextDelta(key, chunk)
+            yield TextEnd(key)
+        case Think(text):
+            yield ReasoningStart(key)
+            yield ReasoningDelta(key, text)
+            yield ReasoningEnd(key)
+        case Call(tool, given):
+            yield ToolCallStart(f"call_{key}", tool)
+            yield ToolCallReady(f"call_{key}", tool, given)
+
+
+def _usage(request: Request, written: int) -> Tokens:
+    return Tokens(
+        input=len(request.messages),
+        output=written,
+        reasoning=0,
+        cache=CacheTokens(read=0, write=0),
+        total=len(request.messages) + written,
+    )

@@ -1,0 +1,221 @@
+"""Rows as the verbs handle them: read, change as values, write back, and say what changed."""
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Open, render
+from asyncagents.domain.codec import (
+    SHAPE_VERSION,
+    UnknownPart,
+    decode_message,
+    decode_part,
+    decode_session,
+    decode_status,
+    overlay,
+    upcast,
+)
+from asyncagents.domain.control import Control, Lease, Snapshot, status
+from asyncagents.domain.event import (
+    MessageUpdated,
+    PartUpdated,
+    SessionIdle,
+    SessionStatus,
+    SessionUpdated,
+)
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.message import Message
+from asyncagents.domain.part import Part
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import encode
+from asyncagents.domain.status import Busy, Idle
+from asyncagents.errors import LeaseLost, NotFound
+from asyncagents.store.tx import Row, Tx
+
+IDLE = encode(Idle()).decode()
+_BUSY = encode(Busy()).decode()
+_call_decoder = msgspec.json.Decoder(Call)
+_call_encoder = msgspec.json.Encoder()
+
+
+class SessionRow(Struct, frozen=True):
+    control: Control
+    info: Session
+    status: str
+    raw: bytes
+    version: int
+
+
+async def find_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
+    row = await tx.one("session", session_id)
+    if row is None:
+        return None
+    status_text, raw, version = row[16:19]
+    return SessionRow(Control(*row[:16]), decode_session(upcast(version, raw)), status_text, raw, version)
+
+
+async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:
+    row = await find_session(tx, session_id)
+    if row is None:
+        raise NotFound("session", session_id)
+    return row
+
+
+async def held(tx: Tx, lease: Lease) -> SessionRow:
+    """The session, if the lease is still good: every write of a run begins here."""
+    row = await find_session(tx, lease.session_id)
+    if row is None or row.control.fence != lease.fence or row.control.state != "running":
+        raise LeaseLost(lease.session_id)
+    return row
+
+
+async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None = None) -> SessionRow:
+    """Write a session back, publish what changed, and wake it if it was signalled."""
+    rev = await tx.rev()
+    now_status = await _status(tx, control)
+    raw, version = row.raw, row.version
+    if info is not None and info is not row.info:
+        raw, version = _merge(row.raw, row.version, info)
+        tx.emit(SessionUpdated(session_id=control.id, info=info))
+    await tx.one(
+        "save_session",
+        control.state,
+        control.wake_seq,
+        control.fence,
+        control.owner,
+        control.turn,
+        control.turn_rev,
+        control.in_turn,
+        control.cancel_rev,
+        control.blocked_turn,
+        control.claims,
+        control.positions,
+        now_status,
+        raw,
+        version,
+        rev,
+        control.id,
+    )
+    if now_status != row.status:
+        publish_status(tx, control.id, now_status)
+    if control.state == "ready" or control.wake_seq > row.control.wake_seq:
+        tx.wake(control.id)
+    return SessionRow(control, info or row.info, now_status, raw, version)
+
+
+def publish_status(tx: Tx, session_id: SessionId, text: str) -> None:
+    tx.emit(SessionStatus(session_id=session_id, status=decode_status(text.encode())))
+    if text == IDLE:
+        tx.emit(SessionIdle(session_id=session_id))
+
+
+async def _status(tx: Tx, control: Control) -> str:
+    if control.state != "idle":
+        return _BUSY
+    return encode(status(control, await unsettled(tx, control.id))).decode()
+
+
+async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
+    rows = await tx.all("unsettled_calls", session_id)
+    return tuple(_call_decoder.decode(row[0]) for row in rows)
+
+
+async def snapshot(tx: Tx, control: Control) -> Snapshot:
+    unread = await tx.one("unread", control.id)
+    assert unread is not None
+    last = await tx.one("last_message", control.id)
+    fresh = last is not None and control.in_turn and last[2] == control.turn
+    return Snapshot(
+        control=control,
+        calls=await unsettled(tx, control.id),
+        unread=unread[0],
+        stranded=unread[1],
+        last=decode_message(upcast(last[1], last[0])) if last is not None and fresh else None,
+    )
+
+
+def decode_call(row: Row) -> Call:
+    return _call_decoder.decode(row[0])
+
+
+async def the_call(tx: Tx, call_id: CallId) -> Call:
+    row = await tx.one("call", call_id)
+    if row is None:
+        raise NotFound("call", call_id)
+    return decode_call(row)
+
+
+async def put_call(tx: Tx, call: Call) -> None:
+    """Write a call and the part that people see of it."""
+    state = call.state
+    waiting = state if isinstance(state, Open) else None
+    if waiting and waiting.due is not None:
+        tx.expect(waiting.due)
+    await tx.one(
+        "put_call",
+        call.id,
+        call.session_id,
+        call.part_id,
+        call.ask_id,
+        type(state).__name__.lower(),
+        waiting.due if waiting else None,
+        call.shown_pending,
+        _call_encoder.encode(call),
+        SHAPE_VERSION,
+        await tx.rev(),
+    )
+    await put_part(tx, render(call))
+
+
+async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) -> None:
+    written = await tx.one(
+        "put_part", part.id, part.message_id, part.session_id, encode(part), SHAPE_VERSION, await tx.rev()
+    )
+    if written is None:
+        raise ValueError(f"part {part.id} belongs to another message")
+    if publish and part.session_id is not None:
+        tx.emit(PartUpdated(session_id=part.session_id, part=part, time=tx.now))
+
+
+async def insert_message(
+    tx: Tx, message: Message, *, position: int | None = None, turn: int | None = None
+) -> None:
+    raw = encode(message)
+    rev = await tx.rev()
+    await tx.one(
+        "insert_message", message.id, message.session_id, position, turn, False, raw, SHAPE_VERSION, rev
+    )
+    tx.emit(MessageUpdated(session_id=message.session_id, info=message))
+
+
+async def save_message(tx: Tx, message: Message, *, hidden: bool = False) -> None:
+    row = await tx.one("message", message.id)
+    if row is None:
+        raise NotFound("message", message.id)
+    raw, version = _merge(row[5], row[6], message)
+    await tx.one("save_message", hidden, raw, version, await tx.rev(), message.id)
+    tx.emit(MessageUpdated(session_id=message.session_id, info=message))
+
+
+async def entry(tx: Tx, message_id: MessageId) -> Entry:
+    row = await tx.one("message", message_id)
+    if row is None:
+        raise NotFound("message", message_id)
+    parts = await tx.all("message_parts", message_id)
+    return Entry(info=decode_message(upcast(row[6], row[5])), parts=tuple(read_part(p) for p in parts))
+
+
+def read_part(row: Row) -> Part | UnknownPart:
+    return decode_part(upcast(row[1], row[0]))
+
+
+def touched(info: Session, now: int) -> Session:
+    return replace(info, time=replace(info.time, updated=now))
+
+
+def _merge(old: bytes, version: int, new: Struct) -> tuple[bytes, int]:
+    """A row written by a newer program keeps the fields that we do not know."""
+    if version > SHAPE_VERSION:
+        return overlay(old, new), version
+    return encode(new), SHAPE_VERSION

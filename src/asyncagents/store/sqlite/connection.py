@@ -1,0 +1,39 @@
+"""One connection to a SQLite file, set up so that an acknowledged commit survives a power cut."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+BUSY_TIMEOUT_MS = 10_000
+
+
+class Cursor(Protocol):
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Connection(Protocol):
+    """All that the store uses of a connection."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor: ...
+    def close(self) -> None: ...
+
+
+Connect: TypeAlias = Callable[[Path], Connection]
+
+
+def connect(path: Path) -> Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    prepare(connection)
+    return connection
+
+
+def prepare(connection: Connection, *, synchronous: str = "FULL") -> None:
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA cache_size = -8000")

@@ -1,0 +1,74 @@
+"""Bring a database to this program's schema: forward only, backed up first, refused when too new."""
+
+import re
+import sqlite3
+from pathlib import Path
+
+from asyncagents.errors import SchemaMismatch
+from asyncagents.store.sqlite.connection import Connection
+from asyncagents.store.sqlite.statement import migration_files, split
+
+
+def migrate(connection: Connection, path: Path, epoch: str) -> None:
+    """Safe when several processes start at once: the write lock orders them."""
+    scripts = [file.read_text() for file in migration_files()]
+    if _version(connection) < len(scripts):
+        _back_up(connection, path)
+        _apply(connection, scripts, epoch)
+    _refuse_newer(connection, len(scripts))
+
+
+def _version(connection: Connection) -> int:
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema'").fetchone()
+    row = connection.execute("SELECT version FROM schema").fetchone() if known else None
+    return int(row[0]) if row else 0
+
+
+def _refuse_newer(connection: Connection, ours: int) -> None:
+    version, min_reader = connection.execute("SELECT version, min_reader FROM schema").fetchone()
+    if min_reader > ours:
+        raise SchemaMismatch(
+            f"the database has schema {version} and needs a program that knows schema {min_reader}; "
+            f"this one knows {ours}. Upgrade asyncagents."
+        )
+
+
+def _apply(connection: Connection, scripts: list[str], epoch: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS schema (id INTEGER PRIMARY KEY CHECK (id = 1), "
+            "version INTEGER NOT NULL, min_reader INTEGER NOT NULL)"
+        )
+        done = _version(connection)
+        for number, script in enumerate(scripts[done:], start=done + 1):
+            for statement in split(script):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT OR REPLACE INTO schema (id, version, min_reader) VALUES (1, ?, ?)",
+                (number, _min_reader(script, number)),
+            )
+        connection.execute("INSERT OR IGNORE INTO revision VALUES (1, 0, ?, 0)", (epoch,))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _min_reader(script: str, number: int) -> int:
+    found = re.search(r"^-- min_reader: (\d+)", script, re.MULTILINE)
+    return int(found[1]) if found else number
+
+
+def _back_up(connection: Connection, path: Path) -> None:
+    """Before a schema is changed; an empty database needs none."""
+    version = _version(connection)
+    if version == 0:
+        return
+    target = path.parent / "backups" / f"{path.stem}-schema-{version}.db"
+    target.parent.mkdir(exist_ok=True)
+    with sqlite3.connect(path) as source, sqlite3.connect(target) as copy:
+        source.backup(copy)
+    source.close()
+    copy.close()

@@ -1,0 +1,48 @@
+"""Who lives: a process holds a lock on a file of its own; the kernel lets go of it when the process dies."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+from asyncagents.domain.id import OwnerId
+
+
+class Owners(Protocol):
+    @property
+    def me(self) -> OwnerId: ...
+    def alive(self, owner: OwnerId) -> bool: ...
+    def close(self) -> None: ...
+
+
+class FlockOwners:
+    """`flock` on a file that is closed on exec: never a pid, which is reused, never a record lock."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self.me = OwnerId(name)
+        self._path = directory / f"{name}.lock"
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def alive(self, owner: OwnerId) -> bool:
+        """False once and for all when its lock can be taken; the name is never used again."""
+        path = self._directory / f"{owner}.lock"
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            path.unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._fd)

@@ -1,0 +1,45 @@
+-- name: call
+SELECT body, version FROM call WHERE id = ?;
+
+-- name: call_by_ask
+SELECT body, version FROM call WHERE ask_id = ?;
+
+-- name: unsettled_calls
+SELECT body, version FROM call WHERE session_id = ? AND state <> 'settled' ORDER BY id;
+
+-- name: session_calls
+SELECT body, version FROM call WHERE session_id = ? ORDER BY id;
+
+-- name: shown_calls
+-- Calls that a request showed as pending.
+SELECT part_id FROM call WHERE session_id = ? AND shown_pending = 1;
+
+-- name: put_call
+INSERT INTO call (id, session_id, part_id, ask_id, state, due, shown_pending, body, version, rev)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET ask_id = excluded.ask_id, state = excluded.state, due = excluded.due,
+  shown_pending = excluded.shown_pending, body = excluded.body, version = excluded.version, rev = excluded.rev;
+
+-- name: due_calls
+SELECT body, version FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
+
+-- name: next_due
+SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;
+
+-- name: open_requests
+SELECT id, message_id, tokens FROM request WHERE session_id = ? AND state = 'open';
+
+-- name: insert_request
+INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, tokens, estimated, started)
+VALUES (?, ?, ?, ?, ?, ?, 'open', ?, 1, ?);
+
+-- name: end_request
+-- Ends it once: a second end finds nothing to do. Without a report the estimate stays, marked as one.
+UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS NULL WHERE id = ?3 AND state = 'open'
+RETURNING tokens;
+
+-- name: request
+SELECT message_id FROM request WHERE id = ?;
+
+-- name: session_requests
+SELECT id, message_id, state, tokens, estimated FROM request WHERE session_id = ? ORDER BY id;

@@ -1,0 +1,27 @@
+-- name: revision
+SELECT rev, epoch, horizon FROM revision WHERE id = 1;
+
+-- name: changed_sessions
+SELECT rev, id, info, version, status, in_turn AND cancel_rev > turn_rev FROM session WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: changed_messages
+SELECT rev, session_id, info, version FROM message WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: changed_parts
+SELECT rev, session_id, body, version FROM part WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: changed_inputs
+SELECT rev, session_id, message_id, answer_id FROM input
+WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL ORDER BY rev, message_id;
+
+-- name: changed_calls
+SELECT rev, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: changed_tombstones
+SELECT rev, kind, id, body FROM tombstone WHERE rev > ? AND rev <= ? ORDER BY rev, kind, id;
+
+-- name: forget_tombstones
+DELETE FROM tombstone WHERE rev <= ?;
+
+-- name: raise_horizon
+UPDATE revision SET horizon = MAX(horizon, ?) WHERE id = 1;

@@ -1,0 +1,32 @@
+-- name: input_by_key
+SELECT message_id FROM input WHERE session_id = ? AND key = ?;
+
+-- name: insert_input
+INSERT INTO input (message_id, session_id, key, seq, state, turn, answer_id, rev) VALUES (?, ?, ?, ?, ?, NULL, NULL, ?);
+
+-- name: input
+SELECT message_id, session_id, state, turn, answer_id FROM input WHERE message_id = ?;
+
+-- name: unread
+-- Queued input, and held input whose callers were never told that it was held back.
+SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0)
+FROM input WHERE session_id = ? AND state <> 'promoted';
+
+-- name: unread_inputs
+-- In the order of admission, with the messages they brought.
+SELECT input.message_id, message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND input.state <> 'promoted' ORDER BY input.seq, input.message_id;
+
+-- name: promote_inputs
+UPDATE input SET state = 'promoted', turn = ?, rev = ? WHERE session_id = ? AND state <> 'promoted';
+
+-- name: hold_inputs
+-- An abort keeps what was not read yet: visible, it wakes nobody.
+UPDATE input SET state = 'aborted', rev = ? WHERE session_id = ? AND state = 'queued' RETURNING message_id;
+
+-- name: answer_turn
+UPDATE input SET answer_id = ?, rev = ? WHERE session_id = ? AND turn = ? AND answer_id IS NULL RETURNING message_id;
+
+-- name: answer_aborted
+UPDATE input SET answer_id = ?, rev = ?
+WHERE session_id = ? AND state = 'aborted' AND answer_id IS NULL RETURNING message_id;

@@ -1,0 +1,53 @@
+-- name: message
+SELECT id, session_id, position, turn, hidden, info, version FROM message WHERE id = ?;
+
+-- name: insert_message
+INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: save_message
+UPDATE message SET hidden = ?, info = ?, version = ?, rev = ? WHERE id = ?;
+
+-- name: place_message
+-- Promotion: the message gets its place in the order the model reads.
+UPDATE message SET position = ?, turn = ?, rev = ? WHERE id = ?;
+
+-- name: last_message
+-- The newest message the model would see, with its turn.
+SELECT info, version, turn FROM message
+WHERE session_id = ? AND position IS NOT NULL AND hidden = 0 ORDER BY position DESC LIMIT 1;
+
+-- name: placed_messages
+-- What the model reads from a position on.
+SELECT id, position, info, version FROM message
+WHERE session_id = ? AND position >= ? AND position < ? AND hidden = 0 ORDER BY position;
+
+-- name: placed_parts
+SELECT part.message_id, part.body, part.version FROM message JOIN part ON part.message_id = message.id
+WHERE message.session_id = ? AND message.position >= ? AND message.position < ? AND message.hidden = 0
+ORDER BY message.position, part.id;
+
+-- name: last_step_position
+-- Steps are the messages that answer; only the last one can still change for the model.
+SELECT message.position FROM request JOIN message ON message.id = request.message_id
+WHERE request.session_id = ? AND message.hidden = 0 AND message.position IS NOT NULL
+ORDER BY message.position DESC LIMIT 1;
+
+-- name: positions
+-- For checks: the places given out so far.
+SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position;
+
+-- name: messages
+-- The newest messages before an id, newest first: wire order is id order.
+SELECT id, info, version FROM message WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?;
+
+-- name: message_parts
+SELECT body, version FROM part WHERE message_id = ? ORDER BY id;
+
+-- name: part
+SELECT body, version, rev FROM part WHERE id = ?;
+
+-- name: put_part
+INSERT INTO part (id, message_id, session_id, body, version, rev) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = excluded.version, rev = excluded.rev
+WHERE part.message_id = excluded.message_id
+RETURNING id;

@@ -1,0 +1,71 @@
+-- name: next_rev
+-- Takes the revision that all rows of one transaction carry.
+UPDATE revision SET rev = rev + 1 WHERE id = 1 RETURNING rev;
+
+-- name: session
+-- A session with its protocol columns, in the order of Control.
+SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn, cancel_rev,
+       blocked_turn, claims, positions, status, info, version
+FROM session WHERE id = ?;
+
+-- name: session_by_key
+SELECT info, version FROM session WHERE key = ?;
+
+-- name: insert_session
+INSERT INTO session (id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn,
+                     cancel_rev, blocked_turn, claims, positions, status, info, version, key, project_id, rev)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: save_session
+UPDATE session SET state = ?, wake_seq = ?, fence = ?, owner = ?, turn = ?, turn_rev = ?, in_turn = ?, cancel_rev = ?,
+                   blocked_turn = ?, claims = ?, positions = ?, status = ?, info = ?, version = ?, rev = ?
+WHERE id = ?;
+
+-- name: sessions_of_project
+-- Newest first: session ids descend in time.
+SELECT info, version FROM session WHERE project_id = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: children
+SELECT info, version FROM session WHERE parent_id = ? ORDER BY id DESC;
+
+-- name: statuses
+SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
+
+-- name: active_sessions
+-- Sessions that want a run or had one: the dispatcher decides which of their owners live.
+SELECT id, state, owner FROM session WHERE pool = ? AND state <> 'idle' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: subtree
+WITH RECURSIVE tree (id, depth) AS (
+  SELECT id, depth FROM session WHERE id = ?
+  UNION ALL
+  SELECT child.id, child.depth FROM session child JOIN tree ON child.parent_id = tree.id
+)
+SELECT id FROM tree ORDER BY depth, id;
+
+-- name: insert_cancel
+INSERT INTO cancel (session_id, rev, at) VALUES (?, ?, ?);
+
+-- name: delete_session
+DELETE FROM session WHERE id = ?;
+
+-- name: delete_messages
+DELETE FROM message WHERE session_id = ?;
+
+-- name: delete_parts
+DELETE FROM part WHERE session_id = ?;
+
+-- name: delete_inputs
+DELETE FROM input WHERE session_id = ?;
+
+-- name: delete_calls
+DELETE FROM call WHERE session_id = ?;
+
+-- name: delete_requests
+DELETE FROM request WHERE session_id = ?;
+
+-- name: delete_cancels
+DELETE FROM cancel WHERE session_id = ?;
+
+-- name: insert_tombstone
+INSERT INTO tombstone (rev, kind, id, body) VALUES (?, ?, ?, ?);

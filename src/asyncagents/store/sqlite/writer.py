@@ -1,0 +1,106 @@
+"""One thread writes: it takes what has queued up while it was committing, and commits that together."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeAlias
+
+from asyncagents.errors import Closed
+from asyncagents.store.sqlite.batch import Batches, Outcome
+from asyncagents.store.tx import Commit, Verb
+
+BATCH = 64
+"""So many verbs hold the write lock for about ten milliseconds."""
+
+Report: TypeAlias = Callable[[Commit], None]
+
+
+class Writer(Protocol):
+    def submit(self, verb: Verb[Any]) -> asyncio.Future[Any]: ...
+    def poll(self) -> None:
+        """Look for what other processes committed; it is reported like our own commits."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class _Member:
+    __slots__ = ("future", "verb")
+
+    def __init__(self, verb: Verb[Any], future: asyncio.Future[Any]) -> None:
+        self.verb = verb
+        self.future = future
+
+
+_POLL, _STOP = object(), object()
+
+
+class ThreadWriter:
+    def __init__(self, batches: Batches, report: Report) -> None:
+        self._batches = batches
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._closed = False
+        self._stopped = asyncio.Event()
+        self._polling = False
+        self._thread = threading.Thread(target=self._work, name="asyncagents-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, verb: Verb[Any]) -> asyncio.Future[Any]:
+        if self._closed:
+            raise Closed("the store is closed")
+        future = self._loop.create_future()
+        self._queue.put(_Member(verb, future))
+        return future
+
+    def poll(self) -> None:
+        if not self._polling and not self._closed:
+            self._polling = True
+            self._queue.put(_POLL)
+
+    async def close(self) -> None:
+        """What was submitted before is still committed."""
+        self._closed = True
+        self._queue.put(_STOP)
+        await self._stopped.wait()
+        self._thread.join()
+
+    def _work(self) -> None:
+        running = True
+        while running:
+            running = self._round()
+        self._batches.close()
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def _round(self) -> bool:
+        taken = [self._queue.get()]
+        while len(taken) < BATCH and not self._queue.empty():
+            taken.append(self._queue.get())
+        members = [item for item in taken if isinstance(item, _Member)]
+        if members:
+            outcomes, report = self._batches.run([member.verb for member in members])
+            self._loop.call_soon_threadsafe(self._deliver, members, outcomes, report)
+        if _POLL in taken:
+            self._loop.call_soon_threadsafe(self._polled, self._batches.poll())
+        return _STOP not in taken
+
+    def _polled(self, report: Commit) -> None:
+        self._polling = False
+        self._report(report)
+
+    def _deliver(self, members: list[_Member], outcomes: list[Outcome], report: Commit) -> None:
+        self._report(report)
+        for member, outcome in zip(members, outcomes, strict=True):
+            resolve(member.future, outcome)
+
+
+def resolve(future: asyncio.Future[Any], outcome: Outcome) -> None:
+    """The caller may have gone away; what it asked for is done all the same."""
+    if future.done():
+        return
+    if outcome.error is not None:
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome.value)

@@ -1,0 +1,174 @@
+"""The one door to the database: a method is a transaction, whatever database stands behind it."""
+
+from collections.abc import Callable
+
+from asyncagents.domain.call import Call, Reply, Result
+from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, MessageId, OwnerId, SessionId
+from asyncagents.domain.part import Part
+from asyncagents.domain.session import Session
+from asyncagents.domain.status import Status
+from asyncagents.store.tx import Commit, Database
+from asyncagents.store.verb import answer, claim, feed, read, rest, session, signal, step
+from asyncagents.store.verb.feed import Feed
+from asyncagents.store.verb.read import Active, InputRow, ToldBefore
+from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.step import Move, NewStep, Started, StepEnd
+
+
+class Store:
+    """Verbs are written once, over `Tx`; a database brings statements and transactions."""
+
+    def __init__(self, database: Database) -> None:
+        self._write = database.write
+        self._read = database.read
+        self._listen = database.listen
+
+    def listen(self, listener: Callable[[Commit], None]) -> None:
+        self._listen(listener)
+
+    # Signals: outside events, each durable before it is acknowledged.
+
+    async def create_session(self, new: NewSession) -> Session:
+        """The same key, or id, again gives the session that is there."""
+        return await self._write(lambda tx: session.create(tx, new))
+
+    async def admit(self, fact: Admit) -> Admitted:
+        """Accept input and wake the session. The same key again changes nothing."""
+        return await self._write(lambda tx: signal.admit(tx, fact))
+
+    async def settle(self, call_id: CallId, result: Result) -> Call:
+        """Give an open call its result, once. The same again gets the same answer; another is a conflict."""
+        return await self._write(lambda tx: signal.settle(tx, Settle(call_id, result)))
+
+    async def answer(self, ask_id: str, reply: Reply, *, ask_hash: str | None = None) -> Call:
+        """Answer an ask or a question, once."""
+        return await self._write(lambda tx: answer.answer(tx, ask_id, reply, ask_hash=ask_hash))
+
+    async def cancel(self, session_id: SessionId) -> Control:
+        """Abort the turn under way; input that was not read yet is held back."""
+        return await self._write(lambda tx: rest.cancel(tx, session_id))
+
+    async def expire(self, limit: int = 500) -> int:
+        """Settle overdue calls; returns how many. The rest waits for the next call."""
+        return await self._write(lambda tx: signal.expire(tx, limit))
+
+    async def retitle(self, session_id: SessionId, title: str) -> Session:
+        return await self._write(lambda tx: session.retitle(tx, session_id, title))
+
+    async def delete_session(self, session_id: SessionId) -> tuple[SessionId, ...]:
+        """Delete a session and all its descendants."""
+        return await self._write(lambda tx: session.delete(tx, session_id))
+
+    # A run: every write holds the lease, or raises `LeaseLost`.
+
+    async def claim(self, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None) -> Snapshot | None:
+        """Take a session that is ready or whose owner is `dead`. None: there is nothing to take."""
+        return await self._write(lambda tx: claim.claim(tx, session_id, owner, dead=dead))
+
+    async def release(self, lease: Lease) -> None:
+        """Give it back unfinished: whoever serves it goes on."""
+        await self._write(lambda tx: claim.release(tx, lease))
+
+    async def start_step(self, lease: Lease, new: NewStep) -> Started | None:
+        """Promote unread input and write down that the model is about to be asked. None: cancelled."""
+        return await self._write(lambda tx: step.start_step(tx, lease, new))
+
+    async def write_parts(self, lease: Lease, parts: tuple[Part, ...], *, publish: bool) -> None:
+        await self._write(lambda tx: step.write_parts(tx, lease, parts, publish=publish))
+
+    async def finish_step(self, lease: Lease, end: StepEnd) -> Snapshot:
+        """Close the step and write down its calls."""
+        return await self._write(lambda tx: step.finish_step(tx, lease, end))
+
+    async def advance(self, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
+        """Move calls on. A settled call never changes; nothing starts in a cancelled turn."""
+        return await self._write(lambda tx: step.advance(tx, lease, moves))
+
+    async def finish_call(
+        self, lease: Lease, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
+    ) -> Call:
+        """The run's own tool ended; its facts commit with its result. A result from outside stays."""
+        return await self._write(lambda tx: signal.finish(tx, lease, Settle(call_id, result), facts))
+
+    async def park(self, lease: Lease, wake_seq: int) -> bool:
+        """Stop with calls open. False: something arrived since the decision, go on."""
+        return await self._write(lambda tx: rest.park(tx, lease, wake_seq))
+
+    async def rest(self, lease: Lease, wake_seq: int, reason: Reason, facts: tuple[Fact, ...] = ()) -> bool:
+        """End the turn, and with it whatever the facts say. False: something arrived, go on."""
+        return await self._write(lambda tx: rest.rest(tx, lease, wake_seq, reason, facts=facts))
+
+    # Reads.
+
+    async def snapshot(self, lease: Lease) -> Snapshot:
+        return await self._read(lambda tx: read.leased_snapshot(tx, lease))
+
+    async def session(self, session_id: SessionId) -> Session:
+        return await self._read(lambda tx: read.session(tx, session_id))
+
+    async def sessions(self, project_id: str, *, after: str = "", limit: int = 100) -> tuple[Session, ...]:
+        """Newest first."""
+        return await self._read(lambda tx: read.sessions(tx, project_id, after=after, limit=limit))
+
+    async def children(self, session_id: SessionId) -> tuple[Session, ...]:
+        return await self._read(lambda tx: read.children(tx, session_id))
+
+    async def control(self, session_id: SessionId) -> Control:
+        return await self._read(lambda tx: read.control(tx, session_id))
+
+    async def status(self, session_id: SessionId) -> Status:
+        return await self._read(lambda tx: read.status(tx, session_id))
+
+    async def statuses(self) -> dict[SessionId, Status]:
+        """Of all sessions that are not idle."""
+        return await self._read(read.statuses)
+
+    async def history(self, session_id: SessionId, *, since: int = 0) -> tuple[Entry, ...]:
+        """What the model reads, in its order."""
+        return await self._read(lambda tx: read.placed(tx, session_id, since))
+
+    async def told(self, session_id: SessionId) -> ToldBefore:
+        """What the model has read for good."""
+        return await self._read(lambda tx: read.told(tx, session_id))
+
+    async def messages(
+        self, session_id: SessionId, *, before: MessageId | None = None, limit: int = 1_000_000
+    ) -> tuple[Entry, ...]:
+        """What people read: the newest `limit` before an id, oldest first."""
+        return await self._read(lambda tx: read.messages(tx, session_id, before=before, limit=limit))
+
+    async def message(self, message_id: MessageId) -> Entry:
+        return await self._read(lambda tx: read.entry(tx, message_id))
+
+    async def input(self, message_id: MessageId) -> InputRow:
+        return await self._read(lambda tx: read.input_row(tx, message_id))
+
+    async def call(self, call_id: CallId) -> Call:
+        return await self._read(lambda tx: read.the_call(tx, call_id))
+
+    async def calls(self, session_id: SessionId) -> tuple[Call, ...]:
+        return await self._read(lambda tx: read.calls(tx, session_id))
+
+    async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
+        return await self._read(lambda tx: read.open_calls(tx, session_id))
+
+    async def active(self, pool: str, *, after: str = "", limit: int = 500) -> tuple[Active, ...]:
+        """Sessions that want a run, or had one when its process died."""
+        return await self._read(lambda tx: read.active(tx, pool, after=after, limit=limit))
+
+    async def next_due(self) -> int | None:
+        return await self._read(read.next_due)
+
+    async def cursor(self) -> str:
+        return await self._read(feed.cursor)
+
+    async def feed(self, after: str) -> Feed:
+        """What changed since a cursor, a bounded piece at a time."""
+        return await self._read(lambda tx: feed.feed(tx, after))
+
+    async def forget_deleted(self, upto: int) -> None:
+        await self._write(lambda tx: feed.forget(tx, upto))

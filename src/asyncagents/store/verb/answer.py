@@ -1,0 +1,85 @@
+"""A person answers: compare-and-set on the ask, once."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call import (
+    REJECTED,
+    Answers,
+    Call,
+    Completed,
+    Failed,
+    Once,
+    Open,
+    Reject,
+    Reply,
+    Requested,
+    Result,
+)
+from asyncagents.errors import Conflict, InvalidInput, NotFound
+from asyncagents.store.row import decode_call, put_call, save, the_session
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import answered, replied
+from asyncagents.store.verb.signal import settle_open
+
+
+async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = None) -> Call:
+    """Answer an open ask or question. The same reply again changes nothing; another one is a conflict."""
+    found = await tx.one("call_by_ask", ask_id)
+    if found is None:
+        raise NotFound("ask", ask_id)
+    call = decode_call(found)
+    if call.reply is not None:
+        if call.reply == reply:
+            return call
+        raise Conflict(f"ask {ask_id!r} was already answered otherwise")
+    state = _still_open(call, ask_id, ask_hash)
+    if isinstance(reply, Once):
+        return await _approve(tx, call, state)
+    result = _result(state, reply)
+    if isinstance(reply, Answers):
+        answered(tx, call, reply.answers)
+    else:
+        replied(tx, call, "reject")
+    row = await the_session(tx, call.session_id)
+    return await settle_open(tx, row, replace(call, reply=reply), result)
+
+
+def _still_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
+    if call.open is None:
+        raise Conflict(f"ask {ask_id!r} is no longer open")
+    if ask_hash is not None and ask_hash != call.open.ask_hash:
+        raise Conflict(f"ask {ask_id!r} is about something else now; look at it again")
+    return call.open
+
+
+async def _approve(tx: Tx, call: Call, state: Open) -> Call:
+    if state.ask is None:
+        raise InvalidInput(f"{call.ask_id!r} is a question; give its answers, or reject it")
+    granted = replace(call, state=Requested(), granted=(*call.granted, state.ask_hash), reply=Once())
+    replied(tx, call, "once")
+    await put_call(tx, granted)
+    row = await the_session(tx, call.session_id)
+    await save(tx, row, row.control.woken())
+    return granted
+
+
+def _result(state: Open, reply: Reject | Answers) -> Result:
+    match reply:
+        case Reject(""):
+            return Failed(REJECTED, blocks=True)
+        case Reject(message):
+            return Failed(f"{REJECTED} They said: {message}")
+        case Answers(answers):
+            return _answers(state, answers)
+
+
+def _answers(state: Open, answers: tuple[tuple[str, ...], ...]) -> Result:
+    if state.question is None:
+        raise InvalidInput("this ask wants a yes or a no, not answers")
+    questions = state.question.questions
+    if len(answers) != len(questions):
+        raise InvalidInput(f"{len(questions)} answers were expected, {len(answers)} came")
+    lines = [
+        f"{q.question}\n{', '.join(a) or '(no answer)'}" for q, a in zip(questions, answers, strict=True)
+    ]
+    return Completed("\n\n".join(lines), metadata={"answers": [list(a) for a in answers]})

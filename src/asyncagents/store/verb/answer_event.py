@@ -1,0 +1,35 @@
+"""How an answered ask or question is published."""
+
+from typing import Literal
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.event import (
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+)
+from asyncagents.store.tx import Tx
+
+
+def asked(tx: Tx, call: Call) -> None:
+    if call.open and call.open.ask:
+        tx.emit(PermissionAsked(request=call.open.ask))
+    if call.open and call.open.question:
+        tx.emit(QuestionAsked(request=call.open.question))
+
+
+def replied(tx: Tx, call: Call, reply: Literal["once", "reject"]) -> None:
+    """Tell clients that an open ask is closed; says nothing for a call that asks nothing."""
+    if call.open and call.open.ask:
+        tx.emit(PermissionReplied(session_id=call.session_id, request_id=call.open.ask.id, reply=reply))
+    if call.open and call.open.question and reply == "reject":
+        tx.emit(QuestionRejected(session_id=call.session_id, request_id=call.open.question.id))
+
+
+def answered(tx: Tx, call: Call, answers: tuple[tuple[str, ...], ...]) -> None:
+    if call.open and call.open.question:
+        tx.emit(
+            QuestionReplied(session_id=call.session_id, request_id=call.open.question.id, answers=answers)
+        )

@@ -1,0 +1,143 @@
+"""Reads: what people, clients and the engine look up."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.codec import UnknownPart, decode_message, decode_session, decode_status, upcast
+from asyncagents.domain.control import Control, Lease, Snapshot, State
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, OwnerId, PartId, SessionId
+from asyncagents.domain.part import Part
+from asyncagents.domain.session import Session
+from asyncagents.domain.status import Status
+from asyncagents.errors import NotFound
+from asyncagents.store.row import (
+    decode_call,
+    entry,
+    held,
+    read_part,
+    snapshot,
+    the_call,
+    the_session,
+    unsettled,
+)
+from asyncagents.store.tx import Tx
+
+END = 2**62
+
+__all__ = ["entry", "the_call", "unsettled"]
+
+
+class InputRow(Struct, frozen=True):
+    message_id: MessageId
+    session_id: SessionId
+    state: Literal["queued", "held", "aborted", "promoted"]
+    turn: int | None
+    answer_id: MessageId | None
+
+
+class Active(Struct, frozen=True):
+    """A session that is not idle."""
+
+    session_id: SessionId
+    state: State
+    owner: OwnerId | None
+
+
+async def session(tx: Tx, session_id: SessionId) -> Session:
+    return (await the_session(tx, session_id)).info
+
+
+async def control(tx: Tx, session_id: SessionId) -> Control:
+    return (await the_session(tx, session_id)).control
+
+
+async def leased_snapshot(tx: Tx, lease: Lease) -> Snapshot:
+    return await snapshot(tx, (await held(tx, lease)).control)
+
+
+async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[Session, ...]:
+    """Newest first."""
+    rows = await tx.all("sessions_of_project", project_id, after, limit)
+    return tuple(decode_session(upcast(version, info)) for info, version in rows)
+
+
+async def children(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
+    await the_session(tx, session_id)
+    rows = await tx.all("children", session_id)
+    return tuple(decode_session(upcast(version, info)) for info, version in rows)
+
+
+async def status(tx: Tx, session_id: SessionId) -> Status:
+    return decode_status((await the_session(tx, session_id)).status.encode())
+
+
+async def statuses(tx: Tx) -> dict[SessionId, Status]:
+    """Of all sessions that are not idle."""
+    return {SessionId(key): decode_status(text.encode()) for key, text in await tx.all("statuses")}
+
+
+async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END) -> tuple[Entry, ...]:
+    """What the model reads from one position to another, in its order."""
+    parts: dict[str, list[Part | UnknownPart]] = {}
+    for message_id, body, version in await tx.all("placed_parts", session_id, since, before):
+        parts.setdefault(message_id, []).append(read_part((body, version)))
+    rows = await tx.all("placed_messages", session_id, since, before)
+    return tuple(
+        Entry(info=decode_message(upcast(version, info)), parts=tuple(parts.get(message_id, ())))
+        for message_id, _, info, version in rows
+    )
+
+
+class ToldBefore(Struct, frozen=True):
+    """A history up to its last step, which is not final yet."""
+
+    entries: tuple[Entry, ...]
+    shown: frozenset[PartId]
+    since: int
+
+
+async def told(tx: Tx, session_id: SessionId) -> ToldBefore:
+    """What the model has read for good, and the place of the last step."""
+    step = await tx.one("last_step_position", session_id)
+    since = step[0] if step else 0
+    entries = await placed(tx, session_id, 0, before=since)
+    shown = frozenset(PartId(row[0]) for row in await tx.all("shown_calls", session_id))
+    return ToldBefore(entries, shown, since)
+
+
+async def messages(
+    tx: Tx, session_id: SessionId, *, before: MessageId | None, limit: int
+) -> tuple[Entry, ...]:
+    """The newest `limit` messages before an id, oldest first: wire order is id order."""
+    await the_session(tx, session_id)
+    rows = await tx.all("messages", session_id, before or "~", limit)
+    return tuple([await entry(tx, MessageId(row[0])) for row in reversed(rows)])
+
+
+async def input_row(tx: Tx, message_id: MessageId) -> InputRow:
+    row = await tx.one("input", message_id)
+    if row is None:
+        raise NotFound("input", message_id)
+    return InputRow(*row)
+
+
+async def calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
+    await the_session(tx, session_id)
+    return tuple(decode_call(row) for row in await tx.all("session_calls", session_id))
+
+
+async def open_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
+    await the_session(tx, session_id)
+    return tuple(call for call in await unsettled(tx, session_id) if call.open)
+
+
+async def active(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[Active, ...]:
+    return tuple(Active(*row) for row in await tx.all("active_sessions", pool, after, limit))
+
+
+async def next_due(tx: Tx) -> int | None:
+    row = await tx.one("next_due")
+    return row[0] if row else None

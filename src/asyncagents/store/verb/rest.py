@@ -1,0 +1,159 @@
+"""Park, rest and cancel: how a run ends, and what follows from it in the same transaction."""
+
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call import ABORTED, Failed, Settled
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control, Lease
+from asyncagents.domain.event import PromptAnswered, SessionError
+from asyncagents.domain.fact import Fact
+from asyncagents.domain.failure import Failure, aborted, unknown
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
+from asyncagents.domain.session import Session, Tokens
+from asyncagents.store.row import (
+    SessionRow,
+    held,
+    insert_message,
+    put_call,
+    save,
+    save_message,
+    the_session,
+    unsettled,
+)
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import replied
+from asyncagents.store.verb.signal import apply
+
+Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
+CRASH_LOOP = (
+    "crash_loop: this session was taken up several times and its process stopped each time before "
+    "anything was finished. It rests now; the next prompt tries again."
+)
+
+
+async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
+    """Stop with calls open. False: something arrived since the decision, so the run goes on."""
+    row = await held(tx, lease)
+    if row.control.wake_seq > wake_seq:
+        return False
+    if not any(call.holding for call in await unsettled(tx, row.control.id)):
+        await _answer(tx, row.control, await _last_step(tx, row.control))
+    await save(tx, row, row.control.parked())
+    return True
+
+
+async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tuple[Fact, ...] = ()) -> bool:
+    """End the turn. False: something arrived since the decision, so the run goes on."""
+    row = await held(tx, lease)
+    if row.control.wake_seq > wake_seq:
+        return False
+    control = row.control
+    if reason == "aborted":
+        control = await _give_up(tx, row, aborted())
+    elif reason == "crash_loop":
+        await tx.all("hold_inputs", await tx.rev(), control.id)
+        control = await _give_up(tx, row, unknown(CRASH_LOOP))
+    else:
+        await _answer(tx, control, await _last_step(tx, control))
+    unread = await tx.one("unread", control.id)
+    assert unread is not None
+    await save(tx, row, control.rested(unread=unread[0] > 0))
+    await apply(tx, facts)
+    return True
+
+
+async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
+    """Settle what is open, close the turn with an error, and let that answer everyone who waits."""
+    for call in await unsettled(tx, row.control.id):
+        replied(tx, call, "reject")
+        await put_call(tx, call.to(Settled(Failed(ABORTED), tx.now)))
+    control, answer = await _failed_step(tx, row, failure)
+    tx.emit(SessionError(session_id=control.id, error=failure))
+    await _answer(tx, control, answer)
+    if answer is not None:
+        for (message_id,) in await tx.all("answer_aborted", answer, await tx.rev(), control.id):
+            _publish_answer(tx, control.id, message_id, answer)
+    return control
+
+
+async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Control, MessageId | None]:
+    """The last step of the turn carries the error; without one, a message of its own does."""
+    last = await _last_message(tx, row.control)
+    if isinstance(last, AssistantMessage):
+        if last.error is None:
+            await save_message(tx, _failed(last, failure, tx.now))
+        return row.control, last.id
+    asked_by = last or await _newest_unread(tx, row.control.id)
+    if asked_by is None:
+        return row.control, None
+    step = _empty_step(tx, row.info, asked_by)
+    control = replace(row.control, positions=row.control.positions + 1)
+    await insert_message(tx, _failed(step, failure, tx.now), position=control.positions, turn=control.turn)
+    return control, step.id
+
+
+def _failed(step: AssistantMessage, failure: Failure, now: int) -> AssistantMessage:
+    return replace(step, error=failure, time=replace(step.time, completed=step.time.completed or now))
+
+
+def _empty_step(tx: Tx, info: Session, asked_by: UserMessage) -> AssistantMessage:
+    return AssistantMessage(
+        id=tx.ids.message(),
+        session_id=info.id,
+        parent_id=asked_by.id,
+        time=MessageTime(created=tx.now),
+        model_id=asked_by.model.model_id,
+        provider_id=asked_by.model.provider_id,
+        mode=asked_by.agent,
+        agent=asked_by.agent,
+        path=MessagePath(cwd=info.directory, root=info.directory),
+        cost=0,
+        tokens=Tokens.zero(),
+    )
+
+
+async def _last_message(tx: Tx, control: Control) -> UserMessage | AssistantMessage | None:
+    """The newest visible message of this turn."""
+    row = await tx.one("last_message", control.id)
+    if row is None or not control.in_turn or row[2] != control.turn:
+        return None
+    return decode_message(upcast(row[1], row[0]))
+
+
+async def _last_step(tx: Tx, control: Control) -> MessageId | None:
+    last = await _last_message(tx, control)
+    return last.id if isinstance(last, AssistantMessage) else None
+
+
+async def _newest_unread(tx: Tx, session_id: SessionId) -> UserMessage | None:
+    rows = await tx.all("unread_inputs", session_id)
+    message = decode_message(upcast(rows[-1][2], rows[-1][1])) if rows else None
+    return message if isinstance(message, UserMessage) else None
+
+
+async def _answer(tx: Tx, control: Control, answer: MessageId | None) -> None:
+    """Everyone whose input this turn took in gets its last message."""
+    if answer is None or not control.in_turn:
+        return
+    for (message_id,) in await tx.all("answer_turn", answer, await tx.rev(), control.id, control.turn):
+        _publish_answer(tx, control.id, message_id, answer)
+
+
+def _publish_answer(tx: Tx, session_id: SessionId, message_id: str, answer: MessageId) -> None:
+    tx.emit(PromptAnswered(session_id=session_id, message_id=MessageId(message_id), answer_id=answer))
+
+
+async def cancel(tx: Tx, session_id: SessionId) -> Control:
+    """Abort the turn that is under way. Input it has not read yet is held back, kept and shown."""
+    row = await the_session(tx, session_id)
+    rev = await tx.rev()
+    await tx.one("insert_cancel", session_id, rev, tx.now)
+    held_back = await tx.all("hold_inputs", rev, session_id)
+    control = replace(row.control, cancel_rev=rev)
+    if control.in_turn or held_back:
+        control = control.woken()
+        tx.interrupt(session_id)
+    return (await save(tx, row, control)).control

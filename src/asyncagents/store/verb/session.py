@@ -1,0 +1,109 @@
+"""Sessions come and go."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.codec import SHAPE_VERSION, decode_session, upcast
+from asyncagents.domain.control import Control
+from asyncagents.domain.event import SessionCreated, SessionDeleted
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import encode
+from asyncagents.errors import NotFound
+from asyncagents.store.row import IDLE, SessionRow, find_session, save, the_session, touched
+from asyncagents.store.tx import Tx
+
+_TABLES = ("parts", "messages", "inputs", "calls", "requests", "cancels", "session")
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    info: Session
+    pool: str
+    key: str | None = None
+
+
+async def create(tx: Tx, new: NewSession) -> Session:
+    """The same key, or the same id, again gives the session that is there."""
+    existing = await _existing(tx, new)
+    if existing is not None:
+        return existing
+    parent = await _parent(tx, new.info)
+    control = Control(
+        new.info.id,
+        new.info.parent_id,
+        parent.control.root_id if parent else new.info.id,
+        parent.control.depth + 1 if parent else 0,
+        parent.control.pool if parent else new.pool,
+    )
+    await _insert(tx, control, new)
+    tx.emit(SessionCreated(session_id=control.id, info=new.info))
+    return new.info
+
+
+async def _existing(tx: Tx, new: NewSession) -> Session | None:
+    if new.key is not None:
+        row = await tx.one("session_by_key", new.key)
+        if row is not None:
+            return decode_session(upcast(row[1], row[0]))
+    found = await find_session(tx, new.info.id)
+    return found.info if found else None
+
+
+async def _parent(tx: Tx, info: Session) -> SessionRow | None:
+    if info.parent_id is None:
+        return None
+    parent = await find_session(tx, info.parent_id)
+    if parent is None:
+        raise NotFound("parent session", info.parent_id)
+    return parent
+
+
+async def _insert(tx: Tx, control: Control, new: NewSession) -> None:
+    await tx.one(
+        "insert_session",
+        control.id,
+        control.parent_id,
+        control.root_id,
+        control.depth,
+        control.pool,
+        control.state,
+        control.wake_seq,
+        control.fence,
+        control.owner,
+        control.turn,
+        control.turn_rev,
+        control.in_turn,
+        control.cancel_rev,
+        control.blocked_turn,
+        control.claims,
+        control.positions,
+        IDLE,
+        encode(new.info),
+        SHAPE_VERSION,
+        new.key,
+        new.info.project_id,
+        await tx.rev(),
+    )
+
+
+async def retitle(tx: Tx, session_id: SessionId, title: str) -> Session:
+    row = await the_session(tx, session_id)
+    info = replace(touched(row.info, tx.now), title=title)
+    await save(tx, row, row.control, info)
+    return info
+
+
+async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
+    """Delete a session and all below it; a run that still works on one of them loses its lease."""
+    if not tx.again:
+        await the_session(tx, session_id)
+    doomed = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
+    rev = await tx.rev()
+    for each in reversed(doomed):
+        row = await the_session(tx, each)
+        for table in _TABLES:
+            await tx.one(f"delete_{table}", each)
+        await tx.one("insert_tombstone", rev, "session", each, encode(row.info))
+        tx.emit(SessionDeleted(session_id=each, info=row.info))
+        tx.interrupt(each)
+    return doomed

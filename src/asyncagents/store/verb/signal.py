@@ -1,0 +1,177 @@
+"""Signal: an outside event becomes a row under a key, and the session is woken, in one transaction."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call import (
+    REJECTED_TOO,
+    WAIT_ENDED,
+    Call,
+    Completed,
+    Failed,
+    Open,
+    Requested,
+    Result,
+    Settled,
+    result_text,
+)
+from asyncagents.domain.control import Lease
+from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.session import Session, SessionModel
+from asyncagents.domain.shape import encode
+from asyncagents.errors import AlreadySettled, Conflict
+from asyncagents.store.row import (
+    SessionRow,
+    decode_call,
+    held,
+    insert_message,
+    put_call,
+    put_part,
+    save,
+    the_call,
+    the_session,
+    touched,
+    unsettled,
+)
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import replied
+
+
+async def admit(tx: Tx, fact: Admit) -> Admitted:
+    """Put input in the inbox, once per key."""
+    row = await the_session(tx, fact.session_id)
+    known = await tx.one("input_by_key", fact.session_id, fact.key)
+    if known is not None:
+        return Admitted(MessageId(known[0]), new=False)
+    if await tx.one("message", fact.message.id) is not None:
+        raise Conflict(f"message id {fact.message.id!r} is taken; leave it out or choose another")
+    await _keep(tx, fact)
+    control = row.control.woken() if fact.wakes else row.control
+    row = await save(tx, row, control, _addressed(touched(row.info, tx.now), fact.message))
+    if fact.source == "person" and fact.wakes and control.in_turn:
+        await _end_waits(tx, row)
+    return Admitted(fact.message.id, new=True)
+
+
+async def _keep(tx: Tx, fact: Admit) -> None:
+    rev = await tx.rev()
+    await insert_message(tx, fact.message)
+    for part in fact.parts:
+        await put_part(tx, part)
+    state = "queued" if fact.wakes else "held"
+    await tx.one("insert_input", fact.message.id, fact.session_id, fact.key, rev, state, rev)
+
+
+async def _end_waits(tx: Tx, row: SessionRow) -> None:
+    """A person who speaks ends what only waits."""
+    for call in await unsettled(tx, row.control.id):
+        if isinstance(call.state, Open) and call.state.kind == "wait":
+            await settle_open(tx, await the_session(tx, row.control.id), call, Completed(WAIT_ENDED))
+
+
+def _addressed(info: Session, message: UserMessage) -> Session:
+    """A session answers with the agent and model it was last addressed with."""
+    model = SessionModel(
+        id=message.model.model_id, provider_id=message.model.provider_id, variant=message.model.variant
+    )
+    return replace(info, agent=message.agent, model=model)
+
+
+async def settle(tx: Tx, fact: Settle, *, lease: Lease | None = None) -> Call:
+    """Give a call its result, once. The same again gets the same answer, another one is a conflict.
+
+    With a lease it is the run's own tool that ended: if a result came from outside first, that one stays.
+    """
+    call = await the_call(tx, fact.call_id)
+    row = await (held(tx, lease) if lease else the_session(tx, call.session_id))
+    if isinstance(call.state, Settled):
+        if lease is None and call.state.result != fact.result:
+            raise AlreadySettled(call.id, _brief(call.state.result))
+        return call
+    if lease is None:
+        _check_open(call)
+    return await settle_open(tx, row, call, fact.result)
+
+
+def _brief(result: Result) -> str:
+    return encode(result).decode()[:200]
+
+
+def _check_open(call: Call) -> None:
+    if isinstance(call.state, Requested):
+        raise Conflict(f"call {call.id!r} has not started; it takes no result yet")
+    if call.open and call.open.ask:
+        raise Conflict(f"call {call.id!r} asks for permission; answer {call.open.ask.id!r} instead")
+
+
+async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result) -> Call:
+    """Write the result of a call that is not settled, and all that follows from it."""
+    done = call.to(Settled(result, tx.now))
+    await put_call(tx, done)
+    control = row.control.woken().progressed()
+    if isinstance(result, Failed) and result.blocks and call.turn == control.turn:
+        control = replace(control, blocked_turn=control.turn)
+        await _reject_siblings(tx, done)
+    row = await save(tx, row, control)
+    if done.shown_pending:
+        await admit(tx, _late_result(tx, row.info, done))
+    return done
+
+
+async def _reject_siblings(tx: Tx, rejected: Call) -> None:
+    """A no settles what has not started; what runs may finish."""
+    for call in await unsettled(tx, rejected.session_id):
+        if isinstance(call.state, Requested) or call.holding:
+            replied(tx, call, "reject")
+            await put_call(tx, call.to(Settled(Failed(REJECTED_TOO), tx.now)))
+
+
+def _late_result(tx: Tx, info: Session, call: Call) -> Admit:
+    """The model was told that this call is pending: the result reaches it as a message of its own."""
+    assert info.agent is not None and info.model is not None
+    message = UserMessage(
+        id=tx.ids.message(),
+        session_id=info.id,
+        time=MessageTime(created=tx.now),
+        agent=info.agent,
+        model=ModelRef(
+            provider_id=info.model.provider_id, model_id=info.model.id, variant=info.model.variant
+        ),
+    )
+    text = TextPart(
+        id=tx.ids.part(), session_id=info.id, message_id=message.id, text=result_text(call), synthetic=True
+    )
+    return Admit(message=message, parts=(text,), key=f"result:{call.id}", source="system")
+
+
+async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) -> Call:
+    """A tool of the run ended: its result and what follows from it, or nothing if a result was in before."""
+    if isinstance((await the_call(tx, fact.call_id)).state, Settled):
+        await held(tx, lease)
+        return await the_call(tx, fact.call_id)
+    call = await settle(tx, fact, lease=lease)
+    await apply(tx, facts)
+    return call
+
+
+async def expire(tx: Tx, limit: int) -> int:
+    """Settle what is overdue, by the store's clock; returns how many."""
+    rows = await tx.all("due_calls", tx.now, limit)
+    for each in rows:
+        call = decode_call(each)
+        assert call.open is not None
+        replied(tx, call, "reject")
+        await settle_open(tx, await the_session(tx, call.session_id), call, call.open.on_due)
+    return len(rows)
+
+
+async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
+    """What must commit together with something else."""
+    for fact in facts:
+        match fact:
+            case Admit():
+                await admit(tx, fact)
+            case Settle():
+                await settle(tx, fact)

@@ -1,0 +1,236 @@
+"""A step of the model: its start, its text as it streams, and its end with the calls it made."""
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, CallState, Open, Requested, Running, Settled
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.event import SessionError
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
+from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
+from asyncagents.domain.part import Part, StepStartPart
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.store.row import (
+    SessionRow,
+    held,
+    insert_message,
+    put_call,
+    put_part,
+    save,
+    save_message,
+    snapshot,
+    the_call,
+    unsettled,
+)
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import asked
+from asyncagents.store.verb.claim import charged
+from asyncagents.store.verb.read import placed
+
+
+class NewStep(Struct, frozen=True, kw_only=True):
+    """The ids are made by the run, so that a start whose acknowledgement was lost can be repeated."""
+
+    message_id: MessageId
+    part_id: PartId
+    request_id: RequestId
+    since: int
+    """The position from which the run has not read the history yet."""
+
+
+class Started(Struct, frozen=True):
+    message: AssistantMessage
+    position: int
+    turn: int
+    tail: tuple[Entry, ...]
+    """What the model reads from `since` on, before this step."""
+    shown: frozenset[PartId]
+    """The tool parts whose calls the model is told are pending."""
+
+
+class StepEnd(Struct, frozen=True, kw_only=True):
+    request_id: RequestId
+    message: AssistantMessage
+    parts: tuple[Part, ...]
+    calls: tuple[Call, ...] = ()
+    tokens: Tokens | None = None
+    """What the provider reported; without a report the estimate is charged, and marked so."""
+
+
+async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
+    """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
+    row = await held(tx, lease)
+    if _cancelled(row.control):
+        return None
+    if tx.again and (done := await _already_started(tx, row, new)):
+        return done
+    unread = await tx.one("unread", row.control.id)
+    if not row.control.in_turn and unread is not None and unread[0] == 0:
+        return None  # an abort held the input back before its turn began
+    control, asked_by = await _promote(tx, row.control)
+    shown = await _show_pending(tx, control)
+    message = await _message(tx, row, new, asked_by)
+    tail = await placed(tx, control.id, new.since)
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, message, position=control.positions, turn=control.turn)
+    await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
+    estimate = encode(_estimate(tail))
+    await tx.one(
+        "insert_request",
+        new.request_id,
+        control.id,
+        message.id,
+        control.turn,
+        control.fence,
+        1,
+        estimate,
+        tx.now,
+    )
+    await save(tx, row, control)
+    return Started(message, control.positions, control.turn, tail, shown)
+
+
+async def _already_started(tx: Tx, row: SessionRow, new: NewStep) -> Started | None:
+    if await tx.one("request", new.request_id) is None:
+        return None
+    *tail, step = await placed(tx, row.control.id, new.since)
+    assert isinstance(step.info, AssistantMessage) and step.info.id == new.message_id
+    return Started(
+        step.info, row.control.positions, row.control.turn, tuple(tail), await _shown(tx, row.control)
+    )
+
+
+def _cancelled(control: Control) -> bool:
+    return control.in_turn and control.cancel_rev > control.turn_rev
+
+
+async def _promote(tx: Tx, control: Control) -> tuple[Control, UserMessage | None]:
+    """Give unread input its place; returns the newest message, which the step answers."""
+    rev = await tx.rev()
+    control = control.in_a_turn(rev)
+    newest: UserMessage | None = None
+    for message_id, info, version in await tx.all("unread_inputs", control.id):
+        control = replace(control, positions=control.positions + 1)
+        await tx.one("place_message", control.positions, control.turn, rev, message_id)
+        message = decode_message(upcast(version, info))
+        newest = message if isinstance(message, UserMessage) else newest
+    if newest is not None:
+        await tx.one("promote_inputs", control.turn, rev, control.id)
+    return control, newest
+
+
+async def _show_pending(tx: Tx, control: Control) -> frozenset[PartId]:
+    """From here on the model has been told that these calls are pending."""
+    for call in await unsettled(tx, control.id):
+        if not call.shown_pending:
+            await put_call(tx, replace(call, shown_pending=True))
+    return await _shown(tx, control)
+
+
+async def _shown(tx: Tx, control: Control) -> frozenset[PartId]:
+    return frozenset(PartId(row[0]) for row in await tx.all("shown_calls", control.id))
+
+
+async def _message(tx: Tx, row: SessionRow, new: NewStep, asked_by: UserMessage | None) -> AssistantMessage:
+    """A step answers the newest promoted message, or goes on with what the step before it answered."""
+    parent, agent, model_id, provider_id, variant = await _addressee(tx, row, asked_by)
+    return AssistantMessage(
+        id=new.message_id,
+        session_id=row.control.id,
+        parent_id=parent,
+        time=MessageTime(created=tx.now),
+        model_id=model_id,
+        provider_id=provider_id,
+        variant=variant,
+        mode=agent,
+        agent=agent,
+        path=MessagePath(cwd=row.info.directory, root=row.info.directory),
+        cost=0,
+        tokens=Tokens.zero(),
+    )
+
+
+async def _addressee(
+    tx: Tx, row: SessionRow, asked_by: UserMessage | None
+) -> tuple[MessageId, str, str, str, str | None]:
+    if asked_by is not None:
+        model = asked_by.model
+        return asked_by.id, asked_by.agent, model.model_id, model.provider_id, model.variant
+    last = await tx.one("last_message", row.control.id)
+    assert last is not None, "a step needs something to answer"
+    before = decode_message(upcast(last[1], last[0]))
+    if isinstance(before, UserMessage):
+        return before.id, before.agent, before.model.model_id, before.model.provider_id, before.model.variant
+    return before.parent_id, before.agent, before.model_id, before.provider_id, before.variant
+
+
+def _estimate(tail: tuple[Entry, ...]) -> Tokens:
+    """Before the provider tells: what the last step took, and a token for four bytes of what is new."""
+    before = [e.info.tokens for e in tail if isinstance(e.info, AssistantMessage)]
+    known = before[-1].input + before[-1].output + before[-1].cache.read if before else 0
+    return replace(Tokens.zero(), input=known + sum(len(encode(e.parts)) for e in tail) // 4)
+
+
+async def write_parts(tx: Tx, lease: Lease, parts: tuple[Part, ...], *, publish: bool) -> None:
+    """Keep text as it streams. Listeners have it already unless `publish` says that the part is new."""
+    await held(tx, lease)
+    for part in parts:
+        await put_part(tx, part, publish=publish)
+
+
+async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
+    """Close the step and write down the calls it made, in one transaction: no tool starts before it."""
+    row = await held(tx, lease)
+    reported = encode(end.tokens) if end.tokens else None
+    ended = await tx.one("end_request", "done", reported, end.request_id)
+    if ended is None:  # a repetition: it had ended before
+        return await snapshot(tx, row.control)
+    for part in end.parts:
+        await put_part(tx, part)
+    for call in end.calls:
+        await put_call(tx, call)
+    await save_message(tx, end.message)
+    if end.message.error is not None:
+        tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
+    spent = end.tokens or msgspec.json.decode(ended[0], type=Tokens)
+    info = charged(row.info, spent, end.message.cost)
+    row = await save(tx, row, row.control.progressed(), info)
+    return await snapshot(tx, row.control)
+
+
+class Move(Struct, frozen=True):
+    call_id: CallId
+    state: CallState
+
+
+async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
+    """Move calls on: start them, open them, or put them back. A settled call never changes.
+
+    Nothing is started in a turn that was cancelled.
+    """
+    row = await held(tx, lease)
+    cancelled = _cancelled(row.control)
+    for move in moves:
+        call = await the_call(tx, move.call_id)
+        if isinstance(call.state, Settled) or (cancelled and isinstance(move.state, Running)):
+            continue
+        moved = _moved(call, move.state, tx.now)
+        await put_call(tx, moved)
+        asked(tx, moved)
+    return await snapshot(tx, row.control)
+
+
+def _moved(call: Call, state: CallState, now: int) -> Call:
+    match state:
+        case Running():
+            return replace(call, state=state, started=call.started or now)
+        case Open(ask=ask, question=question) if ask or question:
+            request = ask or question
+            assert request is not None
+            return replace(call, state=state, ask_id=request.id, reply=None)
+        case Open() | Requested() | Settled():
+            return call.to(state)

@@ -1,0 +1,16 @@
+"""Bodies recorded from a server whose clients we serve; prose was replaced, the structure kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+_HOME = Path(__file__).parents[2] / "fixtures" / "wire"
+
+
+def recorded(name: str) -> Any:
+    return json.loads((_HOME / f"{name}.json").read_text())
+
+
+CONVERSATIONS = [
+    entry for file in sorted(_HOME.glob("messages_*.json")) for entry in json.loads(file.read_text())
+]
