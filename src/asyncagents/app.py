@@ -1,7 +1,7 @@
 """The composition root: builds a runtime out of a database, a model and tools."""
 
 import asyncio
-import secrets
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -38,7 +38,8 @@ class SystemClock:
 
 class SystemRng:
     def below(self, n: int) -> int:
-        return secrets.randbelow(n)
+        """From the system's own source, with 64 bits to spare: not to be guessed, and even."""
+        return int.from_bytes(os.urandom((n.bit_length() + 71) // 8)) % n
 
 
 class PolledDatabase(Database, Protocol):
@@ -54,6 +55,7 @@ class World(Struct, frozen=True):
     owners: Owners
     clock: Clock
     rng: Rng
+    poll_seconds: float = POLL_SECONDS
 
 
 class Setup(Struct, frozen=True, kw_only=True):
@@ -101,8 +103,8 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     """Put the pieces together and keep them going until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        runtime, dispatcher = _assemble(world, setup, group)
-        chores = [group.create_task(_poll_forever(world.database))]
+        runtime, dispatcher, answers = _assemble(world, setup, group)
+        chores = [group.create_task(_poll_forever(world))]
         if setup.serve:
             dispatcher.serve(group)
             chores.append(group.create_task(dispatcher.sweep_forever()))
@@ -113,14 +115,15 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
         for chore in chores:
             chore.cancel()
         await dispatcher.stop()
+        answers.close()
     if failure is not None:
         raise failure
 
 
-def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher]:
+def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Answers]:
     store, bus, answers = Store(world.database), Bus(), Answers()
     clock, ids = world.clock, Ids(world.clock, world.rng)
-    turn = Turn(store=store, model=setup.model, tools=setup.tools, bus=bus, clock=clock, ids=ids)
+    turn = Turn(store=store, model=setup.model, tools=setup.tools, bus=bus, clock=clock, ids=ids, group=group)
     calls = Calls(store=store, tools=setup.tools, policy=setup.policy, clock=clock, ids=ids, group=group)
     dispatcher = Dispatcher(
         store=store,
@@ -148,10 +151,10 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
     )
-    return runtime, dispatcher
+    return runtime, dispatcher, answers
 
 
-async def _poll_forever(database: PolledDatabase) -> None:
+async def _poll_forever(world: World) -> None:
     while True:
-        await asyncio.sleep(POLL_SECONDS)
-        database.poll()
+        await asyncio.sleep(world.poll_seconds)
+        world.database.poll()

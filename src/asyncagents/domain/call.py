@@ -123,6 +123,8 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ask_id: str | None = None
     """The last ask or question of this call, and how it was answered."""
     reply: Reply | None = None
+    asked_before: tuple[str, ...] = ()
+    """Earlier asks: each was answered with yes, and then the world had changed."""
     shown_pending: bool = False
     """A request told the model that this call is pending; its result arrives as a later message."""
     state: CallState = Requested()

@@ -54,6 +54,10 @@ class Control(Struct, frozen=True):
         state: State = "ready" if unread else "idle"
         return replace(self, state=state, owner=None, claims=0, in_turn=False)
 
+    def cancelled(self, *, stranded: int) -> bool:
+        """A cancel covers the turn it came in and, before a turn began, the input that it held back."""
+        return self.cancel_rev > self.turn_rev and (self.in_turn or stranded > 0)
+
     def in_a_turn(self, rev: int) -> "Control":
         if self.in_turn:
             return self
@@ -82,9 +86,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def cancelled(self) -> bool:
-        control = self.control
-        covered = control.cancel_rev > control.turn_rev
-        return covered and (control.in_turn or self.stranded > 0)
+        return self.control.cancelled(stranded=self.stranded)
 
     @property
     def crash_loop(self) -> bool:

@@ -2,35 +2,60 @@
 
 import asyncio
 
-from asyncagents.domain.event import PromptAnswered
-from asyncagents.domain.id import MessageId
+from msgspec import Struct
+
+from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.errors import Closed, NotFound
 from asyncagents.store.tx import Commit
+
+
+class _Waiting(Struct, eq=False):
+    session_id: SessionId
+    message_id: MessageId
+    future: asyncio.Future[MessageId]
 
 
 class Answers:
     def __init__(self) -> None:
-        self._waiting: dict[MessageId, list[asyncio.Future[MessageId]]] = {}
+        self._waiting: dict[MessageId, list[_Waiting]] = {}
 
-    def expect(self, message_id: MessageId) -> asyncio.Future[MessageId]:
+    def expect(self, session_id: SessionId, message_id: MessageId) -> asyncio.Future[MessageId]:
         """Ask before the prompt is stored: the answer may be there at once."""
         future = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(message_id, [])
-        waiting.append(future)
-        future.add_done_callback(lambda done: self._forget(message_id, done))
+        waiting = _Waiting(session_id, message_id, future)
+        self._waiting.setdefault(message_id, []).append(waiting)
+        future.add_done_callback(lambda done: self._forget(waiting))
         return future
 
-    def _forget(self, message_id: MessageId, future: asyncio.Future[MessageId]) -> None:
-        waiting = self._waiting.get(message_id, [])
-        if future in waiting:
-            waiting.remove(future)
-        if not waiting:
-            self._waiting.pop(message_id, None)
+    def _forget(self, waiting: _Waiting) -> None:
+        others = self._waiting[waiting.message_id]
+        others.remove(waiting)
+        if not others:
+            del self._waiting[waiting.message_id]
 
     def committed(self, commit: Commit) -> None:
         if not self._waiting:
             return
         for event in commit.events:
-            if isinstance(event, PromptAnswered):
-                for future in list(self._waiting.get(event.message_id, ())):
-                    if not future.done():
-                        future.set_result(event.answer_id)
+            self._heard(event)
+
+    def _heard(self, event: Event) -> None:
+        match event:
+            case PromptAnswered(message_id=message_id, answer_id=answer_id):
+                for waiting in self._waiting.get(message_id, ()):
+                    if not waiting.future.done():
+                        waiting.future.set_result(answer_id)
+            case SessionDeleted(session_id=session_id):
+                self._fail(NotFound("session", session_id), session_id)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Nobody is left who could answer here."""
+        self._fail(Closed("the runtime was closed before the answer came; the prompt is kept"))
+
+    def _fail(self, error: Exception, session_id: SessionId | None = None) -> None:
+        for waiting in [each for some in self._waiting.values() for each in some]:
+            if session_id in (None, waiting.session_id) and not waiting.future.done():
+                waiting.future.set_exception(error)

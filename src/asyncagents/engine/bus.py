@@ -38,7 +38,8 @@ class Bus:
     def publish(self, event: Event) -> None:
         if not self._listeners:
             return
-        for key in (event.session_id, None):
+        keys = (None,) if event.session_id is None else (event.session_id, None)
+        for key in keys:
             for listener in self._listeners.get(key, ()):
                 listener.push(event)
 

@@ -22,8 +22,9 @@ from asyncagents.domain.call import (
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
+from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.engine.run import Run
+from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Policy, Together, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.store.store import Store
@@ -53,21 +54,29 @@ class Calls:
     async def start(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Plan what was requested; write down what starts, asks or fails; then start it."""
         session = await self._store.session(lease.session_id)
-        moves: list[Move] = []
-        for call in snapshot.requested:
-            context = _context(call, session.agent or "", session.directory)
-            verdict = await self._plan(call, context, lease)
-            if isinstance(verdict, Failed):
-                await self._store.finish_call(lease, call.id, verdict)
-            else:
-                moves.append(Move(call.id, verdict))
-        after = await self._store.advance(lease, tuple(moves))
+        try:
+            async with run.interruptible():
+                moves = await self._moves(session, lease, snapshot.requested)
+        except TimeoutError:
+            return await self._store.snapshot(lease)
+        after = await self._store.advance(lease, moves)
         moved = {move.call_id for move in moves}
         for call in after.executing:
             if call.id in moved:
                 context = _context(call, session.agent or "", session.directory)
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, context))
         return after
+
+    async def _moves(self, session: Session, lease: Lease, calls: tuple[Call, ...]) -> tuple[Move, ...]:
+        moves: list[Move] = []
+        for call in calls:
+            context = _context(call, session.agent or "", session.directory)
+            verdict = await self._plan(call, context, lease)
+            if isinstance(verdict, Failed):
+                await self._store.finish_call(lease, call.id, verdict)
+            else:
+                moves.append(Move(call.id, verdict))
+        return tuple(moves)
 
     async def _plan(self, call: Call, context: ToolContext, lease: Lease) -> Running | Open | Failed:
         """What becomes of a requested call: it runs, it asks first, or it cannot."""
@@ -80,7 +89,7 @@ class Calls:
             asks = await tool.plan(args, context) if tool.plan else ()
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {error}.")
-        except Exception as error:  # noqa: BLE001  the edge of a call: its failure is a value
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
         return self._permit(call, context, asks) or Running(lease.fence)
 
@@ -129,12 +138,12 @@ class Calls:
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                return await tool.run(msgspec.convert(call.input, tool.args), context)
+                return _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
         except TimeoutError as error:
             if limit.expired():
                 return Failed(f"{TIMED_OUT} after {tool.timeout:g} s.")
             return _failed(call, error)
-        except Exception as error:  # noqa: BLE001  the edge of a call: its failure is a value
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
 
     def _opened(self, call: Call, pending: Pending) -> Open:
@@ -194,7 +203,18 @@ def _hash(call: Call, ask: Ask) -> str:
     return hashlib.sha256(encode((call.tool, call.input, ask))).hexdigest()
 
 
-def _failed(call: Call, error: Exception) -> Failed:
+def _checked(outcome: object) -> Outcome:
+    """What cannot be kept is the tool's failure, not the run's."""
+    if not isinstance(outcome, Completed | Failed | Pending | Together):
+        raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
+    encode(outcome)
+    return outcome
+
+
+def _failed(call: Call, error: BaseException) -> Failed:
+    """A failure as the model reads it; a cancel from outside is none."""
+    if isinstance(error, asyncio.CancelledError) and told_to_stop():
+        raise error
     if isinstance(error, ToolError):
         return Failed(str(error))
     _log.warning("tool %s failed", call.tool, exc_info=error)

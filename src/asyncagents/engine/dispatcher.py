@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 
 from asyncagents.domain.id import OwnerId, SessionId
@@ -44,7 +45,7 @@ class Dispatcher:
         self._group: asyncio.TaskGroup | None = None
         self._overflow = False
         self._sweep_wanted = asyncio.Event()
-        self._next_look = 0
+        self._next_look = math.inf
 
     @property
     def live(self) -> int:
@@ -102,6 +103,7 @@ class Dispatcher:
         """At the start, when something is due, and at least every half minute."""
         while True:
             self._sweep_wanted.clear()
+            self._next_look = math.inf  # while we look, whatever becomes due is news
             try:
                 pause = await self.sweep()
             except StoreError:

@@ -43,6 +43,8 @@ NO_FINISH = "The model's stream ended without saying why."
 
 
 class NewPart(Struct, frozen=True):
+    """A part as it begins, or as it ended: to be stored and shown."""
+
     part: Part
 
 
@@ -70,6 +72,11 @@ class _Text:
         self.length += len(text)
         self.clean = False
         return NewText(self._part.id, text, offset)
+
+    def save(self) -> Written:
+        """The part as it is now; it counts as saved from here on."""
+        self.clean = True
+        return self.part()
 
     def part(self) -> Written:
         if len(self._chunks) > 1:
@@ -101,7 +108,9 @@ class Draft:
         self._request_id = request_id
         self._ids = ids
         self._turn = turn
+        self._written: list[_Text] = []
         self._texts: dict[str, _Text] = {}
+        self._thoughts: dict[str, _Text] = {}
         self._called: dict[str, _Called] = {}
         self._finish: StepFinish | None = None
         self._failure: Failure | None = None
@@ -109,18 +118,22 @@ class Draft:
     def take(self, event: ModelEvent, now: int) -> Change:  # noqa: C901  one arm for each event
         """One event of the stream; returns what listeners should see of it."""
         match event:
-            case TextDelta(key, text) | ReasoningDelta(key, text):
+            case TextDelta(key, text):
                 return self._texts[key].add(text) if text else None
-            case TextStart(key) | ReasoningStart(key):
-                return self._open(key, event, now)
+            case ReasoningDelta(key, text):
+                return self._thoughts[key].add(text) if text else None
+            case TextStart(key):
+                return self._open(TextPart, self._texts, key, now)
+            case ReasoningStart(key):
+                return self._open(ReasoningPart, self._thoughts, key, now)
             case TextEnd(key):
-                self._texts[key].close(now)
+                return self._close(self._texts[key], now)
             case ReasoningEnd(key, metadata):
-                self._texts[key].close(now, metadata)
+                return self._close(self._thoughts[key], now, metadata)
             case ToolCallStart(key, tool):
                 return self._call(key, tool)
             case ToolCallReady(key, tool, given):
-                change = None if key in self._called else self._call(key, tool)
+                change = self._call(key, tool)
                 self._called[key].input = given
                 return change
             case StepFinish():
@@ -133,8 +146,8 @@ class Draft:
                 assert_never(event)
         return None
 
-    def _open(self, key: str, event: TextStart | ReasoningStart, now: int) -> NewPart:
-        kind = TextPart if isinstance(event, TextStart) else ReasoningPart
+    def _open(self, kind: type[Written], among: dict[str, _Text], key: str, now: int) -> NewPart:
+        """A key may be used again: the part that had it before is kept."""
         part = kind(
             id=self._ids.part(),
             session_id=self.message.session_id,
@@ -142,10 +155,17 @@ class Draft:
             text="",
             time=PartTime(start=now),
         )
-        self._texts[key] = _Text(part)
+        among[key] = _Text(part)
+        self._written.append(among[key])
         return NewPart(part)
 
-    def _call(self, key: str, tool: str) -> NewPart:
+    def _close(self, text: _Text, now: int, metadata: dict[str, Any] | None = None) -> NewPart:
+        text.close(now, metadata)
+        return NewPart(text.save())
+
+    def _call(self, key: str, tool: str) -> NewPart | None:
+        if key in self._called:
+            return None
         called = self._called[key] = _Called(self._ids.part(), tool)
         return NewPart(
             ToolPart(
@@ -159,11 +179,12 @@ class Draft:
         )
 
     def unsaved(self) -> tuple[Part, ...]:
-        """Text that the store does not have yet; it counts as saved from here on."""
-        dirty = [text for text in self._texts.values() if not text.clean]
-        for text in dirty:
-            text.clean = True
-        return tuple(text.part() for text in dirty)
+        """Text that the store does not have yet."""
+        return tuple(text.save() for text in self._written if not text.clean)
+
+    @property
+    def dirty(self) -> bool:
+        return any(not text.clean for text in self._written)
 
     def fail(self, failure: Failure) -> None:
         self._failure = failure
@@ -173,7 +194,7 @@ class Draft:
 
     def end(self, now: int, effects: dict[str, Effect]) -> StepEnd:
         """Nothing stays half open: texts are closed, and calls are written down to run, or as errors."""
-        for text in self._texts.values():
+        for text in self._written:
             if not text.closed:
                 text.close(now)
         finish, failure = self._verdict()

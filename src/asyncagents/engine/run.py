@@ -1,6 +1,8 @@
 """One claim of a session, in this process: what it holds, and how it is poked, interrupted and stopped."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import CallId, SessionId
@@ -14,9 +16,9 @@ class Run:
         self.prompt = Prompt()
         self.tasks: dict[CallId, asyncio.Task[None]] = {}
         self.failure: Exception | None = None
+        self.interrupted = False
         self._poked = asyncio.Event()
-        self._stream: asyncio.Timeout | None = None
-        self._interrupted = False
+        self._scope: asyncio.Timeout | None = None
 
     @property
     def poked(self) -> bool:
@@ -43,21 +45,32 @@ class Run:
 
     def interrupt(self) -> None:
         """A cancel came: end the stream and the tools; the rows say why."""
-        self._interrupted = True
-        if self._stream is not None:
-            self._stream.reschedule(asyncio.get_running_loop().time())
+        self.interrupted = True
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.reschedule(asyncio.get_running_loop().time())
         for task in self.tasks.values():
             task.cancel()
         self.poke()
 
-    def streaming(self) -> asyncio.Timeout:
+    @asynccontextmanager
+    async def interruptible(self) -> AsyncIterator[None]:
         """A scope that `interrupt` ends with a `TimeoutError`."""
-        loop = asyncio.get_running_loop()
-        self._stream = asyncio.timeout_at(loop.time() if self._interrupted else None)
-        return self._stream
+        now = asyncio.get_running_loop().time()
+        async with asyncio.timeout_at(now if self.interrupted else None) as scope:
+            self._scope = None if self.interrupted else scope
+            try:
+                yield
+            finally:
+                self._scope = None
 
     def resumed(self, snapshot: Snapshot) -> None:
         """The turn that was interrupted is over."""
-        self._stream = None
         if not snapshot.cancelled:
-            self._interrupted = False
+            self.interrupted = False
+
+
+def told_to_stop() -> bool:
+    """Whether this task was cancelled; without that, a `CancelledError` is somebody's failure."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

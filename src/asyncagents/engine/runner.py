@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Continue(Struct, frozen=True):
-    """Do not rest yet: take this in and go on."""
+    """Do not rest yet: take this in and go on. A turn that was blocked or failed ends first."""
 
     fact: Admit
 
@@ -90,8 +90,9 @@ class Runner:
         if reason not in ("aborted", "crash_loop"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):
-                await self._store.admit(verdict.fact)
-                return await self._store.snapshot(lease)
+                if reason == "done" and (await self._store.admit(verdict.fact)).new:
+                    return await self._store.snapshot(lease)
+                verdict = (verdict.fact,)
             facts = verdict
         rested = await self._store.rest(lease, snapshot.control.wake_seq, reason, facts)
         return None if rested else await self._store.snapshot(lease)

@@ -21,7 +21,9 @@ from asyncagents.domain.status import Status
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
+from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
 
 VERSION = "0.1.0"
@@ -93,18 +95,18 @@ class Runtime:
     async def prompt(self, session_id: SessionId, text: str, *, key: str | None = None) -> Entry:
         """Send a message and wait for the turn that answers it to end, or to wait for something outside."""
         fact = self._input(session_id, text, key=key)
-        answer = self._answers.expect(fact.message.id)
+        answer = self._answers.expect(session_id, fact.message.id)
         try:
             admitted = await self._store.admit(fact)
             if not admitted.new:
-                return await self._known_answer(admitted.message_id)
+                return await self._known_answer(session_id, admitted.message_id)
             return await self._store.message(await answer)
         finally:
             answer.cancel()
 
-    async def _known_answer(self, message_id: MessageId) -> Entry:
+    async def _known_answer(self, session_id: SessionId, message_id: MessageId) -> Entry:
         """The key was used before: its answer, once there is one."""
-        answer = self._answers.expect(message_id)
+        answer = self._answers.expect(session_id, message_id)
         try:
             known = (await self._store.input(message_id)).answer_id
             return await self._store.message(known or await answer)
@@ -138,6 +140,8 @@ class Runtime:
                 return await self._store.answer(ask_id, Reject())
             case Once() | Reject() | AnswersReply():
                 return await self._store.answer(ask_id, reply)
+            case _ if isinstance(reply, str) or any(isinstance(each, str) for each in reply):
+                raise InvalidInput('answer with "once", with "reject", or with a list for each question')
             case _:
                 answers = AnswersReply(tuple(tuple(each) for each in reply))
                 return await self._store.answer(ask_id, answers)
@@ -158,7 +162,7 @@ class Runtime:
             try:
                 async with asyncio.timeout(seconds):
                     while not await self._stopped(session_id):
-                        await anext(events)
+                        await anext(events, None)
             except TimeoutError:
                 return False
         return True
@@ -198,24 +202,23 @@ class Runtime:
         return await self._store.open_calls(session_id)
 
     async def events(self, session_id: SessionId | None = None) -> AsyncIterator[Event]:
-        """What happens from now on, in one session or in all. A slow reader may skip states, never the last one."""
+        """What happens from now on, in one session or all. A slow reader may miss states, never the last."""
         cursor = await self._store.cursor()
         while True:
             with self._bus.subscribe(session_id) as subscription:
-                async for event in self._missed(cursor, session_id):
-                    yield event
-                cursor = await self._store.cursor()
+                more = True
+                while more:
+                    piece = await self._store.feed(cursor)
+                    cursor, more = piece.cursor, piece.more
+                    for event in piece.events:
+                        if session_id in (None, event.session_id):
+                            yield event
                 async for event in subscription:
                     yield event
 
-    async def _missed(self, cursor: str, session_id: SessionId | None) -> AsyncIterator[Event]:
-        more = True
-        while more:
-            piece = await self._store.feed(cursor)
-            for event in piece.events:
-                if session_id in (None, event.session_id):
-                    yield event
-            cursor, more = piece.cursor, piece.more
+    async def feed(self, after: str | None = None) -> Feed:
+        """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""
+        return await self._store.feed(after)
 
 
 def _absolute(directory: str | Path) -> str:

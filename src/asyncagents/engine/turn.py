@@ -1,25 +1,25 @@
 """One step: ask the model, keep and publish what it says as it says it, and write down how it ended."""
 
+import asyncio
 import logging
 from contextlib import aclosing
 
 from asyncagents.domain.call import Effect
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.event import PartDelta
-from asyncagents.domain.failure import unknown
+from asyncagents.domain.failure import Failure, unknown
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.port import Clock
 from asyncagents.engine.bus import Bus
-from asyncagents.engine.draft import Draft, NewPart, NewText
-from asyncagents.engine.run import Run
+from asyncagents.engine.draft import Draft
+from asyncagents.engine.run import Run, told_to_stop
+from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.tool import AnyTool
-from asyncagents.errors import ModelError, StoreError
+from asyncagents.errors import ModelError
 from asyncagents.llm.model import Model, Request
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import NewStep, Started
 
-FLUSH_MS = 1000
 SHORT_HISTORY = 32
 """Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
 
@@ -27,8 +27,16 @@ _log = logging.getLogger(__name__)
 
 
 class Turn:
-    def __init__(
-        self, *, store: Store, model: Model, tools: tuple[AnyTool, ...], bus: Bus, clock: Clock, ids: Ids
+    def __init__(  # noqa: PLR0913  all that a step touches
+        self,
+        *,
+        store: Store,
+        model: Model,
+        tools: tuple[AnyTool, ...],
+        bus: Bus,
+        clock: Clock,
+        ids: Ids,
+        group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
         self._model = model
@@ -37,6 +45,7 @@ class Turn:
         self._bus = bus
         self._clock = clock
         self._ids = ids
+        self._group = group
 
     async def step(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Returns what is known after the step; a step that was cancelled before it began changes nothing."""
@@ -54,54 +63,45 @@ class Turn:
             return await self._store.snapshot(lease)
         run.prompt.extend(started.tail, started.shown, since=started.position)
         draft = Draft(started.message, new.request_id, self._ids, turn=started.turn)
-        await self._stream(run, lease, draft, self._request(run, started))
-        return await self._store.finish_step(lease, draft.end(self._clock.now(), self._effects))
+        scribe = Scribe(
+            store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
+        )
+        try:
+            await self._stream(run, draft, scribe, self._request(run, started))
+            await scribe.close()
+        finally:
+            scribe.drop()
+        end = scribe.complete(draft.end(self._clock.now(), self._effects))
+        return await self._store.finish_step(lease, end)
 
     def _request(self, run: Run, started: Started) -> Request:
         message = started.message
         model = ModelRef(provider_id=message.provider_id, model_id=message.model_id, variant=message.variant)
         return Request(model=model, messages=run.prompt.messages, tools=self._specs)
 
-    async def _stream(self, run: Run, lease: Lease, draft: Draft, request: Request) -> None:
-        """Whatever the provider does ends in the draft; only the store's errors leave here."""
-        scope = run.streaming()
+    async def _stream(self, run: Run, draft: Draft, scribe: Scribe, request: Request) -> None:
+        """Whatever the provider does ends in the draft."""
         try:
-            async with scope, aclosing(self._model.stream(request)) as events:
-                flushed = self._clock.now()
+            async with run.interruptible(), aclosing(self._model.stream(request)) as events:
                 async for event in events:
-                    now = self._clock.now()
-                    change = draft.take(event, now)
+                    change = draft.take(event, self._clock.now())
                     if change is not None:
-                        await self._show(lease, draft, change)
-                    if now - flushed >= FLUSH_MS:
-                        flushed = now
-                        await self._flush(lease, draft)
-        except StoreError:
-            raise
-        except ModelError as error:
-            draft.fail(unknown(str(error)))
-        except TimeoutError as error:
-            draft.abort() if scope.expired() else draft.fail(unknown(f"The model timed out: {error}"))
-        except Exception as error:  # noqa: BLE001  the edge of a provider: its failure is the step's
-            _log.exception("the model failed in session %s", lease.session_id)
-            draft.fail(unknown(f"The model failed: {type(error).__name__}: {error}"))
+                        scribe.take(change)
+        except (Exception, asyncio.CancelledError) as error:  # the edge of a provider
+            if told_to_stop():
+                raise
+            draft.fail(_failure(error))
+        if run.interrupted:
+            draft.abort()
 
-    async def _show(self, lease: Lease, draft: Draft, change: NewPart | NewText) -> None:
-        match change:
-            case NewPart(part):
-                await self._store.write_parts(lease, (part,), publish=True)
-            case NewText(part_id, text, offset):
-                self._bus.publish(
-                    PartDelta(
-                        session_id=lease.session_id,
-                        message_id=draft.message.id,
-                        part_id=part_id,
-                        field="text",
-                        delta=text,
-                        offset=offset,
-                    )
-                )
 
-    async def _flush(self, lease: Lease, draft: Draft) -> None:
-        if parts := draft.unsaved():
-            await self._store.write_parts(lease, parts, publish=False)
+def _failure(error: BaseException) -> Failure:
+    """A provider's failure is the step's."""
+    match error:
+        case ModelError():
+            return unknown(str(error))
+        case TimeoutError():
+            return unknown(f"The model timed out: {error}")
+        case _:
+            _log.warning("the model failed", exc_info=error)
+            return unknown(f"The model failed: {type(error).__name__}: {error}")

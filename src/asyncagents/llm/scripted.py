@@ -64,27 +64,27 @@ Step: TypeAlias = Sequence[Line]
 Script: TypeAlias = Mapping[str, Sequence[Step]]
 
 
-def say(*chunks: str) -> Say:
+def say(*chunks: str) -> Line:
     return Say(chunks)
 
 
-def think(text: str) -> Think:
+def think(text: str) -> Line:
     return Think(text)
 
 
-def call(tool: str, **input: Any) -> Call:
+def call(tool: str, **input: Any) -> Line:
     return Call(tool, input)
 
 
-def pause(seconds: float) -> Pause:
+def pause(seconds: float) -> Line:
     return Pause(seconds)
 
 
-def end(finish: Finish | None) -> End:
+def end(finish: Finish | None) -> Line:
     return End(finish)
 
 
-def fail(message: str) -> Fail:
+def fail(message: str) -> Line:
     return Fail(api(message, is_retryable=False))
 
 
@@ -95,16 +95,21 @@ class ScriptedModel:
     """Answers a known user text with its steps, one a request, and anything else with `otherwise`.
 
     It keeps no state: which step is next is read from the request, so a new process goes on where
-    the script stands. `requests` remembers what it was asked.
+    the script stands. `requests` remembers what it was asked, unless it is told not to.
     """
 
-    def __init__(self, script: Script, *, otherwise: Step = OK) -> None:
+    def __init__(self, script: Script, *, otherwise: Step = OK, remember: bool = True) -> None:
         self._script = script
         self._otherwise = otherwise
+        self._remember = remember
         self.requests: list[Request] = []
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        self.requests.append(replace(request, messages=tuple(request.messages)))
+    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        if self._remember:
+            self.requests.append(replace(request, messages=tuple(request.messages)))
+        return self._play(request)
+
+    async def _play(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         yield StreamStart()
         yield StepStart()
         finish: Finish | None = "stop"

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Open, render
 from asyncagents.domain.codec import (
+    BROKEN,
     SHAPE_VERSION,
     UnknownPart,
     decode_message,
@@ -13,6 +14,7 @@ from asyncagents.domain.codec import (
     decode_session,
     decode_status,
     overlay,
+    unreadable,
     upcast,
 )
 from asyncagents.domain.control import Control, Lease, Snapshot, status
@@ -30,13 +32,13 @@ from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.domain.status import Busy, Idle
-from asyncagents.errors import LeaseLost, NotFound
+from asyncagents.errors import Conflict, LeaseLost, NotFound
+from asyncagents.store.body import body
 from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
 _BUSY = encode(Busy()).decode()
 _call_decoder = msgspec.json.Decoder(Call)
-_call_encoder = msgspec.json.Encoder()
 
 
 class SessionRow(Struct, frozen=True):
@@ -68,6 +70,12 @@ async def held(tx: Tx, lease: Lease) -> SessionRow:
     if row is None or row.control.fence != lease.fence or row.control.state != "running":
         raise LeaseLost(lease.session_id)
     return row
+
+
+async def check_lease(tx: Tx, lease: Lease) -> None:
+    """As `held`, for a write that needs nothing of the session."""
+    if await tx.one("lease", lease.session_id) != (lease.fence, "running"):
+        raise LeaseLost(lease.session_id)
 
 
 async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None = None) -> SessionRow:
@@ -118,25 +126,34 @@ async def _status(tx: Tx, control: Control) -> str:
 
 async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     rows = await tx.all("unsettled_calls", session_id)
-    return tuple(_call_decoder.decode(row[0]) for row in rows)
+    return tuple(decode_call(row) for row in rows)
 
 
 async def snapshot(tx: Tx, control: Control) -> Snapshot:
-    unread = await tx.one("unread", control.id)
-    assert unread is not None
+    unread, stranded = await unread_input(tx, control.id)
     last = await tx.one("last_message", control.id)
     fresh = last is not None and control.in_turn and last[2] == control.turn
     return Snapshot(
         control=control,
         calls=await unsettled(tx, control.id),
-        unread=unread[0],
-        stranded=unread[1],
+        unread=unread,
+        stranded=stranded,
         last=decode_message(upcast(last[1], last[0])) if last is not None and fresh else None,
     )
 
 
+async def unread_input(tx: Tx, session_id: SessionId) -> tuple[int, int]:
+    """How much waits to be promoted, and how much an abort held back without telling its callers."""
+    row = await tx.one("unread", session_id)
+    assert row is not None
+    return row[0], row[1]
+
+
 def decode_call(row: Row) -> Call:
-    return _call_decoder.decode(row[0])
+    try:
+        return _call_decoder.decode(row[0])
+    except BROKEN as error:
+        raise unreadable("call", row[0], error) from error
 
 
 async def the_call(tx: Tx, call_id: CallId) -> Call:
@@ -152,8 +169,7 @@ async def put_call(tx: Tx, call: Call) -> None:
     waiting = state if isinstance(state, Open) else None
     if waiting and waiting.due is not None:
         tx.expect(waiting.due)
-    await tx.one(
-        "put_call",
+    columns = (
         call.id,
         call.session_id,
         call.part_id,
@@ -161,19 +177,23 @@ async def put_call(tx: Tx, call: Call) -> None:
         type(state).__name__.lower(),
         waiting.due if waiting else None,
         call.shown_pending,
-        _call_encoder.encode(call),
-        SHAPE_VERSION,
-        await tx.rev(),
     )
+    rev = await tx.rev()
+    if await tx.one("put_call", *columns, body(call), SHAPE_VERSION, rev) is None:
+        old = await tx.one("call", call.id)
+        assert old is not None
+        await tx.one("put_call", *columns, *_merge(old[0], old[1], call), rev)
     await put_part(tx, render(call))
 
 
 async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) -> None:
-    written = await tx.one(
-        "put_part", part.id, part.message_id, part.session_id, encode(part), SHAPE_VERSION, await tx.rev()
-    )
-    if written is None:
-        raise ValueError(f"part {part.id} belongs to another message")
+    columns = part.id, part.message_id, part.session_id
+    rev = await tx.rev()
+    if await tx.one("put_part", *columns, body(part), SHAPE_VERSION, rev) is None:
+        old = await tx.one("part", part.id)
+        if old is None or old[2] != part.message_id:
+            raise Conflict(f"part id {part.id!r} is taken; leave it out or choose another")
+        await tx.one("put_part", *columns, *_merge(old[0], old[1], part), rev)
     if publish and part.session_id is not None:
         tx.emit(PartUpdated(session_id=part.session_id, part=part, time=tx.now))
 
@@ -181,7 +201,7 @@ async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) ->
 async def insert_message(
     tx: Tx, message: Message, *, position: int | None = None, turn: int | None = None
 ) -> None:
-    raw = encode(message)
+    raw = body(message)
     rev = await tx.rev()
     await tx.one(
         "insert_message", message.id, message.session_id, position, turn, False, raw, SHAPE_VERSION, rev
@@ -214,8 +234,9 @@ def touched(info: Session, now: int) -> Session:
     return replace(info, time=replace(info.time, updated=now))
 
 
-def _merge(old: bytes, version: int, new: Struct) -> tuple[bytes, int]:
-    """A row written by a newer program keeps the fields that we do not know."""
-    if version > SHAPE_VERSION:
-        return overlay(old, new), version
-    return encode(new), SHAPE_VERSION
+def _merge(old: bytes, version: int, new: Struct | UnknownPart) -> tuple[bytes, int]:
+    """A row written by a newer program keeps its version, and the fields that we do not know."""
+    raw = body(new)
+    if version <= SHAPE_VERSION:
+        return raw, SHAPE_VERSION
+    return (overlay(old, new) if isinstance(new, Struct) else raw), version

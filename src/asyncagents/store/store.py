@@ -1,16 +1,20 @@
 """The one door to the database: a method is a transaction, whatever database stands behind it."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from asyncagents.domain.call import Call, Reply, Result
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.event import Event
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, OwnerId, SessionId
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
-from asyncagents.store.tx import Commit, Database
+from asyncagents.errors import StoreError
+from asyncagents.store.tx import Commit, Database, Verb
 from asyncagents.store.verb import answer, claim, feed, read, rest, session, signal, step
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
@@ -18,14 +22,27 @@ from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move, NewStep, Started, StepEnd
 
+T = TypeVar("T")
+
 
 class Store:
     """Verbs are written once, over `Tx`; a database brings statements and transactions."""
 
     def __init__(self, database: Database) -> None:
-        self._write = database.write
-        self._read = database.read
+        self._database = database
         self._listen = database.listen
+
+    async def _write(self, verb: Verb[T]) -> T:
+        try:
+            return await self._database.write(verb)
+        except Unreadable as error:
+            raise StoreError(str(error)) from error
+
+    async def _read(self, verb: Verb[T]) -> T:
+        try:
+            return await self._database.read(verb)
+        except Unreadable as error:
+            raise StoreError(str(error)) from error
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
@@ -77,8 +94,9 @@ class Store:
         """Promote unread input and write down that the model is about to be asked. None: cancelled."""
         return await self._write(lambda tx: step.start_step(tx, lease, new))
 
-    async def write_parts(self, lease: Lease, parts: tuple[Part, ...], *, publish: bool) -> None:
-        await self._write(lambda tx: step.write_parts(tx, lease, parts, publish=publish))
+    async def write_parts(self, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
+        """Keep a step as it streams; the events are what listeners have not heard of it."""
+        await self._write(lambda tx: step.write_parts(tx, lease, parts, events))
 
     async def finish_step(self, lease: Lease, end: StepEnd) -> Snapshot:
         """Close the step and write down its calls."""
@@ -166,7 +184,7 @@ class Store:
     async def cursor(self) -> str:
         return await self._read(feed.cursor)
 
-    async def feed(self, after: str) -> Feed:
+    async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, a bounded piece at a time."""
         return await self._read(lambda tx: feed.feed(tx, after))
 

@@ -13,21 +13,17 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class Tx(Protocol):
-    """One transaction. A verb may be run again from its start, on a new one."""
+    """One transaction. A verb may be run again from its start, on a new one, if nothing came of this one."""
 
     @property
     def now(self) -> int: ...
     @property
     def ids(self) -> Ids: ...
-    @property
-    def again(self) -> bool:
-        """True when an earlier try of this verb may have been committed unknown to us."""
-        ...
 
     async def one(self, statement: str, *params: object) -> Row | None: ...
     async def all(self, statement: str, *params: object) -> list[Row]: ...
     async def rev(self) -> int:
-        """The revision all rows written by this transaction carry."""
+        """The revision all rows written by this transaction carry; whoever writes takes it."""
         ...
 
     def emit(self, event: Event) -> None:

@@ -1,7 +1,8 @@
 """Group commit: many verbs, each in a savepoint, one transaction, one sync."""
 
 import sqlite3
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,44 +11,86 @@ from msgspec import Struct
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.errors import AsyncAgentsError, StoreError
-from asyncagents.store.sqlite.connection import Connect, Connection
+from asyncagents.errors import AsyncAgentsError, InvalidInput, StoreError
+from asyncagents.store.sqlite.connection import Connect, Connection, Cursor
 from asyncagents.store.tx import Commit, Row, Verb
 from asyncagents.store.verb.feed import changes, revision
 
 T = TypeVar("T")
 
+UNSEEN = -1
+MARKS_KEPT = 100_000
+"""The marks of writers that ended are dropped after so many revisions; a live one looks at once."""
+
+
+class Counter:
+    """The revisions of one transaction: read when it begins, written back before it commits."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+
 
 class SqliteTx:
     """A transaction as verbs see it. Its coroutines never suspend, so a thread can drive them."""
 
-    __slots__ = ("_execute", "_rev", "_sql", "again", "due", "events", "ids", "interrupted", "now", "woken")
+    __slots__ = (
+        "_counter",
+        "_execute",
+        "_rev",
+        "_sql",
+        "due",
+        "events",
+        "ids",
+        "interrupted",
+        "now",
+        "woken",
+    )
 
     def __init__(
-        self, connection: Connection, sql: dict[str, str], *, now: int, ids: Ids, again: bool = False
+        self,
+        connection: Connection,
+        sql: dict[str, str],
+        *,
+        now: int,
+        ids: Ids,
+        counter: Counter | None = None,
     ) -> None:
         self._execute = connection.execute
         self._sql = sql
+        self._counter = counter
         self._rev = 0
         self.now = now
         self.ids = ids
-        self.again = again
         self.events: list[Event] = []
         self.woken: list[SessionId] = []
         self.interrupted: list[SessionId] = []
         self.due: list[int] = []
 
     async def one(self, statement: str, *params: object) -> Row | None:
-        row: Row | None = self._execute(self._sql[statement], params).fetchone()
+        row: Row | None = self._run(statement, params).fetchone()
         return row
 
     async def all(self, statement: str, *params: object) -> list[Row]:
-        return self._execute(self._sql[statement], params).fetchall()
+        return self._run(statement, params).fetchall()
+
+    def _run(self, statement: str, params: tuple[object, ...]) -> Cursor:
+        try:
+            return self._execute(self._sql[statement], params)
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidInput(f"the store cannot take this value: {error}") from error
 
     async def rev(self) -> int:
         if not self._rev:
-            self._rev = self._execute(self._sql["next_rev"]).fetchone()[0]
+            assert self._counter is not None, "a reading transaction changes nothing"
+            self._counter.last += 1
+            self._rev = self._counter.last
         return self._rev
+
+    @property
+    def wrote(self) -> bool:
+        return self._rev > 0
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -80,15 +123,24 @@ class Outcome(Struct):
     error: Exception | None = None
 
 
+class Undone(Exception):
+    """A transaction fell, and nothing of it is there."""
+
+
 class Batches:
     """Owns the writing connection. One thread, or a simulation, calls it; never two at a time."""
 
-    def __init__(self, path: Path, connect: Connect, *, sql: dict[str, str], clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, path: Path, connect: Connect, *, name: str, sql: dict[str, str], clock: Clock, ids: Ids
+    ) -> None:
         self._path = path
         self._connect = connect
+        self._name = name
         self._sql = sql
         self._clock = clock
         self._ids = ids
+        self._marked = 0
+        self._dropped = False
         self._connection = connect(path)
         self._version = self._data_version()
         self._seen = drive(revision(self._tx()))
@@ -98,108 +150,143 @@ class Batches:
 
     def run(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
         """Commit them together; whatever goes wrong with one leaves the others whole."""
-        again = False
         try:
-            done = self._together(verbs) if len(verbs) > 1 else None
-        except sqlite3.Error:
-            self._reopen()
-            done, again = None, True
-        if done is not None:
-            return done
-        report = Commit([], [], [], [])
-        return [self._alone(verb, report, again=again) for verb in verbs], report
-
-    def _together(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit] | None:
-        """None: an error took the whole transaction with it (a full disk does), so nothing was done."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        report, version = self._foreign()
-        outcomes: list[Outcome] = []
-        for verb in verbs:
-            connection.execute("SAVEPOINT member")
-            outcome, tx = self._try(verb)
-            if not connection.in_transaction:
-                return None
-            if outcome.error is not None:
-                connection.execute("ROLLBACK TO member")
-            else:
-                _add(report, tx)
-            connection.execute("RELEASE member")
-            outcomes.append(outcome)
-        self._commit(version)
-        return outcomes, report
-
-    def _alone(self, verb: Verb[Any], report: Commit, *, again: bool) -> Outcome:
-        """One verb, one transaction. A commit that fails is tried once more, on a fresh connection."""
-        try:
-            return self._one(verb, report, again=again)
-        except sqlite3.Error:
-            self._reopen()
-        try:
-            return self._one(verb, report, again=True)
+            return self._transaction(verbs)
+        except Undone:
+            report = nothing()
+            return [self._alone(verb, report) for verb in verbs], report
         except sqlite3.Error as error:
-            self._reopen()
-            return Outcome(error=_failure("the database could not be written", error))
+            return [Outcome(error=_failure(error)) for _ in verbs], nothing()
 
-    def _one(self, verb: Verb[Any], report: Commit, *, again: bool) -> Outcome:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        foreign, version = self._foreign()
-        outcome, tx = self._try(verb, again=again)
-        if outcome.error is not None:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            return outcome
-        self._commit(version)
-        _add(report, foreign)
-        _add(report, tx)
+    def _alone(self, verb: Verb[Any], report: Commit) -> Outcome:
+        """One verb, one transaction: its second and last try."""
+        try:
+            (outcome,), more = self._transaction([verb])
+        except (Undone, sqlite3.Error) as error:
+            return Outcome(error=_failure(error))
+        _add(report, more)
         return outcome
 
-    def _commit(self, version: int) -> None:
-        seen = drive(revision(self._tx()))
-        self._connection.execute("COMMIT")
+    def _transaction(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
+        """Raises `Undone` if it may be tried again, `sqlite3.Error` if the database is out of reach."""
+        with self._fragile() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                counter = Counter(drive(revision(self._tx())))
+                report, version = self._foreign(counter.last)
+                outcomes, wrote = self._members(verbs, report, counter)
+                if wrote:
+                    self._mark(counter.last)
+            except sqlite3.Error as error:
+                raise Undone(str(error)) from error
+            self._commit(counter.last, version, wrote=wrote)
+        return outcomes, report
+
+    def _members(
+        self, verbs: Sequence[Verb[Any]], report: Commit, counter: Counter
+    ) -> tuple[list[Outcome], bool]:
+        """Each verb in its savepoint. An error may take the whole transaction along; a full disk does."""
+        execute, outcomes, wrote = self._connection.execute, [], False
+        for verb in verbs:
+            before = counter.last
+            execute("SAVEPOINT member")
+            outcome, tx = self._try(verb, counter)
+            if not self._connection.in_transaction:
+                raise Undone(str(outcome.error)) from outcome.error
+            if outcome.error is not None:
+                execute("ROLLBACK TO member")
+                counter.last = before
+            else:
+                _add(report, tx)
+                wrote = wrote or tx.wrote
+            execute("RELEASE member")
+            outcomes.append(outcome)
+        return outcomes, wrote
+
+    def _mark(self, seen: int) -> None:
+        """Leave a trace of this batch in itself: if the answer to its COMMIT is lost, the trace tells."""
+        if not self._marked:
+            self._connection.execute(self._sql["forget_marks"], (seen - MARKS_KEPT,))
+        self._marked += 1
+        self._connection.execute(self._sql["mark"], (self._name, self._marked, seen))
+        self._connection.execute(self._sql["save_rev"], (seen,))
+
+    def _commit(self, seen: int, version: int, *, wrote: bool) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._drop()
+            if wrote and not self._is_there(error):
+                raise Undone(str(error)) from error
+            version = UNSEEN
         self._seen, self._version = seen, version
 
-    def _try(self, verb: Verb[Any], *, again: bool = False) -> tuple[Outcome, SqliteTx]:
-        tx = self._tx(again=again)
+    def _is_there(self, error: sqlite3.Error) -> bool:
+        """After a failed commit only a fresh connection knows what is on the disk."""
+        try:
+            with self._fragile() as connection:
+                row = connection.execute(self._sql["marked"], (self._name,)).fetchone()
+        except sqlite3.Error as worse:
+            doubt = f"{error}; whether the write was done is not known: {worse}"
+            raise sqlite3.OperationalError(doubt) from error
+        return row is not None and row[0] == self._marked
+
+    def _try(self, verb: Verb[Any], counter: Counter) -> tuple[Outcome, SqliteTx]:
+        tx = self._tx(counter)
         try:
             return Outcome(value=drive(verb(tx))), tx  # type: ignore[arg-type]
         except AsyncAgentsError as error:
             return Outcome(error=error), tx
         except sqlite3.Error as error:
-            return Outcome(error=_failure("the database refused a write", error)), tx
+            return Outcome(error=_failure(error)), tx
         except Exception as error:  # noqa: BLE001  a bug in a verb is its caller's, not its neighbours'
             return Outcome(error=error), tx
 
-    def _tx(self, *, again: bool = False) -> SqliteTx:
-        return SqliteTx(self._connection, self._sql, now=self._clock.now(), ids=self._ids, again=again)
+    def _tx(self, counter: Counter | None = None) -> SqliteTx:
+        return SqliteTx(self._connection, self._sql, now=self._clock.now(), ids=self._ids, counter=counter)
 
     def poll(self) -> Commit:
         """What other processes committed since this connection last looked."""
-        if self._data_version() == self._version:
-            return Commit([], [], [], [])
-        self._connection.execute("BEGIN")
-        report, version = self._foreign()
-        self._commit(version)
-        return report
+        with self._fragile() as connection:
+            if self._data_version() == self._version:
+                return nothing()
+            connection.execute("BEGIN")
+            seen = drive(revision(self._tx()))
+            report, version = self._foreign(seen)
+            self._commit(seen, version, wrote=False)
+            return report
 
-    def _foreign(self) -> tuple[Commit, int]:
+    def _foreign(self, upto: int) -> tuple[Commit, int]:
         """Inside a transaction: no other commit can slip between this look and our own commit."""
         version = self._data_version()
         if version == self._version:
-            return Commit([], [], [], []), version
-        tx = self._tx()
-        found = drive(changes(tx, self._seen, drive(revision(tx))))
+            return nothing(), version
+        found = drive(changes(self._tx(), self._seen, upto))
         return Commit(found.events, found.sessions, found.interrupted, []), version
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def _reopen(self) -> None:
-        """After a failed commit only a fresh connection knows what is on the disk."""
+    @contextmanager
+    def _fragile(self) -> Iterator[Connection]:
+        """The connection; after trouble a fresh one, which looks at all since the last revision seen."""
+        if self._dropped:
+            self._connection = self._connect(self._path)
+            self._dropped, self._version = False, UNSEEN
+        try:
+            yield self._connection
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        """Close it at once: an open transaction would keep the write lock."""
+        self._dropped = True
         self._connection.close()
-        self._connection = self._connect(self._path)
-        self._version = -1  # look at everything since the last revision we saw
+
+
+def nothing() -> Commit:
+    return Commit([], [], [], [])
 
 
 def _add(report: Commit, more: Commit | SqliteTx) -> None:
@@ -209,7 +296,7 @@ def _add(report: Commit, more: Commit | SqliteTx) -> None:
     report.due.extend(more.due)
 
 
-def _failure(what: str, error: sqlite3.Error) -> StoreError:
-    failure = StoreError(f"{what}: {error}")
+def _failure(error: Exception) -> StoreError:
+    failure = StoreError(f"the database could not be written: {error}")
     failure.__cause__ = error
     return failure

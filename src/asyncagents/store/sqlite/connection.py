@@ -26,14 +26,18 @@ Connect: TypeAlias = Callable[[Path], Connection]
 
 
 def connect(path: Path) -> Connection:
+    return connect_with(path, synchronous="FULL")
+
+
+def connect_with(path: Path, *, synchronous: str) -> Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    prepare(connection)
+    prepare(connection, synchronous=synchronous)
     return connection
 
 
-def prepare(connection: Connection, *, synchronous: str = "FULL") -> None:
+def prepare(connection: Connection, *, synchronous: str) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -8000")

@@ -1,18 +1,22 @@
 """SQLite behind the `Database` protocol: one writer with group commit, readers beside it."""
 
 import asyncio
+import fcntl
+import os
+import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.batch import Batches, SqliteTx, drive
 from asyncagents.store.sqlite.connection import Connect, Connection, connect
-from asyncagents.store.sqlite.migrate import migrate
+from asyncagents.store.sqlite.migrate import load_scripts, migrate
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.sqlite.writer import Report, ThreadWriter, Writer
 from asyncagents.store.tx import Commit, Verb
@@ -60,19 +64,29 @@ class Readers:
         self._ids = ids
         self._local = threading.local()
         self._connections: list[Connection] = []
+        self._closed = False
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="asyncagents-reader")
 
     async def run(self, verb: Verb[T]) -> T:
+        if self._closed:
+            raise Closed("the store is closed")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, verb)
 
     def _read(self, verb: Verb[T]) -> T:
-        connection = self._mine()
+        try:
+            return self._read_with(self._mine(), verb)
+        except sqlite3.Error as error:
+            self._drop()
+            raise StoreError(f"the database could not be read: {error}") from error
+
+    def _read_with(self, connection: Connection, verb: Verb[T]) -> T:
         connection.execute("BEGIN")
         try:
             tx = SqliteTx(connection, self._sql, now=self._clock.now(), ids=self._ids)
             return drive(cast("Coroutine[Any, Any, T]", verb(tx)))
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     def _mine(self) -> Connection:
         if not hasattr(self._local, "connection"):
@@ -80,7 +94,15 @@ class Readers:
             self._connections.append(self._local.connection)
         return cast(Connection, self._local.connection)
 
+    def _drop(self) -> None:
+        """After trouble the next read opens the file anew."""
+        if hasattr(self._local, "connection"):
+            self._local.connection.close()
+            self._connections.remove(self._local.connection)
+            del self._local.connection
+
     def close(self) -> None:
+        self._closed = True
         self._pool.shutdown()
         for connection in self._connections:
             connection.close()
@@ -92,19 +114,40 @@ async def open_sqlite(
     *,
     clock: Clock,
     rng: Rng,
+    ids: Ids | None = None,
     connect: Connect = connect,
     make_writer: MakeWriter = ThreadWriter,
 ) -> AsyncIterator[SqliteDatabase]:
-    """Open, or make, a database file. Several processes may have the same one open."""
+    """Open, or make, a database file. Several processes may have the same one open.
+
+    Messages are read in the order of their ids, so whoever else makes ids in this process shares `ids`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    first = connect(path)
-    migrate(first, path, epoch=f"{rng.below(2**48):012x}")
-    first.close()
-    sql = load_statements()
-    batches = Batches(path, connect, sql=sql, clock=clock, ids=Ids(clock, rng))
-    readers = Readers(path, connect, sql=sql, clock=clock, ids=Ids(clock, rng))
+    sql, ids = load_statements(), ids or Ids(clock, rng)
+    try:
+        _migrated(path, connect, epoch=f"{rng.below(2**48):012x}")
+        batches = Batches(path, connect, name=f"{rng.below(2**64):016x}", sql=sql, clock=clock, ids=ids)
+    except sqlite3.Error as error:
+        raise StoreError(f"the database {path} could not be opened: {error}") from error
+    readers = Readers(path, connect, sql=sql, clock=clock, ids=ids)
     database = SqliteDatabase(batches, readers, make_writer)
     try:
         yield database
     finally:
         await database.close()
+
+
+def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
+    with _turn(path.parent), closing(connect(path)) as connection:
+        migrate(connection, path, epoch=epoch, scripts=load_scripts())
+
+
+@contextmanager
+def _turn(directory: Path) -> Iterator[None]:
+    """Processes that make the same file take turns: SQLite does not wait for the switch to WAL."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

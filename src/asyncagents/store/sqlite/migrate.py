@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from asyncagents.errors import SchemaMismatch
@@ -9,12 +10,22 @@ from asyncagents.store.sqlite.connection import Connection
 from asyncagents.store.sqlite.statement import migration_files, split
 
 
-def migrate(connection: Connection, path: Path, epoch: str) -> None:
+def load_scripts() -> tuple[str, ...]:
+    return tuple(file.read_text() for file in migration_files())
+
+
+def migrate(connection: Connection, path: Path, *, epoch: str, scripts: tuple[str, ...]) -> None:
     """Safe when several processes start at once: the write lock orders them."""
-    scripts = [file.read_text() for file in migration_files()]
     if _version(connection) < len(scripts):
-        _back_up(connection, path)
-        _apply(connection, scripts, epoch)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _upgrade(connection, path, scripts)
+            connection.execute("INSERT OR IGNORE INTO revision VALUES (1, 0, ?, 0)", (epoch,))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
     _refuse_newer(connection, len(scripts))
 
 
@@ -33,27 +44,24 @@ def _refuse_newer(connection: Connection, ours: int) -> None:
         )
 
 
-def _apply(connection: Connection, scripts: list[str], epoch: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> None:
+    """With the write lock held: another process may have done it by now."""
+    done = _version(connection)
+    if 0 < done < len(scripts):
+        _back_up(path, done)
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema (id INTEGER PRIMARY KEY CHECK (id = 1), "
+        "version INTEGER NOT NULL, min_reader INTEGER NOT NULL)"
+    )
+    for number, script in enumerate(scripts[done:], start=done + 1):
+        for statement in split(script):
+            connection.execute(statement)
         connection.execute(
-            "CREATE TABLE IF NOT EXISTS schema (id INTEGER PRIMARY KEY CHECK (id = 1), "
-            "version INTEGER NOT NULL, min_reader INTEGER NOT NULL)"
+            "INSERT INTO schema (id, version, min_reader) VALUES (1, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET version = excluded.version, "
+            "min_reader = MAX(min_reader, excluded.min_reader)",
+            (number, _min_reader(script, number)),
         )
-        done = _version(connection)
-        for number, script in enumerate(scripts[done:], start=done + 1):
-            for statement in split(script):
-                connection.execute(statement)
-            connection.execute(
-                "INSERT OR REPLACE INTO schema (id, version, min_reader) VALUES (1, ?, ?)",
-                (number, _min_reader(script, number)),
-            )
-        connection.execute("INSERT OR IGNORE INTO revision VALUES (1, 0, ?, 0)", (epoch,))
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _min_reader(script: str, number: int) -> int:
@@ -61,14 +69,9 @@ def _min_reader(script: str, number: int) -> int:
     return int(found[1]) if found else number
 
 
-def _back_up(connection: Connection, path: Path) -> None:
-    """Before a schema is changed; an empty database needs none."""
-    version = _version(connection)
-    if version == 0:
-        return
+def _back_up(path: Path, version: int) -> None:
+    """What is committed, as it is before the schema changes."""
     target = path.parent / "backups" / f"{path.stem}-schema-{version}.db"
     target.parent.mkdir(exist_ok=True)
-    with sqlite3.connect(path) as source, sqlite3.connect(target) as copy:
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
-    source.close()
-    copy.close()

@@ -16,15 +16,19 @@ class Owners(Protocol):
 
 
 class FlockOwners:
-    """`flock` on a file that is closed on exec: never a pid, which is reused, never a record lock."""
+    """`flock` on a file that is closed on exec: never a pid, which is reused, never a record lock.
+
+    Raises `FileExistsError` for a name that was used before.
+    """
 
     def __init__(self, directory: Path, name: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self.me = OwnerId(name)
         self._path = directory / f"{name}.lock"
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._closed = False
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def alive(self, owner: OwnerId) -> bool:
         """False once and for all when its lock can be taken; the name is never used again."""
@@ -34,7 +38,7 @@ class FlockOwners:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be looking too
         except BlockingIOError:
             return True
         else:
@@ -44,5 +48,7 @@ class FlockOwners:
             os.close(fd)
 
     def close(self) -> None:
-        self._path.unlink(missing_ok=True)
-        os.close(self._fd)
+        if not self._closed:
+            self._closed = True
+            self._path.unlink(missing_ok=True)
+            os.close(self._fd)

@@ -1,12 +1,14 @@
 """The SQL files: named statements, and scripts cut into statements."""
 
 import sqlite3
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 _HERE = files("asyncagents.store.sqlite")
 
 
+@cache
 def load_statements() -> dict[str, str]:
     statements: dict[str, str] = {}
     for file in sorted(_HERE.joinpath("sql").iterdir(), key=lambda f: f.name):
@@ -23,9 +25,13 @@ def _bare(text: str) -> str:
     return "\n".join(line for line in lines if line.strip()).rstrip(";")
 
 
-def migration_files() -> list[Traversable]:
-    return sorted(
-        (f for f in _HERE.joinpath("migrations").iterdir() if f.name.endswith(".sql")), key=lambda f: f.name
+@cache
+def migration_files() -> tuple[Traversable, ...]:
+    return tuple(
+        sorted(
+            (f for f in _HERE.joinpath("migrations").iterdir() if f.name.endswith(".sql")),
+            key=lambda f: f.name,
+        )
     )
 
 

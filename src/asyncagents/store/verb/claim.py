@@ -30,8 +30,6 @@ async def claim(tx: Tx, session_id: SessionId, owner: OwnerId, *, dead: OwnerId 
     row = await find_session(tx, session_id)
     if row is None:
         return None
-    if tx.again and row.control.state == "running" and row.control.owner == owner != dead:
-        return await snapshot(tx, row.control)
     if not _free(row.control, dead):
         return None
     info = await _close_cut_steps(tx, row.info)

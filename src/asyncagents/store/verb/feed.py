@@ -1,11 +1,18 @@
 """The change feed: state, not a log. Rows keep their last revision; a reader catches up from any cursor."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
 from asyncagents.domain.call import Answers, Call, Once, Reject
-from asyncagents.domain.codec import decode_message, decode_session, decode_status, upcast
+from asyncagents.domain.codec import (
+    Unreadable,
+    decode_message,
+    decode_session,
+    decode_status,
+    upcast,
+)
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
@@ -17,15 +24,17 @@ from asyncagents.domain.event import (
     QuestionRejected,
     QuestionReplied,
     SessionDeleted,
+    SessionError,
     SessionIdle,
     SessionStatus,
     SessionUpdated,
 )
+from asyncagents.domain.failure import unknown
 from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
 from asyncagents.domain.status import Idle
 from asyncagents.errors import InvalidInput
 from asyncagents.store.row import decode_call, read_part
-from asyncagents.store.tx import Tx
+from asyncagents.store.tx import Row, Tx
 
 WINDOW = 500
 
@@ -52,11 +61,11 @@ async def cursor(tx: Tx) -> str:
     return f"{epoch}-0-{rev}"
 
 
-async def feed(tx: Tx, after: str, *, window: int = WINDOW) -> Feed:
-    """Events that bring a reader from a cursor to now, a bounded piece at a time."""
+async def feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
+    """Events that bring a reader from a cursor, or from nothing, to now, a bounded piece at a time."""
     rev, epoch, horizon = await _revision(tx)
-    known_epoch, known_rev = _parse(after)
-    if known_epoch != epoch or known_rev < horizon or known_rev > rev:
+    known_epoch, known_rev = _parse(after) if after is not None else (epoch, 0)
+    if known_epoch != epoch or 0 < known_rev < horizon or known_rev > rev:
         return Feed(f"{epoch}-0-{rev}", (), reset=True)
     upto = min(rev, known_rev + window)
     found = await changes(tx, known_rev, upto)
@@ -65,6 +74,7 @@ async def feed(tx: Tx, after: str, *, window: int = WINDOW) -> Feed:
 
 async def forget(tx: Tx, upto: int) -> None:
     """Drop old tombstones; cursors below the horizon are told to start afresh."""
+    upto = min(upto, await tx.rev())
     await tx.all("forget_tombstones", upto)
     await tx.all("raise_horizon", upto)
 
@@ -81,40 +91,53 @@ async def _revision(tx: Tx) -> tuple[int, str, int]:
 
 def _parse(text: str) -> tuple[str, int]:
     match text.split("-"):
-        case [epoch, _, rev] if rev.isdigit() and len(rev) < 19:
+        case [epoch, _, rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:
             return epoch, int(rev)
         case _:
             raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
 
 
 async def changes(tx: Tx, after: int, upto: int) -> Changes:
-    infos: list[Event] = []
-    ends: list[Event] = []
-    ids: list[SessionId] = []
+    """Deletions first: what is there now was made after them. Statuses and answers last."""
+    events: list[Event] = []
     interrupted: list[SessionId] = []
-    for _, session, info, version, status, cancelled in await tx.all("changed_sessions", after, upto):
-        session_id = SessionId(session)
-        ids.append(session_id)
-        if cancelled:
-            interrupted.append(session_id)
-        infos.append(SessionUpdated(session_id=session_id, info=decode_session(upcast(version, info))))
-        ends.extend(_status(session_id, status))
-    for _, session_id, info, version in await tx.all("changed_messages", after, upto):
-        infos.append(MessageUpdated(session_id=session_id, info=decode_message(upcast(version, info))))
-    for _, session_id, body, version in await tx.all("changed_parts", after, upto):
-        infos.append(PartUpdated(session_id=session_id, part=read_part((body, version)), time=tx.now))
-    for _, body, version in await tx.all("changed_calls", after, upto):
-        infos.extend(_ask(decode_call((body, version))))
-    for _, session_id, message_id, answer_id in await tx.all("changed_inputs", after, upto):
-        ends.append(
-            PromptAnswered(
-                session_id=session_id, message_id=MessageId(message_id), answer_id=MessageId(answer_id)
-            )
-        )
     for _, _, gone, body in await tx.all("changed_tombstones", after, upto):
-        ends.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
+        events.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
         interrupted.append(SessionId(gone))
-    return Changes(infos + ends, ids, interrupted)
+    sessions = await tx.all("changed_sessions", after, upto)
+    interrupted.extend(SessionId(row[1]) for row in sessions if row[5])
+    await _content(tx, events, sessions, (after, upto))
+    for _, session_id, _, _, status, _ in sessions:
+        with _spared(events, session_id):
+            events.extend(_status(session_id, status))
+    for _, session_id, message_id, answer_id in await tx.all("changed_inputs", after, upto):
+        answered = MessageId(message_id), MessageId(answer_id)
+        events.append(PromptAnswered(session_id=session_id, message_id=answered[0], answer_id=answered[1]))
+    return Changes(events, [SessionId(row[1]) for row in sessions], interrupted)
+
+
+async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:
+    for _, session_id, info, version, _, _ in sessions:
+        with _spared(events, session_id):
+            events.append(SessionUpdated(session_id=session_id, info=decode_session(upcast(version, info))))
+    for _, session_id, info, version in await tx.all("changed_messages", *between):
+        with _spared(events, session_id):
+            events.append(MessageUpdated(session_id=session_id, info=decode_message(upcast(version, info))))
+    for _, session_id, body, version in await tx.all("changed_parts", *between):
+        with _spared(events, session_id):
+            events.append(PartUpdated(session_id=session_id, part=read_part((body, version)), time=tx.now))
+    for _, session_id, body, version in await tx.all("changed_calls", *between):
+        with _spared(events, session_id):
+            events.extend(_ask(decode_call((body, version))))
+
+
+@contextmanager
+def _spared(events: list[Event], session_id: SessionId) -> Iterator[None]:
+    """A row that cannot be read is its session's trouble; the feed of all others goes on."""
+    try:
+        yield
+    except Unreadable as error:
+        events.append(SessionError(session_id=session_id, error=unknown(str(error))))
 
 
 def _status(session_id: SessionId, text: str) -> Iterable[Event]:
@@ -125,7 +148,9 @@ def _status(session_id: SessionId, text: str) -> Iterable[Event]:
 
 
 def _ask(call: Call) -> Iterable[Event]:
-    """An ask that is open, or how it ended."""
+    """An ask that is open, or how it ended. Whoever asks again was told yes before."""
+    for ask_id in call.asked_before:
+        yield PermissionReplied(session_id=call.session_id, request_id=PermissionId(ask_id), reply="once")
     if call.open and call.open.ask:
         yield PermissionAsked(request=call.open.ask)
     elif call.open and call.open.question:

@@ -1,11 +1,20 @@
 """Reads: what people, clients and the engine look up."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
 
 from asyncagents.domain.call import Call
-from asyncagents.domain.codec import UnknownPart, decode_message, decode_session, decode_status, upcast
+from asyncagents.domain.codec import (
+    UnknownPart,
+    Unreadable,
+    decode_message,
+    decode_session,
+    decode_status,
+    upcast,
+)
 from asyncagents.domain.control import Control, Lease, Snapshot, State
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, OwnerId, PartId, SessionId
@@ -23,7 +32,7 @@ from asyncagents.store.row import (
     the_session,
     unsettled,
 )
-from asyncagents.store.tx import Tx
+from asyncagents.store.tx import Row, Tx
 
 END = 2**62
 
@@ -60,14 +69,19 @@ async def leased_snapshot(tx: Tx, lease: Lease) -> Snapshot:
 
 async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[Session, ...]:
     """Newest first."""
-    rows = await tx.all("sessions_of_project", project_id, after, limit)
-    return tuple(decode_session(upcast(version, info)) for info, version in rows)
+    return tuple(_readable(await tx.all("sessions_of_project", project_id, after, limit)))
 
 
 async def children(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
     await the_session(tx, session_id)
-    rows = await tx.all("children", session_id)
-    return tuple(decode_session(upcast(version, info)) for info, version in rows)
+    return tuple(_readable(await tx.all("children", session_id)))
+
+
+def _readable(rows: list[Row]) -> Iterator[Session]:
+    """A session that cannot be read does not hide the others."""
+    for info, version in rows:
+        with suppress(Unreadable):
+            yield decode_session(upcast(version, info))
 
 
 async def status(tx: Tx, session_id: SessionId) -> Status:
@@ -75,8 +89,12 @@ async def status(tx: Tx, session_id: SessionId) -> Status:
 
 
 async def statuses(tx: Tx) -> dict[SessionId, Status]:
-    """Of all sessions that are not idle."""
-    return {SessionId(key): decode_status(text.encode()) for key, text in await tx.all("statuses")}
+    """Of all sessions that are not idle. One that cannot be read does not hide the others."""
+    found: dict[SessionId, Status] = {}
+    for session_id, text in await tx.all("statuses"):
+        with suppress(Unreadable):
+            found[SessionId(session_id)] = decode_status(text.encode())
+    return found
 
 
 async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END) -> tuple[Entry, ...]:

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, Failed, Settled
+from asyncagents.domain.call import ABORTED
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease
 from asyncagents.domain.event import PromptAnswered, SessionError
@@ -17,15 +17,14 @@ from asyncagents.store.row import (
     SessionRow,
     held,
     insert_message,
-    put_call,
     save,
     save_message,
     the_session,
+    unread_input,
     unsettled,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.answer_event import replied
-from asyncagents.store.verb.signal import apply
+from asyncagents.store.verb.signal import apply, dismiss
 
 Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
 CRASH_LOOP = (
@@ -50,6 +49,9 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     row = await held(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
+    if facts:
+        await apply(tx, facts)
+        row = await held(tx, lease)  # a fact may be about this very session
     control = row.control
     if reason == "aborted":
         control = await _give_up(tx, row, aborted())
@@ -58,18 +60,15 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
         control = await _give_up(tx, row, unknown(CRASH_LOOP))
     else:
         await _answer(tx, control, await _last_step(tx, control))
-    unread = await tx.one("unread", control.id)
-    assert unread is not None
-    await save(tx, row, control.rested(unread=unread[0] > 0))
-    await apply(tx, facts)
+    unread, _ = await unread_input(tx, control.id)
+    await save(tx, row, control.rested(unread=unread > 0))
     return True
 
 
 async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
     """Settle what is open, close the turn with an error, and let that answer everyone who waits."""
     for call in await unsettled(tx, row.control.id):
-        replied(tx, call, "reject")
-        await put_call(tx, call.to(Settled(Failed(ABORTED), tx.now)))
+        await dismiss(tx, row.info, call, ABORTED)
     control, answer = await _failed_step(tx, row, failure)
     tx.emit(SessionError(session_id=control.id, error=failure))
     await _answer(tx, control, answer)
@@ -86,7 +85,7 @@ async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Contr
         if last.error is None:
             await save_message(tx, _failed(last, failure, tx.now))
         return row.control, last.id
-    asked_by = last or await _newest_unread(tx, row.control.id)
+    asked_by = last or await _newest_held_back(tx, row.control.id)
     if asked_by is None:
         return row.control, None
     step = _empty_step(tx, row.info, asked_by)
@@ -128,9 +127,9 @@ async def _last_step(tx: Tx, control: Control) -> MessageId | None:
     return last.id if isinstance(last, AssistantMessage) else None
 
 
-async def _newest_unread(tx: Tx, session_id: SessionId) -> UserMessage | None:
-    rows = await tx.all("unread_inputs", session_id)
-    message = decode_message(upcast(rows[-1][2], rows[-1][1])) if rows else None
+async def _newest_held_back(tx: Tx, session_id: SessionId) -> UserMessage | None:
+    row = await tx.one("newest_aborted", session_id)
+    message = decode_message(upcast(row[1], row[0])) if row else None
     return message if isinstance(message, UserMessage) else None
 
 

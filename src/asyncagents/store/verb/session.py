@@ -10,6 +10,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.errors import NotFound
+from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, SessionRow, find_session, save, the_session, touched
 from asyncagents.store.tx import Tx
 
@@ -24,6 +25,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
 
 async def create(tx: Tx, new: NewSession) -> Session:
     """The same key, or the same id, again gives the session that is there."""
+    check_names(new.info.id, new.key, new.info.project_id, new.pool)
     existing = await _existing(tx, new)
     if existing is not None:
         return existing
@@ -78,7 +80,7 @@ async def _insert(tx: Tx, control: Control, new: NewSession) -> None:
         control.claims,
         control.positions,
         IDLE,
-        encode(new.info),
+        body(new.info),
         SHAPE_VERSION,
         new.key,
         new.info.project_id,
@@ -95,8 +97,7 @@ async def retitle(tx: Tx, session_id: SessionId, title: str) -> Session:
 
 async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
     """Delete a session and all below it; a run that still works on one of them loses its lease."""
-    if not tx.again:
-        await the_session(tx, session_id)
+    await the_session(tx, session_id)
     doomed = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
     rev = await tx.rev()
     for each in reversed(doomed):

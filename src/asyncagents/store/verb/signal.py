@@ -1,5 +1,8 @@
 """Signal: an outside event becomes a row under a key, and the session is woken, in one transaction."""
 
+from contextlib import suppress
+
+import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call import (
@@ -14,17 +17,18 @@ from asyncagents.domain.call import (
     Settled,
     result_text,
 )
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
-from asyncagents.domain.id import MessageId
+from asyncagents.domain.id import CallId, MessageId, PartId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.session import Session, SessionModel
 from asyncagents.domain.shape import encode
-from asyncagents.errors import AlreadySettled, Conflict
+from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound
+from asyncagents.store.body import body, check_names
 from asyncagents.store.row import (
     SessionRow,
-    decode_call,
     held,
     insert_message,
     put_call,
@@ -38,9 +42,12 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 
+_results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
+
 
 async def admit(tx: Tx, fact: Admit) -> Admitted:
     """Put input in the inbox, once per key."""
+    check_names(fact.message.id, fact.key, *(part.id for part in fact.parts))
     row = await the_session(tx, fact.session_id)
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
@@ -58,7 +65,11 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
 async def _keep(tx: Tx, fact: Admit) -> None:
     rev = await tx.rev()
     await insert_message(tx, fact.message)
+    seen: set[PartId] = set()
     for part in fact.parts:
+        if part.id in seen:
+            raise InvalidInput(f"part id {part.id!r} stands twice in one message")
+        seen.add(part.id)
         await put_part(tx, part)
     state = "queued" if fact.wakes else "held"
     await tx.one("insert_input", fact.message.id, fact.session_id, fact.key, rev, state, rev)
@@ -79,20 +90,20 @@ def _addressed(info: Session, message: UserMessage) -> Session:
     return replace(info, agent=message.agent, model=model)
 
 
-async def settle(tx: Tx, fact: Settle, *, lease: Lease | None = None) -> Call:
-    """Give a call its result, once. The same again gets the same answer, another one is a conflict.
-
-    With a lease it is the run's own tool that ended: if a result came from outside first, that one stays.
-    """
+async def settle(tx: Tx, fact: Settle) -> Call:
+    """Give a call its result, once. The same again gets the same answer, another one is a conflict."""
     call = await the_call(tx, fact.call_id)
-    row = await (held(tx, lease) if lease else the_session(tx, call.session_id))
     if isinstance(call.state, Settled):
-        if lease is None and call.state.result != fact.result:
+        if not _same(call.state.result, fact.result):
             raise AlreadySettled(call.id, _brief(call.state.result))
         return call
-    if lease is None:
-        _check_open(call)
-    return await settle_open(tx, row, call, fact.result)
+    _check_open(call)
+    return await settle_open(tx, await the_session(tx, call.session_id), call, fact.result)
+
+
+def _same(stored: Result, given: Result) -> bool:
+    """What was stored has been through JSON."""
+    return stored == given or stored == _results.decode(body(given))
 
 
 def _brief(result: Result) -> str:
@@ -102,8 +113,8 @@ def _brief(result: Result) -> str:
 def _check_open(call: Call) -> None:
     if isinstance(call.state, Requested):
         raise Conflict(f"call {call.id!r} has not started; it takes no result yet")
-    if call.open and call.open.ask:
-        raise Conflict(f"call {call.id!r} asks for permission; answer {call.open.ask.id!r} instead")
+    if call.holding:
+        raise Conflict(f"call {call.id!r} asks a person; answer {call.ask_id!r} instead")
 
 
 async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result) -> Call:
@@ -113,22 +124,30 @@ async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result) -> Ca
     control = row.control.woken().progressed()
     if isinstance(result, Failed) and result.blocks and call.turn == control.turn:
         control = replace(control, blocked_turn=control.turn)
-        await _reject_siblings(tx, done)
+        await _reject_siblings(tx, row.info, done)
     row = await save(tx, row, control)
     if done.shown_pending:
-        await admit(tx, _late_result(tx, row.info, done))
+        await admit(tx, _late_result(tx, row.info, done, wakes=True))
     return done
 
 
-async def _reject_siblings(tx: Tx, rejected: Call) -> None:
+async def _reject_siblings(tx: Tx, info: Session, rejected: Call) -> None:
     """A no settles what has not started; what runs may finish."""
     for call in await unsettled(tx, rejected.session_id):
         if isinstance(call.state, Requested) or call.holding:
-            replied(tx, call, "reject")
-            await put_call(tx, call.to(Settled(Failed(REJECTED_TOO), tx.now)))
+            await dismiss(tx, info, call, REJECTED_TOO)
 
 
-def _late_result(tx: Tx, info: Session, call: Call) -> Admit:
+async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
+    """Settle a call that nobody waits for. It wakes nobody; the model hears of it with the next input."""
+    replied(tx, call, "reject")
+    over = call.to(Settled(Failed(why), tx.now))
+    await put_call(tx, over)
+    if over.shown_pending:
+        await _keep(tx, _late_result(tx, info, over, wakes=False))
+
+
+def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
     """The model was told that this call is pending: the result reaches it as a message of its own."""
     assert info.agent is not None and info.model is not None
     message = UserMessage(
@@ -143,15 +162,16 @@ def _late_result(tx: Tx, info: Session, call: Call) -> Admit:
     text = TextPart(
         id=tx.ids.part(), session_id=info.id, message_id=message.id, text=result_text(call), synthetic=True
     )
-    return Admit(message=message, parts=(text,), key=f"result:{call.id}", source="system")
+    return Admit(message=message, parts=(text,), key=f"result:{call.id}", source="system", wakes=wakes)
 
 
 async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) -> Call:
     """A tool of the run ended: its result and what follows from it, or nothing if a result was in before."""
-    if isinstance((await the_call(tx, fact.call_id)).state, Settled):
-        await held(tx, lease)
-        return await the_call(tx, fact.call_id)
-    call = await settle(tx, fact, lease=lease)
+    row = await held(tx, lease)
+    call = await the_call(tx, fact.call_id)
+    if isinstance(call.state, Settled):
+        return call
+    call = await settle_open(tx, row, call, fact.result)
     await apply(tx, facts)
     return call
 
@@ -159,19 +179,30 @@ async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) ->
 async def expire(tx: Tx, limit: int) -> int:
     """Settle what is overdue, by the store's clock; returns how many."""
     rows = await tx.all("due_calls", tx.now, limit)
-    for each in rows:
-        call = decode_call(each)
-        assert call.open is not None
-        replied(tx, call, "reject")
-        await settle_open(tx, await the_session(tx, call.session_id), call, call.open.on_due)
+    for (call_id,) in rows:
+        try:
+            await _expire(tx, CallId(call_id))
+        except Unreadable:
+            await tx.one("forget_due", await tx.rev(), call_id)
     return len(rows)
 
 
+async def _expire(tx: Tx, call_id: CallId) -> None:
+    """Reads all it needs before it writes."""
+    call = await the_call(tx, call_id)
+    row = await the_session(tx, call.session_id)
+    await unsettled(tx, call.session_id)
+    if call.open is not None:  # else the expiry of a sibling has settled it
+        replied(tx, call, "reject")
+        await settle_open(tx, row, call, call.open.on_due)
+
+
 async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
-    """What must commit together with something else."""
+    """What must commit together with something else. A fact about what is over or gone is dropped."""
     for fact in facts:
-        match fact:
-            case Admit():
-                await admit(tx, fact)
-            case Settle():
-                await settle(tx, fact)
+        with suppress(AlreadySettled, NotFound):
+            match fact:
+                case Admit():
+                    await admit(tx, fact)
+                case Settle():
+                    await settle(tx, fact)

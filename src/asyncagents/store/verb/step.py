@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Call, CallState, Open, Requested, Running, Settled
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease, Snapshot
-from asyncagents.domain.event import SessionError
+from asyncagents.domain.event import Event, SessionError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
@@ -16,6 +16,7 @@ from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.store.row import (
     SessionRow,
+    check_lease,
     held,
     insert_message,
     put_call,
@@ -24,6 +25,7 @@ from asyncagents.store.row import (
     save_message,
     snapshot,
     the_call,
+    unread_input,
     unsettled,
 )
 from asyncagents.store.tx import Tx
@@ -33,7 +35,7 @@ from asyncagents.store.verb.read import placed
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
-    """The ids are made by the run, so that a start whose acknowledgement was lost can be repeated."""
+    """The ids are made by the run, which goes on to stream under them."""
 
     message_id: MessageId
     part_id: PartId
@@ -56,6 +58,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     request_id: RequestId
     message: AssistantMessage
     parts: tuple[Part, ...]
+    events: tuple[Event, ...] = ()
+    """What listeners have not heard of the parts."""
     calls: tuple[Call, ...] = ()
     tokens: Tokens | None = None
     """What the provider reported; without a report the estimate is charged, and marked so."""
@@ -64,13 +68,9 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
     row = await held(tx, lease)
-    if _cancelled(row.control):
+    unread, stranded = await unread_input(tx, row.control.id)
+    if row.control.cancelled(stranded=stranded) or not (row.control.in_turn or unread):
         return None
-    if tx.again and (done := await _already_started(tx, row, new)):
-        return done
-    unread = await tx.one("unread", row.control.id)
-    if not row.control.in_turn and unread is not None and unread[0] == 0:
-        return None  # an abort held the input back before its turn began
     control, asked_by = await _promote(tx, row.control)
     shown = await _show_pending(tx, control)
     message = await _message(tx, row, new, asked_by)
@@ -94,20 +94,6 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     return Started(message, control.positions, control.turn, tail, shown)
 
 
-async def _already_started(tx: Tx, row: SessionRow, new: NewStep) -> Started | None:
-    if await tx.one("request", new.request_id) is None:
-        return None
-    *tail, step = await placed(tx, row.control.id, new.since)
-    assert isinstance(step.info, AssistantMessage) and step.info.id == new.message_id
-    return Started(
-        step.info, row.control.positions, row.control.turn, tuple(tail), await _shown(tx, row.control)
-    )
-
-
-def _cancelled(control: Control) -> bool:
-    return control.in_turn and control.cancel_rev > control.turn_rev
-
-
 async def _promote(tx: Tx, control: Control) -> tuple[Control, UserMessage | None]:
     """Give unread input its place; returns the newest message, which the step answers."""
     rev = await tx.rev()
@@ -128,10 +114,6 @@ async def _show_pending(tx: Tx, control: Control) -> frozenset[PartId]:
     for call in await unsettled(tx, control.id):
         if not call.shown_pending:
             await put_call(tx, replace(call, shown_pending=True))
-    return await _shown(tx, control)
-
-
-async def _shown(tx: Tx, control: Control) -> frozenset[PartId]:
     return frozenset(PartId(row[0]) for row in await tx.all("shown_calls", control.id))
 
 
@@ -175,11 +157,17 @@ def _estimate(tail: tuple[Entry, ...]) -> Tokens:
     return replace(Tokens.zero(), input=known + sum(len(encode(e.parts)) for e in tail) // 4)
 
 
-async def write_parts(tx: Tx, lease: Lease, parts: tuple[Part, ...], *, publish: bool) -> None:
-    """Keep text as it streams. Listeners have it already unless `publish` says that the part is new."""
-    await held(tx, lease)
+async def write_parts(tx: Tx, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
+    """Keep a step as it streams; the events are what listeners have not heard of it."""
+    await check_lease(tx, lease)
+    await _write(tx, parts, events)
+
+
+async def _write(tx: Tx, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
     for part in parts:
-        await put_part(tx, part, publish=publish)
+        await put_part(tx, part, publish=False)
+    for event in events:
+        tx.emit(event)
 
 
 async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
@@ -189,8 +177,7 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     ended = await tx.one("end_request", "done", reported, end.request_id)
     if ended is None:  # a repetition: it had ended before
         return await snapshot(tx, row.control)
-    for part in end.parts:
-        await put_part(tx, part)
+    await _write(tx, end.parts, end.events)
     for call in end.calls:
         await put_call(tx, call)
     await save_message(tx, end.message)
@@ -213,7 +200,7 @@ async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
     Nothing is started in a turn that was cancelled.
     """
     row = await held(tx, lease)
-    cancelled = _cancelled(row.control)
+    cancelled = row.control.cancelled(stranded=0)
     for move in moves:
         call = await the_call(tx, move.call_id)
         if isinstance(call.state, Settled) or (cancelled and isinstance(move.state, Running)):
@@ -231,6 +218,7 @@ def _moved(call: Call, state: CallState, now: int) -> Call:
         case Open(ask=ask, question=question) if ask or question:
             request = ask or question
             assert request is not None
-            return replace(call, state=state, ask_id=request.id, reply=None)
+            before = (*call.asked_before, call.ask_id) if call.ask_id else ()
+            return replace(call, state=state, ask_id=request.id, reply=None, asked_before=before)
         case Open() | Requested() | Settled():
             return call.to(state)

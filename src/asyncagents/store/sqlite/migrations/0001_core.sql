@@ -126,3 +126,6 @@ CREATE TABLE tombstone (
   body BLOB NOT NULL,
   PRIMARY KEY (rev, kind, id)
 ) WITHOUT ROWID;
+
+-- The last batch of each writer that is there.
+CREATE TABLE mark (writer TEXT PRIMARY KEY, batch INTEGER NOT NULL, rev INTEGER NOT NULL) WITHOUT ROWID;

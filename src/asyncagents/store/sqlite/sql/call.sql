@@ -5,23 +5,31 @@ SELECT body, version FROM call WHERE id = ?;
 SELECT body, version FROM call WHERE ask_id = ?;
 
 -- name: unsettled_calls
-SELECT body, version FROM call WHERE session_id = ? AND state <> 'settled' ORDER BY id;
+SELECT body, version FROM call INDEXED BY call_unsettled
+WHERE session_id = ? AND state <> 'settled' ORDER BY id;
 
 -- name: session_calls
 SELECT body, version FROM call WHERE session_id = ? ORDER BY id;
 
 -- name: shown_calls
 -- Calls that a request showed as pending.
-SELECT part_id FROM call WHERE session_id = ? AND shown_pending = 1;
+SELECT part_id FROM call INDEXED BY call_shown WHERE session_id = ? AND shown_pending = 1;
 
 -- name: put_call
+-- Writes nothing over a call that a newer program wrote.
 INSERT INTO call (id, session_id, part_id, ask_id, state, due, shown_pending, body, version, rev)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET ask_id = excluded.ask_id, state = excluded.state, due = excluded.due,
-  shown_pending = excluded.shown_pending, body = excluded.body, version = excluded.version, rev = excluded.rev;
+  shown_pending = excluded.shown_pending, body = excluded.body, version = excluded.version, rev = excluded.rev
+WHERE call.version <= excluded.version
+RETURNING id;
 
 -- name: due_calls
-SELECT body, version FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
+SELECT id FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
+
+-- name: forget_due
+-- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.
+UPDATE call SET due = NULL, rev = ? WHERE id = ?;
 
 -- name: next_due
 SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;
@@ -37,9 +45,6 @@ VALUES (?, ?, ?, ?, ?, ?, 'open', ?, 1, ?);
 -- Ends it once: a second end finds nothing to do. Without a report the estimate stays, marked as one.
 UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS NULL WHERE id = ?3 AND state = 'open'
 RETURNING tokens;
-
--- name: request
-SELECT message_id FROM request WHERE id = ?;
 
 -- name: session_requests
 SELECT id, message_id, state, tokens, estimated FROM request WHERE session_id = ? ORDER BY id;

@@ -15,7 +15,7 @@ SELECT rev, session_id, message_id, answer_id FROM input
 WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL ORDER BY rev, message_id;
 
 -- name: changed_calls
-SELECT rev, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+SELECT rev, session_id, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > ? AND rev <= ? ORDER BY rev, kind, id;

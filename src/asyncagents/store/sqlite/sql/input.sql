@@ -17,6 +17,12 @@ FROM input WHERE session_id = ? AND state <> 'promoted';
 SELECT input.message_id, message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.state <> 'promoted' ORDER BY input.seq, input.message_id;
 
+-- name: newest_aborted
+-- Of what an abort held back and whose callers have not been told.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND input.state = 'aborted' AND input.answer_id IS NULL
+ORDER BY input.seq DESC, input.message_id DESC LIMIT 1;
+
 -- name: promote_inputs
 UPDATE input SET state = 'promoted', turn = ?, rev = ? WHERE session_id = ? AND state <> 'promoted';
 

@@ -44,10 +44,11 @@ SELECT id, info, version FROM message WHERE session_id = ? AND id < ? ORDER BY i
 SELECT body, version FROM part WHERE message_id = ? ORDER BY id;
 
 -- name: part
-SELECT body, version, rev FROM part WHERE id = ?;
+SELECT body, version, message_id FROM part WHERE id = ?;
 
 -- name: put_part
+-- Writes nothing over a part of another message, or one that a newer program wrote.
 INSERT INTO part (id, message_id, session_id, body, version, rev) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = excluded.version, rev = excluded.rev
-WHERE part.message_id = excluded.message_id
+WHERE part.message_id = excluded.message_id AND part.version <= excluded.version
 RETURNING id;

@@ -1,6 +1,10 @@
--- name: next_rev
--- Takes the revision that all rows of one transaction carry.
-UPDATE revision SET rev = rev + 1 WHERE id = 1 RETURNING rev;
+-- name: save_rev
+-- Once for a batch: the last revision that its transactions took.
+UPDATE revision SET rev = ? WHERE id = 1;
+
+-- name: lease
+-- Only what tells whether a run still holds its session.
+SELECT fence, state FROM session WHERE id = ?;
 
 -- name: session
 -- A session with its protocol columns, in the order of Control.
@@ -53,7 +57,7 @@ DELETE FROM session WHERE id = ?;
 DELETE FROM message WHERE session_id = ?;
 
 -- name: delete_parts
-DELETE FROM part WHERE session_id = ?;
+DELETE FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?);
 
 -- name: delete_inputs
 DELETE FROM input WHERE session_id = ?;

@@ -1,0 +1,43 @@
+"""`python -m benchmarks [--full]`: measure, print the table, and keep it in docs/benchmarks.md."""
+
+import argparse
+import asyncio
+import platform
+import tempfile
+from pathlib import Path
+
+from benchmarks import commit, history, parked, turn
+from benchmarks.report import Figure, table
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+HEAD = """# Benchmarks
+
+The last run of `make bench` (`make bench FULL=1` parks a million sessions). CPU is that of the whole process;
+everything compared was measured in one run on one machine. Wall-clock figures move with the disk and with
+whatever else runs; ratios and CPU time are steadier.
+
+"""
+
+
+def _figures(full: bool) -> list[Figure]:
+    figures: list[Figure] = []
+    for name, measure in (("turn", turn.measure), ("commit", commit.measure), ("history", history.measure)):
+        with tempfile.TemporaryDirectory(prefix=f"bench-{name}") as directory:
+            figures += asyncio.run(measure(Path(directory)))
+    with tempfile.TemporaryDirectory(prefix="bench-parked") as directory:
+        figures += asyncio.run(parked.measure(Path(directory), full=full))
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="a million parked sessions instead of 100,000")
+    options = parser.parse_args()
+    text = table(_figures(options.full))
+    machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}."
+    PAGE.write_text(f"{HEAD}{machine}\n\n{text}\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

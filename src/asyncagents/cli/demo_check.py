@@ -1,0 +1,87 @@
+"""What the demo claims after the crash, each claim compared with the rows and with the world outside."""
+
+from typing import TypeAlias
+
+from asyncagents.cli.demo_screen import Screen
+from asyncagents.cli.demo_shop import NEWS, SOLD, STOCK, Ledger
+from asyncagents.domain.call import IN_DOUBT
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolState
+
+History: TypeAlias = tuple[Entry, ...]
+
+
+def check_prompt(screen: Screen, history: History, message_id: MessageId) -> None:
+    """It is there once, and one message that is whole answers it."""
+    there = [entry for entry in history if entry.info.id == message_id]
+    answers = [entry for entry in history if _answers(entry, message_id)]
+    screen.check(
+        "The acknowledged prompt is there, once, and it has one answer.",
+        holds=len(there) == len(answers) == 1,
+        seen=f"{len(there)} prompts with {len(answers)} answers",
+    )
+
+
+def _answers(entry: Entry, message_id: MessageId) -> bool:
+    info = entry.info
+    if not isinstance(info, AssistantMessage) or info.parent_id != message_id:
+        return False
+    return info.finish == "stop" and info.error is None
+
+
+def check_text(screen: Screen, history: History, kept: str) -> None:
+    """The cut-off message is closed; had the model seen it, its script would have gone on, not begun anew."""
+    steps = [(entry.text, entry.info.error) for entry in history if isinstance(entry.info, AssistantMessage)]
+    screen.check(
+        "The half-written message is still there, closed with an error. The model did not see it and "
+        "wrote the answer again, whole.",
+        holds=[error is not None for _, error in steps] == [True, False]
+        and steps[0][0].startswith(kept)
+        and steps[1][0] == NEWS,
+        seen=steps,
+    )
+
+
+def check_again(screen: Screen, history: History, ledger: Ledger) -> None:
+    """`idempotent`: started in two processes under one key, so that the world counts it once."""
+    runs, state = ledger.of("update_stock"), state_of(history, "update_stock")
+    keys, pids = {run.key for run in runs}, {run.pid for run in runs}
+    screen.check(
+        f"update_stock ran again with the same effect key: {STOCK} - {SOLD} = {STOCK - SOLD} lamps, "
+        "taken once.",
+        holds=(len(runs), len(keys), len(pids)) == (2, 1, 2)
+        and ledger.stock() == STOCK - SOLD
+        and isinstance(state, ToolCompleted),
+        seen=(runs, ledger.stock(), state),
+    )
+
+
+def check_doubt(screen: Screen, history: History, ledger: Ledger) -> None:
+    """`once`: not started again, and nobody pretends to know."""
+    runs, state = ledger.of("charge_card"), state_of(history, "charge_card")
+    screen.check(
+        "charge_card was not run again: the bank saw one charge, and the model was told of the doubt.",
+        holds=len(runs) == 1 and isinstance(state, ToolError) and state.error == IN_DOUBT,
+        seen=(runs, state),
+    )
+
+
+def check_history(screen: Screen, before: History, after: History) -> None:
+    """Only the open call, in the last message, has changed since."""
+    screen.check(
+        "All that was said in this session before the crash is there, unchanged.",
+        holds=after[: len(before) - 1] == before[:-1] and after[len(before) - 1].info == before[-1].info,
+        seen=after,
+    )
+
+
+def state_of(history: History, tool: str) -> ToolState | None:
+    """Of the newest call of a tool."""
+    states = [part.state for part in tool_parts(history) if part.tool == tool]
+    return states[-1] if states else None
+
+
+def tool_parts(history: History) -> list[ToolPart]:
+    return [part for entry in history for part in entry.parts if isinstance(part, ToolPart)]

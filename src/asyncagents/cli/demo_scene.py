@@ -1,0 +1,143 @@
+"""What the demo's acts are made of: turns shown as they happen, prompts sent twice, an approval, a wait."""
+
+import asyncio
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+from msgspec import Struct
+
+from asyncagents.cli.demo_check import state_of, tool_parts
+from asyncagents.cli.demo_screen import Screen
+from asyncagents.domain.call import Call
+from asyncagents.domain.event import PartDelta, PartUpdated, SessionIdle, SessionStatus
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import AlreadySettled
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.02
+APPROVAL = "approved by the manager"
+
+
+class Sent(Struct, frozen=True):
+    """A prompt that was acknowledged; its key makes it harmless to send it again."""
+
+    session_id: SessionId
+    text: str
+    key: str
+    message_id: MessageId
+
+
+async def show_turn(screen: Screen, runtime: Runtime, session_id: SessionId, text: str) -> tuple[str, Entry]:
+    """Send a prompt and print what comes of it; returns the words that streamed in, and the answer."""
+    screen.line("you", text)
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(_watch(screen, runtime, session_id))
+        answer = await runtime.prompt(session_id, text)
+    return watching.result(), answer
+
+
+async def _watch(screen: Screen, runtime: Runtime, session_id: SessionId) -> str:
+    """Until the session rests or waits."""
+    words: list[str] = []
+    async for event in runtime.events(session_id):
+        match event:
+            case PartUpdated(part=ToolPart() as part):
+                _show_call(screen, part)
+            case PartDelta(delta=word):
+                screen.word("agent", word, first=not words)
+                words.append(word)
+            case SessionIdle() | SessionStatus(status=WaitingAsync()):
+                break
+            case _:
+                pass
+    if words:
+        screen.end()
+    return "".join(words)
+
+
+def _show_call(screen: Screen, part: ToolPart) -> None:
+    given = ", ".join(f"{name}={value}" for name, value in part.state.input.items())
+    match part.state:
+        case ToolCompleted(output=said) | ToolWaiting(output=said) | ToolError(error=said):
+            screen.line("tool", f"{part.tool}({given}) -> {said}")
+        case _:
+            pass
+
+
+async def send(screen: Screen, runtime: Runtime, text: str) -> Sent:
+    session = await runtime.create_session(title=text)
+    message_id = await runtime.send(session.id, text, key=text)
+    screen.line("you", f"{text}  (acknowledged)")
+    return Sent(session.id, text, text, message_id)
+
+
+async def send_again(screen: Screen, runtime: Runtime, sent: Sent) -> tuple[Entry, ...]:
+    """The same key: nothing is asked twice, and the answer is the one that there is, or will be."""
+    screen.line("you", sent.text)
+    answer = await runtime.prompt(sent.session_id, sent.text, key=sent.key)
+    history = await runtime.messages(sent.session_id)
+    for part in tool_parts(history):
+        _show_call(screen, part)
+    screen.line("agent", answer.text)
+    return history
+
+
+async def approve(screen: Screen, runtime: Runtime, refund: Call) -> tuple[Entry, ...]:
+    """The result comes from outside, twice; then another one comes and is refused."""
+    first = await runtime.complete(refund.id, APPROVAL)
+    screen.line("manager", "approves the refund")
+    second = await runtime.complete(refund.id, APPROVAL)
+    screen.line("manager", "approves it again, as a webhook that is delivered twice")
+    try:
+        third: Call | AlreadySettled = await runtime.fail(refund.id, "rejected")
+    except AlreadySettled as error:
+        third = error
+    screen.line("manager", "rejects it")
+    history = await until(lambda: _rested(runtime, refund.session_id))
+    screen.line("agent", history[-1].text)
+    state = state_of(history, "refund")
+    screen.check(
+        "The open call took one result: the same again was answered alike, the other one was refused.",
+        holds=first == second
+        and isinstance(third, AlreadySettled)
+        and isinstance(state, ToolCompleted)
+        and state.output == APPROVAL,
+        seen=(first, second, third, state),
+    )
+    return history
+
+
+async def _rested(runtime: Runtime, session_id: SessionId) -> tuple[Entry, ...] | None:
+    at_rest = isinstance(await runtime.status(session_id), Idle)
+    return await runtime.messages(session_id) if at_rest else None
+
+
+async def text_so_far(runtime: Runtime, session_id: SessionId) -> str | None:
+    """What another process has written down of an answer."""
+    newest = (await runtime.messages(session_id))[-1]
+    return newest.text or None if isinstance(newest.info, AssistantMessage) else None
+
+
+async def hear(process: Process, *words: str) -> None:
+    """Until the child has said each of these."""
+    assert process.stdout is not None
+    missing = set(words)
+    while missing:
+        line = await process.stdout.readline()
+        if not line:
+            raise click.ClickException(f"the child process ended before {', '.join(sorted(missing))} began")
+        missing.discard(line.decode().strip())
+
+
+async def until(look: Callable[[], Awaitable[T | None]]) -> T:
+    """Look at the rows until they say it; the rows are the truth, whoever writes them."""
+    while (seen := await look()) is None:  # noqa: ASYNC110  another process sets no event here
+        await asyncio.sleep(LOOK_SECONDS)
+    return seen

@@ -1,0 +1,62 @@
+"""How the demo looks: headings, speakers, words that stream in, and claims that are checked first."""
+
+from textwrap import wrap
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+WIDTH = 96
+INDENT = 15
+STYLES = {"you": "bold", "tool": "yellow", "agent": "cyan", "manager": "magenta", "kill -9": "bold red"}
+
+
+class DoesNotHold(click.ClickException):
+    """A claim of the demo is not true here; the exit code is 1."""
+
+    def __init__(self, claim: str, seen: object) -> None:
+        super().__init__(f"this does not hold: {claim}\nSeen instead: {seen}")
+
+
+class Screen:
+    """Colours and width follow the terminal, `NO_COLOR` and pipes; texts are plain ASCII."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console.width = min(self._console.width, WIDTH)
+        self.heading = ""
+        self.checks = 0
+
+    def head(self, title: str, text: str) -> None:
+        self.heading = title
+        self._console.print()
+        self._console.rule(Text(title, style="bold"), align="left")
+        self.explain(text)
+
+    def explain(self, text: str) -> None:
+        self._console.print("\n".join(wrap(text, self._console.width)))
+
+    def line(self, speaker: str, text: str) -> None:
+        self._labelled(f"  {speaker}".ljust(INDENT), text, STYLES.get(speaker, ""))
+
+    def word(self, speaker: str, text: str, *, first: bool) -> None:
+        """A line that grows word by word."""
+        style = STYLES.get(speaker, "")
+        if first:
+            self._console.print(Text(f"  {speaker}".ljust(INDENT), style=style), end="")
+        self._console.print(text, end="", style=style)
+
+    def end(self) -> None:
+        self._console.print()
+
+    def check(self, claim: str, *, holds: bool, seen: object) -> None:
+        """Print a claim that holds; one that does not ends the demo."""
+        if not holds:
+            raise DoesNotHold(claim, seen)
+        self.checks += 1
+        self._labelled("  ok  ", claim, "green")
+
+    def _labelled(self, label: str, text: str, style: str) -> None:
+        """Long texts go on below themselves."""
+        rows = wrap(text, max(20, self._console.width - len(label))) or [""]
+        self._console.print(Text(label + f"\n{' ' * len(label)}".join(rows), style=style))

@@ -1,0 +1,141 @@
+"""Keeps and publishes a step while it streams, without ever making the stream wait for the disk."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from asyncagents.domain.control import Lease
+from asyncagents.domain.event import Event, PartDelta, PartUpdated
+from asyncagents.domain.id import PartId
+from asyncagents.domain.part import Part
+from asyncagents.domain.port import Clock
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.draft import Draft, NewPart, NewText
+from asyncagents.engine.run import Run
+from asyncagents.store.store import Store
+from asyncagents.store.verb.step import StepEnd
+
+FLUSH_SECONDS = 1.0
+
+
+class Scribe:
+    """A part's first row is committed before listeners hear of it; after that its text goes out as it comes.
+
+    Text is written soon after a part begins or ends, else about once a second, one write at a time.
+    """
+
+    def __init__(
+        self, *, store: Store, bus: Bus, clock: Clock, group: asyncio.TaskGroup, run: Run, draft: Draft
+    ) -> None:
+        assert run.lease is not None
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._group = group
+        self._run = run
+        self._lease: Lease = run.lease
+        self._draft = draft
+        self._known: set[PartId] = set()
+        self._parts: dict[PartId, Part] = {}
+        self._events: list[Event] = []
+        self._timer: asyncio.Handle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    def take(self, change: NewPart | NewText) -> None:
+        match change:
+            case NewPart(part):
+                self._parts[part.id] = part
+                self._events.append(self._updated(part))
+                self._flush_soon()
+            case NewText(part_id, text, offset):
+                self._spread(self._delta(part_id, text, offset))
+
+    def _spread(self, delta: PartDelta) -> None:
+        """To listeners, if the part is there for them; else with the part, when it is."""
+        if delta.part_id in self._known:
+            self._bus.publish(delta)
+            self._flush_later()
+        else:
+            self._events.append(delta)
+
+    def _flush_soon(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_soon(self._begin)
+
+    def _flush_later(self) -> None:
+        if self._timer is None and self._writing is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._writing is None and (self._parts or self._draft.dirty):
+            self._writing = self._group.create_task(self._write())
+
+    async def _write(self) -> None:
+        parts, events = self.rest()
+        try:
+            await self._store.write_parts(self._lease, parts, events)
+        except Exception as error:  # noqa: BLE001  raised again by `close`; the stream need not go on
+            self._failure = error
+            self._run.interrupt()
+        finally:
+            self._writing = None
+        self._now_known(parts)
+        if self._parts:
+            self._flush_soon()
+        elif self._draft.dirty:
+            self._flush_later()
+
+    def _now_known(self, parts: tuple[Part, ...]) -> None:
+        """What was said of them while they were being written goes out now."""
+        self._known.update(part.id for part in parts)
+        waiting, self._events = self._events, []
+        for event in waiting:
+            if isinstance(event, PartDelta):
+                self._spread(event)
+            else:
+                self._events.append(event)
+
+    def rest(self) -> tuple[tuple[Part, ...], tuple[Event, ...]]:
+        """Hand over what is not written yet, and what listeners have not heard."""
+        parts = {**self._parts, **{part.id: part for part in self._draft.unsaved()}}
+        events = tuple(self._events)
+        self._parts, self._events = {}, []
+        return tuple(parts.values()), events
+
+    def complete(self, end: StepEnd) -> StepEnd:
+        """The end of the step, with whatever had not been written or heard of before."""
+        parts, events = self.rest()
+        replaced = {part.id for part in end.parts} | {call.part_id for call in end.calls}
+        kept = tuple(part for part in parts if part.id not in replaced)
+        last = tuple(self._updated(part) for part in end.parts)
+        return replace(end, parts=kept + end.parts, events=events + last)
+
+    async def close(self) -> None:
+        """The stream is over: let the write under way end. What is left goes with the end of the step."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._failure is not None:
+            raise self._failure
+
+    def drop(self) -> None:
+        """Whatever happens, nothing more is written from here."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _updated(self, part: Part) -> PartUpdated:
+        return PartUpdated(session_id=self._lease.session_id, part=part, time=self._clock.now())
+
+    def _delta(self, part_id: PartId, text: str, offset: int) -> PartDelta:
+        return PartDelta(
+            session_id=self._lease.session_id,
+            message_id=self._draft.message.id,
+            part_id=part_id,
+            field="text",
+            delta=text,
+            offset=offset,
+        )

@@ -1,0 +1,39 @@
+"""Values on their way into a row: what no database could keep, or nobody could read again, is refused."""
+
+from typing import Any
+
+from asyncagents.domain.shape import encode
+from asyncagents.errors import InvalidInput
+
+DEPTH = 100
+"""How deep JSON may nest. Readers recurse, and how far they can depends on where they are called."""
+
+_OPENING = b"[{"
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def body(value: Any) -> bytes:
+    """The JSON that is stored. Numbers that JSON does not have (NaN, infinities) become null."""
+    try:
+        raw = encode(value)
+    except (ValueError, TypeError, RecursionError, NotImplementedError) as error:
+        raise InvalidInput(f"this has no JSON form: {error}") from error
+    if raw.count(b"[") + raw.count(b"{") > DEPTH and _depth(raw) > DEPTH:
+        raise InvalidInput(f"this nests more than {DEPTH} levels deep; flatten it")
+    return raw
+
+
+def _depth(raw: bytes) -> int:
+    outside_strings = b"".join(raw.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+    depth = deepest = 0
+    for bracket in outside_strings.translate(None, _NO_BRACKETS):
+        depth += 1 if bracket in _OPENING else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def check_names(*names: str | None) -> None:
+    """Ids and keys are columns of their own, and no database keeps a zero byte in a text column alike."""
+    for name in names:
+        if name is not None and "\0" in name:
+            raise InvalidInput(f"{name[:80]!r} has a zero byte; an id or a key cannot")

@@ -1,0 +1,85 @@
+"""Rows as another release, or a broken disk, may have left them."""
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.store.tx import Row, Tx
+from tests.contract.build import Lab
+
+
+async def session_row(lab: Lab, session_id: SessionId) -> tuple[bytes, int]:
+    row = await lab.database.read(lambda tx: tx.one("session", session_id))
+    assert row is not None
+    return row[17], row[18]
+
+
+async def message_row(lab: Lab, message_id: MessageId) -> tuple[bytes, int]:
+    row = await lab.database.read(lambda tx: tx.one("message", message_id))
+    assert row is not None
+    return row[5], row[6]
+
+
+async def part_row(lab: Lab, part_id: PartId) -> tuple[bytes, int]:
+    row = await lab.database.read(lambda tx: tx.one("part", part_id))
+    assert row is not None
+    return row[0], row[1]
+
+
+async def call_row(lab: Lab, call: Call) -> tuple[bytes, int]:
+    row = await lab.database.read(lambda tx: tx.one("call", call.id))
+    assert row is not None
+    return row[0], row[1]
+
+
+async def rewrite_session(lab: Lab, session_id: SessionId, raw: bytes, version: int) -> None:
+    async def verb(tx: Tx) -> None:
+        row: Row | None = await tx.one("session", session_id)
+        assert row is not None
+        await tx.one("save_session", *row[5:17], raw, version, await tx.rev(), session_id)
+
+    await lab.database.write(verb)
+
+
+async def rewrite_status(lab: Lab, session_id: SessionId, text: str) -> None:
+    async def verb(tx: Tx) -> None:
+        row: Row | None = await tx.one("session", session_id)
+        assert row is not None
+        await tx.one("save_session", *row[5:16], text, *row[17:19], await tx.rev(), session_id)
+
+    await lab.database.write(verb)
+
+
+async def rewrite_message(lab: Lab, message_id: MessageId, raw: bytes, version: int) -> None:
+    async def verb(tx: Tx) -> None:
+        await tx.one("save_message", False, raw, version, await tx.rev(), message_id)
+
+    await lab.database.write(verb)
+
+
+async def rewrite_part(lab: Lab, part_id: PartId, raw: bytes, version: int, *, message_id: MessageId) -> None:
+    async def verb(tx: Tx) -> None:
+        row = await tx.one("message", message_id)
+        assert row is not None
+        await tx.one("put_part", part_id, message_id, row[1], raw, version, await tx.rev())
+
+    await lab.database.write(verb)
+
+
+async def rewrite_call(lab: Lab, call: Call, raw: bytes, version: int) -> None:
+    async def verb(tx: Tx) -> None:
+        state = type(call.state).__name__.lower()
+        due = call.open.due if call.open else None
+        await tx.one(
+            "put_call",
+            call.id,
+            call.session_id,
+            call.part_id,
+            call.ask_id,
+            state,
+            due,
+            call.shown_pending,
+            raw,
+            version,
+            await tx.rev(),
+        )
+
+    await lab.database.write(verb)

@@ -1,0 +1,218 @@
+"""An abort ends the turn, keeps what was not read, and covers nothing that came after it."""
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.call import ABORTED, Failed, result_text
+from asyncagents.domain.control import Lease
+from asyncagents.domain.event import PermissionReplied, PromptAnswered, SessionError
+from asyncagents.domain.failure import MessageAbortedError, aborted, api
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import PartTime, TextPart, ToolError, ToolPart
+from asyncagents.domain.status import Idle
+from asyncagents.errors import AlreadySettled, NotFound
+from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of
+
+
+async def _abort(lab: Lab, lease: Lease) -> None:
+    snapshot = await lab.store.snapshot(lease)
+    assert snapshot.cancelled
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+
+
+async def _aborted_answer(lab: Lab, message_id: MessageId) -> AssistantMessage:
+    answer_id = (await lab.store.input(message_id)).answer_id
+    assert answer_id is not None
+    info = (await lab.store.message(answer_id)).info
+    assert isinstance(info, AssistantMessage)
+    assert isinstance(info.error, MessageAbortedError)
+    assert info.time.completed is not None
+    return info
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: Lab) -> None:
+    session_id, lease, asks, others = await lab.asked(None, None, None)
+    unstarted, runs, waits = others
+    await lab.start(lease, runs)
+    await lab.move(lease, waits, lab.waiting())
+    (prompt,) = [e.info.id for e in await lab.store.messages(session_id)][:1]
+    lab.commits.clear()
+    await lab.store.cancel(session_id)
+    assert lab.woken == [session_id]
+    await _abort(lab, lease)
+
+    for call in (asks, unstarted, runs, waits):
+        assert result_of(await lab.store.call(call.id)) == Failed(ABORTED)
+    message = await lab.store.message(asks.message_id)
+    assert (await _aborted_answer(lab, prompt)).id == message.info.id
+    tools = [part for part in message.parts if isinstance(part, ToolPart)]
+    assert len(tools) == 4
+    assert all(isinstance(part.state, ToolError) for part in tools)
+    assert [e.request_id for e in lab.events if isinstance(e, PermissionReplied)] == [ask_id(asks)]
+    assert [e for e in lab.events if isinstance(e, SessionError)]
+    assert await lab.store.status(session_id) == Idle()
+    with pytest.raises(AlreadySettled, match=ABORTED):
+        await lab.store.settle(waits.id, done())
+
+
+@pytest.mark.spec("C-10")
+async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    step = await lab.step(lease)
+    queued = [await lab.prompt(session_id, f"no. {n}") for n in range(2)]
+    await lab.end(lease, step)
+    await lab.store.cancel(session_id)
+    lab.commits.clear()
+    await _abort(lab, lease)
+    answered = {e.message_id: e.answer_id for e in lab.events if isinstance(e, PromptAnswered)}
+    assert answered == dict.fromkeys([prompt, *queued], step.id)
+    await _aborted_answer(lab, queued[0])
+    control = await lab.store.control(session_id)
+    assert (control.state, control.in_turn) == ("idle", False)
+    assert [(await lab.store.input(q)).state for q in queued] == ["aborted"] * 2
+    assert set(queued) <= {e.info.id for e in await lab.store.messages(session_id)}
+    assert await lab.store.claim(session_id, ALICE, dead=None) is None
+
+    loud = await lab.prompt(session_id, "go on")
+    lease = await lab.claim(session_id)
+    assert not (await lab.store.snapshot(lease)).cancelled
+    second = await lab.step(lease, since=step.started.position + 1)
+    assert [e.info.id for e in second.started.tail] == [*queued, loud]
+    snapshot = await lab.end(lease, second)
+    lab.commits.clear()
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    answered = {e.message_id: e.answer_id for e in lab.events if isinstance(e, PromptAnswered)}
+    assert answered == {loud: second.id}
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_before_the_first_promotion_answers_with_a_message_of_its_own(lab: Lab) -> None:
+    session_id = await lab.session()
+    prompt = await lab.prompt(session_id)
+    await lab.store.cancel(session_id)
+    lease = await lab.claim(session_id)
+    await _abort(lab, lease)
+    answer = await _aborted_answer(lab, prompt)
+    assert answer.parent_id == prompt
+    wire = [e.info.id for e in await lab.store.messages(session_id)]
+    assert wire == [prompt, answer.id]
+    assert (await lab.store.control(session_id)).state == "idle"
+
+
+@pytest.mark.spec("C-10")
+async def test_input_admitted_after_the_cancel_is_not_covered(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.end(lease, step)
+    await lab.store.cancel(session_id)
+    later = await lab.prompt(session_id, "never mind, do this")
+    await _abort(lab, lease)
+    assert (await lab.store.input(later)).answer_id is None
+    await _aborted_answer(lab, prompt)
+    assert (await lab.store.control(session_id)).state == "ready"
+    lease = await lab.claim(session_id)
+    assert not (await lab.store.snapshot(lease)).cancelled
+    second = await lab.step(lease)
+    assert second.started.message.parent_id == later
+    assert (await lab.store.control(session_id)).turn == 2
+
+
+@pytest.mark.spec("C-10")
+async def test_of_input_before_and_after_a_cancel_only_the_first_is_aborted(lab: Lab) -> None:
+    session_id, early, lease = await lab.prompted()
+    await lab.store.cancel(session_id)
+    late = await lab.prompt(session_id, "do this")
+    assert await lab.store.start_step(lease, lab.new_step()) is None
+    await _abort(lab, lease)
+    assert (await _aborted_answer(lab, early)).parent_id == early
+    assert (await lab.store.input(late)).answer_id is None
+    lease = await lab.claim(session_id)
+    step = await lab.step(lease)
+    assert step.started.message.parent_id == late
+
+
+async def test_a_cancel_wins_over_recovery(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    await lab.step(lease)
+    await lab.store.cancel(session_id)
+    lease = await lab.claim(session_id, BOB, dead=ALICE)
+    await _abort(lab, lease)
+    answer = await _aborted_answer(lab, prompt)
+    assert answer.parent_id == prompt
+    assert [row[2] for row in await lab.requests(session_id)] == ["lost"]
+
+
+async def test_a_cancel_of_an_idle_session_does_nothing_to_what_comes(lab: Lab) -> None:
+    session_id = await lab.session()
+    lab.commits.clear()
+    control = await lab.store.cancel(session_id)
+    assert (control.state, lab.woken) == ("idle", [])
+    await lab.prompt(session_id)
+    lease = await lab.claim(session_id)
+    assert not (await lab.store.snapshot(lease)).cancelled
+    await lab.step(lease)
+    with pytest.raises(NotFound):
+        await lab.store.cancel(SessionId("ses_nobody"))
+
+
+@pytest.mark.spec("C-10")
+async def test_a_parked_session_is_woken_by_an_abort(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(lease)
+    await lab.store.park(lease, snapshot.control.wake_seq)
+    await lab.store.cancel(session_id)
+    lease = await lab.claim(session_id)
+    await _abort(lab, lease)
+    assert result_of(await lab.store.call(call.id)) == Failed(ABORTED)
+    assert await lab.store.statuses() == {}
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    step = await lab.step(lease)
+    part = lab.text(step, "Once upon a")
+    await lab.write(lease, part)
+    await lab.store.cancel(session_id)
+    lab.clock.advance(7)
+    end = lab.step_end(step, error=aborted(), tokens=None)
+    closed = replace(part, time=PartTime(start=lab.clock.now() - 7, end=lab.clock.now()))
+    await lab.store.finish_step(lease, replace(end, parts=(closed,)))
+    await _abort(lab, lease)
+    assert (await _aborted_answer(lab, prompt)).id == step.id
+    before = await lab.store.message(step.id)
+    assert before.parts[1:] == (closed,)
+    assert [row[2] for row in await lab.requests(session_id)] == ["done"]
+    await lab.prompt(session_id)
+    await lab.claim(session_id)
+    assert await lab.store.message(step.id) == before
+
+
+async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    error = api("overloaded", is_retryable=False)
+    step = await lab.step(lease)
+    await lab.end(lease, step, error=error)
+    await lab.store.cancel(session_id)
+    await _abort(lab, lease)
+    info = (await lab.store.message(step.id)).info
+    assert isinstance(info, AssistantMessage)
+    assert info.error == error
+    assert (await lab.store.input(prompt)).answer_id == step.id
+
+
+@pytest.mark.spec("X-11")
+async def test_the_model_hears_of_an_aborted_call_that_it_was_told_is_pending(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(lab.waiting())
+    await lab.prompt(session_id, source="system")
+    await lab.end(lease, await lab.step(lease))
+    await lab.store.cancel(session_id)
+    await _abort(lab, lease)
+    assert (await lab.store.control(session_id)).state == "idle"
+    await lab.prompt(session_id)
+    lease = await lab.claim(session_id)
+    tail = (await lab.step(lease)).started.tail
+    texts = [part.text for entry in tail for part in entry.parts if isinstance(part, TextPart)]
+    assert texts.count(result_text(await lab.store.call(call.id))) == 1

@@ -1,0 +1,285 @@
+"""Calls move on, and are settled once."""
+
+import asyncio
+
+import pytest
+
+from asyncagents.domain.call import (
+    REJECTED,
+    Call,
+    Completed,
+    Failed,
+    Open,
+    Reject,
+    Requested,
+    Running,
+    Settled,
+    render,
+)
+from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionReplied, QuestionAsked
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
+from asyncagents.errors import AlreadySettled, Conflict, NotFound
+from asyncagents.store.verb.step import Move
+from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of, state_of
+
+
+async def test_a_started_call_knows_its_fence_and_its_time(lab: Lab) -> None:
+    _, lease, (call,) = await lab.called(None)
+    lab.clock.advance(5)
+    snapshot = await lab.store.advance(lease, (Move(call.id, Running(lease.fence)),))
+    (started,) = snapshot.executing
+    assert started.state == Running(lease.fence)
+    assert started.started == lab.clock.now()
+    lab.clock.advance(5)
+    again = await lab.start(lease, call)
+    assert again == started
+
+
+async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    lease = await lab.claim(session_id, BOB, dead=ALICE)
+    snapshot = await lab.store.snapshot(lease)
+    assert [c.id for c in snapshot.abandoned] == [call.id]
+    assert snapshot.executing == ()
+    snapshot = await lab.store.advance(lease, (Move(call.id, Running(lease.fence)),))
+    assert ([c.id for c in snapshot.executing], snapshot.abandoned) == ([call.id], ())
+
+
+async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    for state in (
+        Running(lease.fence),
+        lab.waiting(),
+        lab.ask(session_id),
+        Requested(),
+        Running(lease.fence),
+    ):
+        lab.commits.clear()
+        moved = await lab.move(lease, call, state)
+        assert moved.state == state
+        parts = (await lab.store.message(call.message_id)).parts
+        assert render(moved) in parts
+        assert [e.part for e in lab.events if isinstance(e, PartUpdated)] == [render(moved)]
+    settled = await lab.store.finish_call(lease, call.id, done())
+    assert render(settled) in (await lab.store.message(call.message_id)).parts
+
+
+async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None:
+    session_id, lease, (one, other) = await lab.called(None, None)
+    lab.commits.clear()
+    ask, question = lab.ask(session_id), lab.question(session_id)
+    assert ask.ask is not None
+    assert question.question is not None
+    moves = (Move(one.id, ask), Move(other.id, question))
+    snapshot = await lab.store.advance(lease, moves)
+    assert len(snapshot.holding) == 2
+    assert PermissionAsked(request=ask.ask) in lab.events
+    assert QuestionAsked(request=question.question) in lab.events
+
+
+@pytest.mark.spec("X-11")
+async def test_a_late_pending_does_not_undo_a_result(lab: Lab) -> None:
+    _, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    first = await lab.store.settle(call.id, done("early"))
+    for late in (lab.waiting(), Requested(), Running(lease.fence)):
+        assert await lab.move(lease, call, late) == first
+    assert await lab.store.finish_call(lease, call.id, done("mine")) == first
+    assert await lab.store.call(call.id) == first
+
+
+@pytest.mark.spec("C-10")
+async def test_nothing_starts_in_a_cancelled_turn(lab: Lab) -> None:
+    session_id, lease, (call, started) = await lab.called(None, None)
+    await lab.start(lease, started)
+    await lab.store.cancel(session_id)
+    assert state_of(await lab.start(lease, call)) == "Requested"
+    assert state_of(await lab.move(lease, started, lab.waiting())) == "Open"
+
+
+async def test_a_finished_call_settles_with_its_facts(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    other = await lab.session()
+    await lab.start(lease, call)
+    fact = lab.input(other, "from the tool", source="system")
+    before = (await lab.store.control(session_id)).wake_seq
+    lab.clock.advance(3)
+    lab.commits.clear()
+    settled = await lab.store.finish_call(lease, call.id, done(), (fact,))
+    assert settled.state == Settled(done(), lab.clock.now())
+    assert (await lab.store.input(fact.message.id)).state == "queued"
+    assert (await lab.store.control(session_id)).wake_seq == before + 1
+    assert set(lab.woken) == {session_id, other}
+    assert len(lab.commits) == 1
+
+
+async def test_the_facts_of_a_call_that_was_settled_before_are_dropped(lab: Lab) -> None:
+    _, lease, (call,) = await lab.called(None)
+    other = await lab.session()
+    await lab.start(lease, call)
+    first = await lab.store.settle(call.id, done("outside"))
+    fact = lab.input(other)
+    assert await lab.store.finish_call(lease, call.id, done(), (fact,)) == first
+    with pytest.raises(NotFound):
+        await lab.store.input(fact.message.id)
+
+
+async def test_a_fact_about_something_that_is_over_does_not_keep_a_call_from_its_end(lab: Lab) -> None:
+    _, _, (over,) = await lab.called(lab.waiting())
+    await lab.store.settle(over.id, done("first"))
+    gone = await lab.session()
+    facts = (lab.settling(over.id, "second"), lab.settling(CallId("tool_gone"), "x"), lab.input(gone))
+    await lab.store.delete_session(gone)
+    _, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    assert state_of(await lab.store.finish_call(lease, call.id, done(), facts)) == "Settled"
+    assert result_of(await lab.store.call(over.id)) == done("first")
+
+
+@pytest.mark.spec("X-11")
+async def test_a_result_from_outside_settles_once_and_wakes_the_session(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(lease)
+    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    lab.clock.advance(60_000)
+    lab.commits.clear()
+    result = Completed("built", "Build", {"ms": 60_000})
+    settled = await lab.store.settle(call.id, result)
+    assert settled.state == Settled(result, lab.clock.now())
+    assert lab.woken == [session_id]
+    assert (await lab.store.control(session_id)).state == "ready"
+    part = next(p for p in (await lab.store.message(call.message_id)).parts if isinstance(p, ToolPart))
+    assert isinstance(part.state, ToolCompleted)
+    assert (part.state.output, part.state.title, part.state.metadata) == ("built", "Build", {"ms": 60_000})
+
+    before, cursor = await lab.everything(), await lab.store.cursor()
+    assert await lab.store.settle(call.id, Completed("built", "Build", {"ms": 60_000})) == settled
+    with pytest.raises(AlreadySettled, match="built") as caught:
+        await lab.store.settle(call.id, Failed("no"))
+    assert caught.value.call_id == call.id
+    assert await lab.everything() == before
+    assert await lab.store.cursor() == cursor
+
+
+async def test_of_many_results_at_once_one_is_taken(lab: Lab) -> None:
+    session_id, _, (call,) = await lab.called(lab.waiting())
+    results = [done(f"no. {n % 5}") for n in range(20)]
+    answers = await asyncio.gather(
+        *(lab.store.settle(call.id, result) for result in results), return_exceptions=True
+    )
+    kept = result_of(await lab.store.call(call.id))
+    for result, answer in zip(results, answers, strict=True):
+        assert isinstance(answer, AlreadySettled) == (result != kept)
+    assert len([c for c in await lab.store.calls(session_id) if c.settled]) == 1
+
+
+async def test_a_result_for_a_call_that_takes_none_is_a_conflict(lab: Lab) -> None:
+    session_id, lease, (unstarted, asks, wonders) = await lab.called(None, None, None)
+    asks = await lab.move(lease, asks, lab.ask(session_id))
+    wonders = await lab.move(lease, wonders, lab.question(session_id))
+    before = await lab.everything()
+    with pytest.raises(Conflict, match="not started"):
+        await lab.store.settle(unstarted.id, done())
+    for call in (asks, wonders):
+        with pytest.raises(Conflict, match=ask_id(call)):
+            await lab.store.settle(call.id, done())
+    with pytest.raises(NotFound):
+        await lab.store.settle(CallId("tool_nobody"), done())
+    assert await lab.everything() == before
+
+
+async def test_a_result_may_come_before_the_tool_says_pending(lab: Lab) -> None:
+    _, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    assert state_of(await lab.store.settle(call.id, done())) == "Settled"
+
+
+async def _shown_pending(lab: Lab, state: Open) -> tuple[SessionId, Call]:
+    session_id, lease, (call,) = await lab.called(state)
+    await lab.prompt(session_id, "meanwhile?", source="system")
+    snapshot = await lab.end(lease, await lab.step(lease))
+    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    return session_id, await lab.store.call(call.id)
+
+
+@pytest.mark.spec("X-11")
+async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: Lab) -> None:
+    session_id, call = await _shown_pending(lab, lab.waiting())
+    assert call.shown_pending
+    wakes = (await lab.store.control(session_id)).wake_seq
+    settled = await lab.store.settle(call.id, done("the answer is 42"))
+    assert await lab.store.settle(call.id, done("the answer is 42")) == settled
+    newest = (await lab.store.messages(session_id))[-1]
+    assert isinstance(newest.info, UserMessage)
+    (part,) = newest.parts
+    assert isinstance(part, TextPart)
+    assert part.synthetic
+    assert "the answer is 42" in part.text
+    assert call.call_id in part.text
+    assert (await lab.store.input(newest.info.id)).state == "queued"
+    assert (await lab.store.control(session_id)).wake_seq > wakes
+
+    lease = await lab.claim(session_id)
+    assert (await lab.store.snapshot(lease)).unread == 1
+    step = await lab.step(lease)
+    texts = [p.text for e in step.started.tail for p in e.parts if isinstance(p, TextPart)]
+    assert sum("the answer is 42" in text for text in texts) == 1
+    assert step.started.shown == {call.part_id}
+
+
+async def test_a_result_that_was_not_shown_takes_its_place_only(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(lab.waiting())
+    await lab.store.settle(call.id, done("quiet"))
+    assert (await lab.store.snapshot(lease)).unread == 0
+    assert len(await lab.store.messages(session_id)) == 2
+
+
+async def test_a_person_who_speaks_ends_a_wait(lab: Lab) -> None:
+    session_id, _lease, (wait, works) = await lab.called(lab.waiting("wait"), lab.waiting("async"))
+    await lab.prompt(session_id, source="system")
+    assert state_of(await lab.store.call(wait.id)) == "Open"
+    await lab.prompt(session_id, wakes=False)
+    assert state_of(await lab.store.call(wait.id)) == "Open"
+    await lab.prompt(session_id)
+    assert isinstance(result_of(await lab.store.call(wait.id)), Completed)
+    assert state_of(await lab.store.call(works.id)) == "Open"
+
+
+@pytest.mark.spec("X-11")
+async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: Lab) -> None:
+    session_id, lease, asks, (unstarted, runs, waits, other) = await lab.asked(None, None, None, None)
+    await lab.start(lease, runs)
+    await lab.move(lease, waits, lab.waiting())
+    other = await lab.move(lease, other, lab.ask(session_id))
+    lab.commits.clear()
+    rejected = await lab.store.answer(ask_id(asks), Reject())
+    assert result_of(rejected) == Failed(REJECTED, blocks=True)
+    states = {c.id: state_of(c) for c in await lab.store.calls(session_id)}
+    assert states == {
+        asks.id: "Settled",
+        unstarted.id: "Settled",
+        runs.id: "Running",
+        waits.id: "Open",
+        other.id: "Settled",
+    }
+    snapshot = await lab.store.snapshot(lease)
+    assert snapshot.blocked
+    closed = {e.request_id: e.reply for e in lab.events if isinstance(e, PermissionReplied)}
+    assert closed == {ask_id(asks): "reject", ask_id(other): "reject"}
+    with pytest.raises(Conflict):
+        await lab.store.answer(ask_id(other), Reject("changed my mind"))
+    assert result_of(await lab.store.finish_call(lease, runs.id, done())) == done()
+
+
+async def test_a_no_with_a_reason_lets_the_turn_go_on(lab: Lab) -> None:
+    _, lease, asks, (sibling,) = await lab.asked(None)
+    rejected = await lab.store.answer(ask_id(asks), Reject("use make instead"))
+    result = result_of(rejected)
+    assert isinstance(result, Failed)
+    assert "use make instead" in result.error
+    snapshot = await lab.store.snapshot(lease)
+    assert not snapshot.blocked
+    assert [c.id for c in snapshot.requested] == [sibling.id]

@@ -1,0 +1,283 @@
+"""The change feed: from any cursor, in pieces of any size, a reader ends where the store is."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from asyncagents.domain.call import Once
+from asyncagents.domain.event import (
+    Event,
+    MessageUpdated,
+    PartUpdated,
+    PermissionAsked,
+    PermissionReplied,
+    PromptAnswered,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    SessionCreated,
+    SessionDeleted,
+    SessionIdle,
+    SessionStatus,
+    SessionUpdated,
+)
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.status import Idle
+from asyncagents.errors import InvalidInput
+from asyncagents.store.verb import feed
+from asyncagents.store.verb.feed import Feed
+from asyncagents.store.verb.session import NewSession
+from tests.contract.build import POOL, PROJECT, Lab, ask_id, done
+from tests.contract.walk import Walk
+
+
+class Reader:
+    """What a client knows who only applies events."""
+
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+        self.sessions: dict[str, Any] = {}
+        self.messages: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {}
+        self.statuses: dict[str, Any] = {}
+        self.asks: dict[str, str] = {}
+        self.answers: dict[str, tuple[str, str]] = {}
+
+    def apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._apply(event)
+
+    def _apply(self, event: Event) -> None:  # noqa: C901  a table
+        match event:
+            case SessionCreated(info=info) | SessionUpdated(info=info):
+                self.sessions[info.id] = info
+            case SessionDeleted(session_id=gone):
+                self._forget(gone)
+            case SessionStatus(session_id=session_id, status=status):
+                self.statuses[session_id] = status
+            case SessionIdle(session_id=session_id):
+                assert self.statuses[session_id] == Idle()
+            case MessageUpdated(info=info):
+                self.messages[info.id] = info
+            case PartUpdated(part=part):
+                self.parts[str(part.id)] = part
+            case PermissionAsked(request=request) | QuestionAsked(request=request):
+                self.asks[request.id] = request.session_id
+            case (
+                PermissionReplied(request_id=ask)
+                | QuestionReplied(request_id=ask)
+                | QuestionRejected(request_id=ask)
+            ):
+                self.asks.pop(ask, None)
+            case PromptAnswered(session_id=session_id, message_id=message_id, answer_id=answer_id):
+                self.answers[message_id] = (session_id, answer_id)
+            case _:
+                pass
+
+    def _forget(self, gone: str) -> None:
+        self.sessions.pop(gone, None)
+        self.statuses.pop(gone, None)
+        self.messages = {key: info for key, info in self.messages.items() if info.session_id != gone}
+        self.parts = {key: part for key, part in self.parts.items() if part.session_id != gone}
+        self.asks = {key: owner for key, owner in self.asks.items() if owner != gone}
+        self.answers = {key: answer for key, answer in self.answers.items() if answer[0] != gone}
+
+    def knows(self) -> dict[str, Any]:
+        return {
+            "sessions": self.sessions,
+            "messages": self.messages,
+            "parts": self.parts,
+            "statuses": {key: status for key, status in self.statuses.items() if status != Idle()},
+            "asks": self.asks,
+            "answers": self.answers,
+        }
+
+
+async def _truth(lab: Lab) -> dict[str, Any]:
+    """The same, read afresh."""
+    store = lab.store
+    sessions = await store.sessions(PROJECT, limit=1_000)
+    entries = [entry for info in sessions for entry in await store.messages(info.id)]
+    inputs = [await store.input(e.info.id) for e in entries if isinstance(e.info, UserMessage)]
+    calls = [call for info in sessions for call in await store.open_calls(info.id)]
+    return {
+        "sessions": {info.id: info for info in sessions},
+        "messages": {entry.info.id: entry.info for entry in entries},
+        "parts": {part.id: part for entry in entries for part in entry.parts},
+        "statuses": dict(await store.statuses()),
+        "asks": {str(call.ask_id): call.session_id for call in calls if call.holding},
+        "answers": {row.message_id: (row.session_id, row.answer_id) for row in inputs if row.answer_id},
+    }
+
+
+async def _piece(lab: Lab, cursor: str, window: int) -> Feed:
+    return await lab.database.read(lambda tx: feed.feed(tx, cursor, window=window))
+
+
+async def _catch_up(lab: Lab, reader: Reader, window: int, *, stop_early: bool = False) -> None:
+    more = True
+    while more:
+        piece = await _piece(lab, reader.cursor, window)
+        assert not piece.reset
+        reader.apply(piece.events)
+        reader.cursor, more = piece.cursor, piece.more and not stop_early
+
+
+@pytest.mark.spec("X-11", "C-06")
+@pytest.mark.parametrize("seed", range(15))
+async def test_readers_that_come_and_go_end_where_the_store_is(lab: Lab, seed: int) -> None:
+    rng = random.Random(seed)
+    live = Reader("")
+    lab.store.listen(lambda commit: live.apply(commit.events))
+    start = await lab.store.cursor()
+    steady, seldom = Reader(start), Reader(start)
+    walk = Walk(lab, seed)
+    for _ in range(12):
+        await walk.go(15)
+        await _catch_up(lab, steady, rng.choice([1, 2, 7, 500]))
+        await _catch_up(lab, seldom, rng.choice([1, 3]), stop_early=True)
+        truth = await _truth(lab)
+        assert live.knows() == truth
+        assert steady.knows() == truth
+    await _catch_up(lab, seldom, 4)
+    newcomer = Reader(start)
+    await _catch_up(lab, newcomer, 500)
+    truth = await _truth(lab)
+    assert seldom.knows() == truth
+    assert newcomer.knows() == truth
+    assert len(lab.commits) > 50
+
+
+async def test_nothing_new_is_an_empty_piece(lab: Lab) -> None:
+    session_id = await lab.session()
+    await lab.prompt(session_id)
+    cursor = await lab.store.cursor()
+    assert await lab.store.feed(cursor) == Feed(cursor, ())
+
+
+async def test_a_piece_says_when_there_is_more(lab: Lab) -> None:
+    cursor = await lab.store.cursor()
+    for _ in range(5):
+        await lab.session()
+    piece = await _piece(lab, cursor, 3)
+    assert (len([e for e in piece.events if isinstance(e, SessionUpdated)]), piece.more) == (3, True)
+    piece = await _piece(lab, piece.cursor, 3)
+    assert (len([e for e in piece.events if isinstance(e, SessionUpdated)]), piece.more) == (2, False)
+
+
+@pytest.mark.spec("C-06")
+async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -> None:
+    cursor = await lab.store.cursor()
+    session_id, lease, (one, other, async_) = await lab.called(None, None, None)
+    one = await lab.move(lease, one, lab.ask(session_id))
+    other = await lab.move(lease, other, lab.question(session_id))
+    await lab.store.cancel(session_id)
+    snapshot = await lab.store.snapshot(lease)
+    events = (await lab.store.feed(cursor)).events
+    assert {e.request.id for e in events if isinstance(e, PermissionAsked | QuestionAsked)} == {
+        one.ask_id,
+        other.ask_id,
+    }
+    middle = await lab.store.cursor()
+    await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+    events = (await lab.store.feed(middle)).events
+    assert [e.request_id for e in events if isinstance(e, PermissionReplied)] == [one.ask_id]
+    assert [e.request_id for e in events if isinstance(e, QuestionRejected)] == [other.ask_id]
+    assert events[-1] == PromptAnswered(
+        session_id=session_id,
+        message_id=(await lab.store.messages(session_id))[0].info.id,
+        answer_id=async_.message_id,
+    )
+    assert SessionIdle(session_id=session_id) in events
+
+
+async def test_a_call_that_asks_again_closes_what_it_asked_before(lab: Lab) -> None:
+    session_id, lease, call, _ = await lab.asked()
+    start = await lab.store.cursor()
+    reader = Reader(f"{start.split('-')[0]}-0-0")
+    await _catch_up(lab, reader, 500)
+    assert set(reader.asks) == {call.ask_id}
+    for _ in range(2):
+        await lab.store.answer(ask_id(call), Once())
+        call = await lab.move(lease, call, lab.ask(session_id))
+    await _catch_up(lab, reader, 500)
+    assert set(reader.asks) == {call.ask_id}
+
+
+async def test_a_session_that_was_deleted_and_made_again_is_there(lab: Lab) -> None:
+    info = lab.info()
+    await lab.store.create_session(NewSession(info=info, pool=POOL))
+    await lab.prompt(info.id)
+    reader = Reader(await lab.store.cursor())
+    start = Reader(reader.cursor)
+    await lab.store.delete_session(info.id)
+    await lab.store.create_session(NewSession(info=info, pool=POOL))
+    await lab.prompt(info.id)
+    await _catch_up(lab, reader, 500)
+    await _catch_up(lab, start, 1)
+    truth = await _truth(lab)
+    assert reader.knows() == truth
+    assert start.knows() == truth
+
+
+async def test_a_cursor_below_the_horizon_is_told_to_start_afresh(lab: Lab) -> None:
+    old = await lab.session()
+    behind = await lab.store.cursor()
+    await lab.store.delete_session(old)
+    at = await lab.store.cursor()
+    assert [type(e) for e in (await lab.store.feed(behind)).events] == [SessionDeleted]
+    await lab.store.forget_deleted(int(at.rsplit("-", 1)[1]))
+    piece = await lab.store.feed(behind)
+    assert (piece.reset, piece.events) == (True, ())
+    assert piece.cursor == await lab.store.cursor()
+    assert not (await lab.store.feed(at)).reset
+
+
+async def test_forgetting_the_future_forgets_only_the_past(lab: Lab) -> None:
+    session_id = await lab.session()
+    await lab.store.forget_deleted(10**12)
+    cursor = await lab.store.cursor()
+    await lab.prompt(session_id)
+    piece = await lab.store.feed(cursor)
+    assert not piece.reset
+    assert piece.events
+
+
+async def test_a_cursor_of_another_store_is_told_to_start_afresh(lab: Lab) -> None:
+    epoch, _, rev = (await lab.store.cursor()).split("-")
+    assert (await lab.store.feed(f"{'0' * len(epoch)}-0-{rev}")).reset
+    assert (await lab.store.feed(f"{epoch}-0-{int(rev) + 1}")).reset
+    assert (await lab.store.feed(f"{epoch}-0-{'9' * 18}")).reset
+
+
+GARBAGE = [
+    "",
+    "-",
+    "--",
+    "abc",
+    "a-b-c",
+    "a-0--1",
+    "a-0-1-2",
+    "a-0-²",
+    "a-0-१",
+    "a-0-" + "9" * 19,
+    "\0",
+    "a-0- 1",
+]
+
+
+@pytest.mark.parametrize("cursor", GARBAGE)
+async def test_what_is_no_cursor_is_refused(lab: Lab, cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="cursor"):
+        await lab.store.feed(cursor)
+
+
+async def test_late_results_and_their_wakes_are_in_the_feed(lab: Lab) -> None:
+    session_id, _, (call,) = await lab.called(lab.waiting())
+    cursor = await lab.store.cursor()
+    await lab.store.settle(call.id, done("42"))
+    events = (await lab.store.feed(cursor)).events
+    assert [e.part.id for e in events if isinstance(e, PartUpdated)] == [call.part_id]
+    assert [e.session_id for e in events if isinstance(e, SessionUpdated)] == [session_id]

@@ -1,0 +1,120 @@
+"""Rows of a newer release: what we do not know survives what we do."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from asyncagents.domain.call import render
+from asyncagents.domain.codec import SHAPE_VERSION, UnknownPart
+from asyncagents.domain.event import PartUpdated
+from asyncagents.domain.part import TextPart
+from tests.contract.build import ALICE, BOB, Lab, done, state_of
+from tests.contract.raw import (
+    call_row,
+    message_row,
+    part_row,
+    rewrite_call,
+    rewrite_message,
+    rewrite_part,
+    rewrite_session,
+    session_row,
+)
+
+NEWER = SHAPE_VERSION + 1
+
+
+def _with(raw: bytes, **more: Any) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(raw) | more)
+
+
+def _get(raw: bytes) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.json.decode(raw)
+    return value
+
+
+async def test_a_newer_session_keeps_what_we_do_not_know(lab: Lab) -> None:
+    session_id = await lab.session()
+    raw, _ = await session_row(lab, session_id)
+    await rewrite_session(lab, session_id, _with(raw, sparkle=[1, {"a": 2}]), NEWER)
+    await lab.store.retitle(session_id, "Dragons")
+    await lab.prompt(session_id)
+    await lab.claim(session_id)
+    raw, version = await session_row(lab, session_id)
+    assert (_get(raw)["title"], _get(raw)["sparkle"], version) == ("Dragons", [1, {"a": 2}], NEWER)
+    assert (await lab.store.session(session_id)).title == "Dragons"
+
+
+async def test_a_newer_message_keeps_what_we_do_not_know(lab: Lab) -> None:
+    _, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    raw, _ = await message_row(lab, step.id)
+    await rewrite_message(lab, step.id, _with(raw, mood="bright"), NEWER)
+    await lab.end(lease, step)
+    raw, version = await message_row(lab, step.id)
+    assert (_get(raw)["mood"], _get(raw)["finish"], version) == ("bright", "stop", NEWER)
+
+
+async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    raw, _ = await message_row(lab, step.id)
+    await rewrite_message(lab, step.id, _with(raw, mood="bright"), NEWER)
+    await lab.claim(session_id, BOB, dead=ALICE)
+    raw, version = await message_row(lab, step.id)
+    assert (_get(raw)["mood"], version) == ("bright", NEWER)
+    assert "error" in _get(raw)
+
+
+async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    part = lab.text(step, "Once")
+    await lab.write(lease, part)
+    raw, _ = await part_row(lab, part.id)
+    await rewrite_part(lab, part.id, _with(raw, tone="warm"), NEWER, message_id=step.id)
+    longer = TextPart(id=part.id, session_id=session_id, message_id=step.id, text="Once upon", time=part.time)
+    await lab.write(lease, longer)
+    raw, version = await part_row(lab, part.id)
+    assert (_get(raw)["tone"], _get(raw)["text"], version) == ("warm", "Once upon", NEWER)
+    await lab.claim(session_id, BOB, dead=ALICE)
+    raw, version = await part_row(lab, part.id)
+    assert (_get(raw)["tone"], version) == ("warm", NEWER)
+    assert "end" in _get(raw)["time"]
+
+
+@pytest.mark.parametrize("way", ["advance", "settle"])
+async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way: str) -> None:
+    _, lease, (call,) = await lab.called(lab.waiting())
+    raw, _ = await call_row(lab, call)
+    await rewrite_call(lab, call, _with(raw, webhook="https://example.com"), NEWER)
+    raw, _ = await part_row(lab, call.part_id)
+    await rewrite_part(lab, call.part_id, _with(raw, badge="new"), NEWER, message_id=call.message_id)
+    if way == "settle":
+        moved = await lab.store.settle(call.id, done())
+    else:
+        moved = await lab.start(lease, call)
+    assert state_of(moved) != "Open"
+    raw, version = await call_row(lab, call)
+    assert (_get(raw)["webhook"], version) == ("https://example.com", NEWER)
+    assert await lab.store.call(call.id) == moved
+    raw, version = await part_row(lab, call.part_id)
+    assert (_get(raw)["badge"], version) == ("new", NEWER)
+    assert render(moved) in (await lab.store.message(call.message_id)).parts
+
+
+async def test_a_part_of_an_unknown_type_is_shown_and_kept(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    part_id = lab.ids.part()
+    raw = msgspec.json.encode(
+        {"id": part_id, "sessionID": session_id, "messageID": prompt, "type": "hologram", "depth": 3}
+    )
+    cursor = await lab.store.cursor()
+    await rewrite_part(lab, part_id, raw, NEWER, message_id=prompt)
+    kept = (await lab.store.message(prompt)).parts[-1]
+    assert isinstance(kept, UnknownPart)
+    assert kept.raw == raw
+    step = await lab.step(lease)
+    assert step.started.tail[0].parts[-1] == kept
+    parts = [e.part for e in (await lab.store.feed(cursor)).events if isinstance(e, PartUpdated)]
+    assert kept in parts

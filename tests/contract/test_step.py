@@ -1,0 +1,245 @@
+"""A step: what it promotes, what it shows, what its end writes down."""
+
+import pytest
+
+from asyncagents.domain.call import Running
+from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionError
+from asyncagents.domain.failure import api
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import StepStartPart, TextPart, ToolPart, ToolPending
+from asyncagents.domain.session import Tokens
+from tests.contract.build import SPENT, Lab, done, state_of
+
+
+@pytest.mark.spec("S-05", "S-12")
+async def test_a_step_promotes_unread_input_in_the_order_of_admission(lab: Lab) -> None:
+    session_id = await lab.session()
+    facts = [lab.input(session_id, f"no. {n}") for n in range(4)]
+    admitted = [facts[2], facts[0], facts[3], facts[1]]
+    for fact in admitted:
+        await lab.store.admit(fact)
+    lease = await lab.claim(session_id)
+    step = await lab.step(lease)
+
+    placed = [fact.message.id for fact in admitted]
+    assert [e.info.id for e in step.started.tail] == placed
+    assert [e.info.id for e in await lab.store.history(session_id)] == [*placed, step.id]
+    assert await lab.positions(session_id) == [1, 2, 3, 4, 5]
+    assert step.started.position == 5
+    assert step.started.message.parent_id == placed[-1]
+    wire = [e.info.id for e in await lab.store.messages(session_id)]
+    assert wire == sorted(wire)
+    control = await lab.store.control(session_id)
+    assert (control.in_turn, control.turn, control.positions) == (True, 1, 5)
+    for fact in admitted:
+        row = await lab.store.input(fact.message.id)
+        assert (row.state, row.turn, row.answer_id) == ("promoted", 1, None)
+
+
+async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    lab.commits.clear()
+    new = lab.new_step()
+    started = await lab.store.start_step(lease, new)
+    assert started is not None
+    message = started.message
+    assert (message.id, message.parent_id, message.agent) == (new.message_id, prompt, "build")
+    assert (message.model_id, message.provider_id) == ("parrot", "scripted")
+    assert (message.path.cwd, message.time.completed, message.finish) == ("/work", None, None)
+    entry = await lab.store.message(message.id)
+    part = StepStartPart(id=new.part_id, session_id=session_id, message_id=message.id)
+    assert (entry.info, entry.parts) == (message, (part,))
+    assert MessageUpdated(session_id=session_id, info=message) in lab.events
+    ((request_id, message_id, state, _, estimated),) = await lab.requests(session_id)
+    assert (request_id, message_id, state, estimated) == (new.request_id, message.id, "open", 1)
+
+
+async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is_new(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    first = await lab.step(lease)
+    call = lab.call(first)
+    await lab.end(lease, first, call)
+    await lab.start(lease, call)
+    await lab.store.finish_call(lease, call.id, done())
+    second = await lab.step(lease, since=first.started.position)
+    assert [e.info.id for e in second.started.tail] == [first.id]
+    assert second.started.message.parent_id == prompt
+    assert (await lab.store.control(session_id)).turn == 1
+    assert await lab.positions(session_id) == [1, 2, 3]
+
+
+async def test_input_that_arrives_within_a_turn_is_answered_by_its_next_step(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    first = await lab.step(lease)
+    later = await lab.prompt(session_id, "and this")
+    snapshot = await lab.end(lease, first)
+    assert snapshot.unread == 1
+    second = await lab.step(lease, since=first.started.position + 1)
+    assert [e.info.id for e in second.started.tail] == [later]
+    assert second.started.message.parent_id == later
+    assert (await lab.store.input(later)).turn == (await lab.store.control(session_id)).turn == 1
+
+
+async def test_a_new_turn_begins_at_the_first_step_after_a_rest(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    snapshot = await lab.end(lease, await lab.step(lease))
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    before = await lab.store.control(session_id)
+    assert (before.in_turn, before.turn) == (False, 1)
+    await lab.prompt(session_id)
+    lease = await lab.claim(session_id)
+    assert (await lab.store.snapshot(lease)).last is None
+    await lab.step(lease)
+    control = await lab.store.control(session_id)
+    assert (control.in_turn, control.turn) == (True, 2)
+    assert control.turn_rev > before.turn_rev
+
+
+async def test_a_step_shows_open_calls_as_pending_from_then_on(lab: Lab) -> None:
+    session_id, lease, (waits, settled) = await lab.called(lab.waiting(), lab.waiting())
+    await lab.store.settle(settled.id, done())
+    await lab.prompt(session_id)
+    step = await lab.step(lease)
+    assert step.started.shown == frozenset({waits.part_id})
+    assert (await lab.store.call(waits.id)).shown_pending
+    assert not (await lab.store.call(settled.id)).shown_pending
+    await lab.end(lease, step)
+    await lab.store.settle(waits.id, done())
+    later = await lab.step(lease)
+    assert later.started.shown == frozenset({waits.part_id})
+
+
+@pytest.mark.spec("C-10")
+async def test_a_cancelled_turn_starts_no_step_and_promotes_nothing(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    await lab.end(lease, await lab.step(lease))
+    waiting = await lab.prompt(session_id)
+    await lab.store.cancel(session_id)
+    before = await lab.everything()
+    assert await lab.store.start_step(lease, lab.new_step()) is None
+    assert await lab.everything() == before
+    assert (await lab.store.input(waiting)).state == "aborted"
+
+
+@pytest.mark.spec("C-10")
+async def test_a_cancel_before_the_first_step_stops_it_too(lab: Lab) -> None:
+    session_id, prompt, lease = await lab.prompted()
+    await lab.store.cancel(session_id)
+    before = await lab.everything()
+    assert await lab.store.start_step(lease, lab.new_step()) is None
+    assert await lab.everything() == before
+    assert (await lab.store.input(prompt)).state == "aborted"
+
+
+@pytest.mark.spec("S-03")
+async def test_text_is_kept_as_it_streams_and_published_when_asked(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    lab.commits.clear()
+    part = lab.text(step, "")
+    await lab.write(lease, part)
+    assert [event.part for event in lab.events if isinstance(event, PartUpdated)] == [part]
+    longer = TextPart(id=part.id, session_id=session_id, message_id=step.id, text="Once upon", time=part.time)
+    lab.commits.clear()
+    cursor = await lab.store.cursor()
+    await lab.write(lease, longer, published=False)
+    assert lab.events == []
+    assert (await lab.store.message(step.id)).parts[1] == longer
+    assert longer in [e.part for e in (await lab.store.feed(cursor)).events if isinstance(e, PartUpdated)]
+
+
+@pytest.mark.spec("S-03")
+async def test_a_part_never_moves_to_another_message(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    first = await lab.step(lease)
+    part = lab.text(first, "mine")
+    await lab.write(lease, part)
+    await lab.end(lease, first, finish="tool-calls")
+    second = await lab.step(lease)
+    moved = TextPart(id=part.id, session_id=session_id, message_id=second.id, text="yours")
+    with pytest.raises(Exception, match=part.id):
+        await lab.write(lease, moved)
+    assert part in (await lab.store.message(first.id)).parts
+
+
+async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    calls = [lab.call(step), lab.call(step)]
+    end = lab.step_end(step, *calls)
+    lab.commits.clear()
+    snapshot = await lab.store.finish_step(lease, end)
+
+    assert snapshot.calls == snapshot.requested == tuple(calls)
+    assert snapshot.step == end.message
+    assert await lab.store.calls(session_id) == tuple(calls)
+    entry = await lab.store.message(step.id)
+    assert entry.info == end.message
+    pending = [p for p in entry.parts if isinstance(p, ToolPart)]
+    assert [p.id for p in pending] == [c.part_id for c in calls]
+    assert all(isinstance(p.state, ToolPending) for p in pending)
+    assert [row[2] for row in await lab.requests(session_id)] == ["done"]
+    info = await lab.store.session(session_id)
+    assert (info.tokens, info.cost) == (SPENT, 0)
+    assert len(lab.commits) == 1
+
+
+async def test_ending_a_step_twice_changes_nothing(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    end = lab.step_end(step, call)
+    await lab.store.finish_step(lease, end)
+    await lab.start(lease, call)
+    before = await lab.everything()
+    snapshot = await lab.store.finish_step(lease, end)
+    assert await lab.everything() == before
+    assert [state_of(c) for c in snapshot.calls] == ["Running"]
+    assert (await lab.store.session(session_id)).tokens == SPENT
+
+
+async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.end(lease, step, tokens=None)
+    ((_, _, state, _, estimated),) = await lab.requests(session_id)
+    assert (state, estimated) == ("done", 1)
+    tokens = (await lab.store.session(session_id)).tokens
+    assert tokens is not None
+    assert tokens.input > 0
+
+
+async def test_a_failed_step_is_published_as_an_error(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    error = api("overloaded", is_retryable=True, status_code=529)
+    lab.commits.clear()
+    snapshot = await lab.end(lease, step, error=error)
+    assert SessionError(session_id=session_id, error=error) in lab.events
+    assert snapshot.step is not None
+    assert snapshot.step.error == error
+    info = (await lab.store.message(step.id)).info
+    assert isinstance(info, AssistantMessage)
+    assert info.error == error
+
+
+async def test_the_estimate_grows_with_what_is_read(lab: Lab) -> None:
+    estimates = []
+    for text in ("short", "long " * 1_000):
+        session_id = await lab.session()
+        await lab.prompt(session_id, text)
+        lease = await lab.claim(session_id)
+        await lab.end(lease, await lab.step(lease), tokens=None)
+        tokens = (await lab.store.session(session_id)).tokens
+        assert tokens is not None
+        estimates.append(tokens.input)
+    assert estimates[0] < 100 < 1_000 < estimates[1]
+    assert Tokens.zero().input == 0
+
+
+async def test_calls_start_only_after_the_step_that_made_them_is_committed(lab: Lab) -> None:
+    _, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    with pytest.raises(Exception, match=call.id):
+        await lab.move(lease, call, Running(lease.fence))

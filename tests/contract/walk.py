@@ -1,0 +1,195 @@
+"""A seeded walk over the verbs of a store: plausible, in any order, as runs and people would call them."""
+
+import random
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Answers, Call, CallState, Once, Reject, Reply, Requested, Running
+from asyncagents.domain.control import Lease
+from asyncagents.domain.failure import api
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import PartTime, TextPart
+from asyncagents.store.verb.step import Move
+from tests.contract.build import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
+
+MAX_SESSIONS = 6
+
+
+class Walk:
+    def __init__(self, lab: Lab, seed: int) -> None:
+        self.lab = lab
+        self.rng = random.Random(seed)
+        self.leases: dict[SessionId, Lease] = {}
+        self.steps: dict[SessionId, Step] = {}
+        self.texts: dict[SessionId, TextPart] = {}
+
+    async def go(self, steps: int) -> None:
+        for _ in range(steps):
+            self.lab.clock.advance(self.rng.choice([0, 0, 1, 40]))
+            await self.rng.choice(self._moves())()
+
+    def _moves(self) -> list[Callable[[], Awaitable[None]]]:
+        rare = [self.create, self.delete, self.cancel, self.release, self.crash, self.retitle]
+        often = [
+            self.prompt,
+            self.prompt,
+            self.claim,
+            self.step,
+            self.write,
+            self.end,
+            self.move,
+            self.finish,
+        ]
+        return [*rare, *often, *often, self.settle, self.answer, self.expire, self.stop, self.stop]
+
+    async def _any_session(self) -> SessionId:
+        known = await self.lab.store.sessions(PROJECT)
+        return self.rng.choice(known).id if known else await self.lab.session()
+
+    def _any_lease(self) -> Lease | None:
+        return self.rng.choice(list(self.leases.values())) if self.leases else None
+
+    async def create(self) -> None:
+        known = await self.lab.store.sessions(PROJECT)
+        if len(known) < MAX_SESSIONS:
+            parent = self.rng.choice(known).id if known and self.rng.random() < 0.5 else None
+            await self.lab.session(parent=parent)
+
+    async def delete(self) -> None:
+        if self.rng.random() < 0.3:
+            for gone in await self.lab.store.delete_session(await self._any_session()):
+                self._over(gone)
+
+    async def retitle(self) -> None:
+        await self.lab.store.retitle(await self._any_session(), f"title {self.rng.randrange(9)}")
+
+    async def prompt(self) -> None:
+        source = self.rng.choice(["person", "system"])
+        wakes = self.rng.random() < 0.9
+        await self.lab.prompt(await self._any_session(), wakes=wakes, source=source)  # type: ignore[arg-type]
+
+    async def claim(self) -> None:
+        for active in await self.lab.store.active(POOL):
+            if active.state == "ready":
+                self.leases[active.session_id] = await self.lab.claim(active.session_id)
+
+    async def crash(self) -> None:
+        """Its process dies; another takes up what it left."""
+        if lease := self._any_lease():
+            self._over(lease.session_id)
+            self.leases[lease.session_id] = await self.lab.claim(lease.session_id, ALICE, dead=ALICE)
+
+    async def release(self) -> None:
+        if lease := self._any_lease():
+            await self.lab.store.release(lease)
+            self._over(lease.session_id)
+
+    async def step(self) -> None:
+        lease = self._any_lease()
+        if lease is None or lease.session_id in self.steps:
+            return
+        snapshot = await self.lab.store.snapshot(lease)
+        if snapshot.executing or snapshot.requested or not (snapshot.unread or snapshot.step):
+            return
+        new = self.lab.new_step()
+        started = await self.lab.store.start_step(lease, new)
+        if started is not None:
+            self.steps[lease.session_id] = Step(started, new.request_id)
+
+    async def write(self) -> None:
+        lease = self._any_lease()
+        if lease is None or lease.session_id not in self.steps:
+            return
+        part = self.texts.get(lease.session_id) or self.lab.text(self.steps[lease.session_id], "")
+        part = replace(part, text=part.text + "la ")
+        self.texts[lease.session_id] = part
+        await self.lab.write(lease, part)
+
+    async def end(self) -> None:
+        lease = self._any_lease()
+        if lease is None or lease.session_id not in self.steps:
+            return
+        step = self.steps.pop(lease.session_id)
+        text = self.texts.pop(lease.session_id, None) or self.lab.text(step, "la")
+        turn = (await self.lab.store.control(lease.session_id)).turn
+        calls = [self.lab.call(step, turn=turn) for _ in range(self.rng.choice([0, 1, 3]))]
+        error = api("overloaded", is_retryable=False) if not calls and self.rng.random() < 0.2 else None
+        end = self.lab.step_end(step, *calls, error=error)
+        closed = replace(
+            text, time=PartTime(start=text.time.start if text.time else 0, end=self.lab.clock.now())
+        )
+        end = replace(end, parts=(closed,), events=self.lab.published(closed))
+        await self.lab.store.finish_step(lease, end)
+
+    async def _any_call(self, lease: Lease) -> Call | None:
+        calls = (await self.lab.store.snapshot(lease)).calls
+        return self.rng.choice(calls) if calls else None
+
+    async def move(self) -> None:
+        lease = self._any_lease()
+        call = await self._any_call(lease) if lease else None
+        if lease is None or call is None or call.holding:
+            return
+        due = self.rng.choice([None, self.lab.clock.now() + 30])
+        states: list[CallState] = [
+            Running(lease.fence),
+            self.lab.waiting(due=due),
+            self.lab.waiting("wait", due=due),
+            self.lab.ask(call.session_id, due=due),
+            self.lab.question(call.session_id),
+            Requested(),
+        ]
+        await self.lab.store.advance(lease, (Move(call.id, self.rng.choice(states)),))
+
+    async def finish(self) -> None:
+        lease = self._any_lease()
+        call = await self._any_call(lease) if lease else None
+        if lease is not None and call is not None and isinstance(call.state, Running):
+            facts = (self.lab.input(await self._any_session(), source="system"),)
+            await self.lab.store.finish_call(lease, call.id, done(), facts[: self.rng.randrange(2)])
+
+    async def _open_calls(self) -> list[Call]:
+        known = await self.lab.store.sessions(PROJECT)
+        return [call for info in known for call in await self.lab.store.open_calls(info.id)]
+
+    async def settle(self) -> None:
+        if calls := [call for call in await self._open_calls() if not call.holding]:
+            await self.lab.store.settle(self.rng.choice(calls).id, done())
+
+    async def answer(self) -> None:
+        if calls := [call for call in await self._open_calls() if call.holding]:
+            call = self.rng.choice(calls)
+            yes: Reply = Once() if call.open and call.open.ask else Answers((("red",),))
+            await self.lab.store.answer(ask_id(call), self.rng.choice([yes, Reject(), Reject("why?")]))
+
+    async def expire(self) -> None:
+        await self.lab.store.expire()
+
+    async def cancel(self) -> None:
+        await self.lab.store.cancel(await self._any_session())
+
+    async def stop(self) -> None:
+        """Park or rest, as the rows say."""
+        lease = self._any_lease()
+        if lease is None or lease.session_id in self.steps:
+            return
+        snapshot = await self.lab.store.snapshot(lease)
+        seen = snapshot.control.wake_seq
+        if snapshot.cancelled:
+            stopped = await self.lab.store.rest(lease, seen, "aborted")
+        elif snapshot.crash_loop:
+            stopped = await self.lab.store.rest(lease, seen, "crash_loop")
+        elif snapshot.executing or snapshot.requested or snapshot.abandoned or snapshot.unread:
+            return
+        elif snapshot.waiting:
+            stopped = await self.lab.store.park(lease, seen)
+        else:
+            stopped = await self.lab.store.rest(lease, seen, "done")
+        assert stopped
+        self._over(lease.session_id)
+
+    def _over(self, session_id: SessionId) -> None:
+        self.leases.pop(session_id, None)
+        self.steps.pop(session_id, None)
+        self.texts.pop(session_id, None)

@@ -1,0 +1,149 @@
+"""What a ledger that several processes wrote, and that some of them died over, must look like."""
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.domain.call import ABORTED, IN_DOUBT, Call, Completed, Failed, Settled
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.store.verb.claim import CUT_OFF
+from tests.e2e.worker import Line
+from tests.simulation.stage import Effect, Stage, Violation
+
+
+class Abort(Struct, frozen=True):
+    session_id: SessionId
+    asked: int
+    acknowledged: int
+
+
+class Outside(Stage):
+    """What was acknowledged to people; what tools did is in the ledger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aborts: list[Abort] = []
+
+
+def read_lines(path: Path) -> list[Line]:
+    """Without lines that a kill tore, or that are still being written."""
+    lines = []
+    for raw in path.read_bytes().split(b"\n"):
+        try:
+            lines.append(msgspec.json.decode(raw, type=Line))
+        except msgspec.DecodeError:
+            continue
+    return lines
+
+
+def check_ledger(outside: Outside, path: Path, database: Path) -> Counter[str]:
+    """Raises `Violation`; returns how much of everything there was. Leaves the effects with `outside`."""
+    lines = read_lines(path)
+    calls = _calls(database)
+    for line in lines:
+        if line.what == "wrong":
+            raise Violation(f"I12: {line.call} in {line.session}")
+        if line.what == "effect":
+            outside.effects.append(
+                Effect(CallId(line.call), SessionId(line.session), line.tool, line.worker, line.at / 1000)
+            )
+    broken_off = _check_owners(lines)
+    _check_requests(lines)
+    _check_once(outside, calls)
+    _check_aborts(outside, calls)
+    counts = Counter({"broken off": broken_off, "calls": len(calls), "prompts": len(outside.prompts)})
+    counts.update(line.what for line in lines)
+    counts.update(_outcome(call) for call in calls.values())
+    counts["cut off steps"] = _count(database, CUT_OFF)
+    counts["run again"] = sum(
+        n - 1 for n in Counter(line.call for line in lines if line.what == "enter" and line.call).values()
+    )
+    return counts
+
+
+def _calls(database: Path) -> dict[str, Call]:
+    with closing(sqlite3.connect(database)) as db:
+        return {
+            row[0]: msgspec.json.decode(row[1], type=Call) for row in db.execute("SELECT id, body FROM call")
+        }
+
+
+def _count(database: Path, error: str) -> int:
+    with closing(sqlite3.connect(database)) as db:
+        query = "SELECT COUNT(*) FROM message WHERE hidden AND info ->> '$.error.data.message' = ?"
+        return int(db.execute(query, (error,)).fetchone()[0])
+
+
+def _outcome(call: Call) -> str:
+    result = call.state.result if isinstance(call.state, Settled) else None
+    return "in doubt" if isinstance(result, Failed) and result.error == IN_DOUBT else "settled"
+
+
+def _check_owners(lines: list[Line]) -> int:
+    """I5: who enters a session finds nobody in it, save the dead. Returns how much work a kill broke off."""
+    inside: dict[str, list[int]] = {}
+    dying: set[int] = set()
+    gone: set[int] = set()
+    broken_off = 0
+    for line in lines:
+        if line.worker in gone:
+            raise Violation(f"I5: worker {line.worker} was taken for dead and then wrote {line}")
+        busy = inside.setdefault(line.session, [])
+        match line.what:
+            case "killing":
+                dying.add(line.worker)
+            case "enter":
+                for other in [each for each in busy if each != line.worker]:
+                    if other not in dying:
+                        raise Violation(f"I5: {other} and {line.worker} work on {line.session} together")
+                    gone.add(other)
+                    broken_off += 1
+                busy[:] = [*(each for each in busy if each == line.worker), line.worker]
+            case "leave":
+                busy.remove(line.worker)
+            case "stopped":
+                if any(line.worker in each for each in inside.values()):
+                    raise Violation(f"worker {line.worker} stopped in the middle of its work")
+            case _:
+                pass
+    return broken_off
+
+
+def _check_requests(lines: list[Line]) -> None:
+    """I12: each request extends the one before it, whoever sends it."""
+    before: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        if line.what == "asked":
+            told = before.get(line.session, ())
+            if line.told[: len(told)] != told:
+                raise Violation(f"I12: what was sent in {line.session} has changed: {told} to {line.told}")
+            before[line.session] = line.told
+
+
+def _check_once(outside: Outside, calls: dict[str, Call]) -> None:
+    """I8: an effect that may happen once did, and whoever cannot say so is in doubt or was aborted."""
+    seen = Counter(effect.call_id for effect in outside.effects)
+    for call_id, times in seen.items():
+        call = calls.get(call_id)
+        if call is None:
+            raise Violation(f"I8: a tool ran for {call_id}, which has no row")
+        if call.effect == "once" and times > 1:
+            raise Violation(f"I8: {call.tool} {call_id} took effect {times} times")
+        result = call.state.result if isinstance(call.state, Settled) else None
+        told = isinstance(result, Failed) and result.error in (IN_DOUBT, ABORTED)
+        if result != Completed("paid") and not told:
+            raise Violation(f"I8: {call.tool} {call_id} took effect and its result is {result}")
+
+
+def _check_aborts(outside: Outside, calls: dict[str, Call]) -> None:
+    """I9: after an abort was acknowledged nothing of that turn touches the world."""
+    for effect in outside.effects:
+        call, at = calls[effect.call_id], effect.at * 1000
+        for abort in outside.aborts:
+            covers = abort.session_id == call.session_id and call.created < abort.asked
+            if covers and abort.acknowledged < at:
+                raise Violation(f"I9: {call.tool} ran at {at}, its turn was aborted at {abort.acknowledged}")

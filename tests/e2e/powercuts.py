@@ -1,0 +1,235 @@
+"""A runtime on a disk whose power fails at any write: `python -m tests.e2e.powercuts --cuts 2000`.
+
+What the disk holds afterwards must be exactly what one of the commits left there, and none that was
+acknowledged may be missing. The next process takes it up from there, perhaps until the next cut; the last one
+brings everything to rest, and every promise is checked.
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from asyncagents.app import Setup
+from asyncagents.engine.runtime import Runtime
+from asyncagents.store.sqlite.batch import Batches
+from asyncagents.store.sqlite.connection import Connection, prepare
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.writer import Report
+from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.testing.inline import InlineWriter
+from asyncagents.testing.powercut import PowerCut
+from asyncagents.testing.process import Machine, Odds, Process
+from asyncagents.testing.simloop import SimLoop
+from tests.e2e.crowd import Crowd
+from tests.e2e.witness import Outcome, Powered, WatchedWriter, Witness
+from tests.simulation.cast import Cast
+from tests.simulation.checker import check
+from tests.simulation.hunt import reason
+from tests.simulation.stage import Violation
+
+Play: TypeAlias = Callable[[Runtime], Awaitable[None]]
+FILE = "asyncagents.db"
+LIFETIME_SECONDS = 10_000
+
+FIRST_OPERATIONS = 120
+"""About as many as a new database takes to be made."""
+OPERATIONS = 1_800
+"""About as many as a life takes that no cut ends."""
+
+
+class Tally(Struct):
+    """What came of some seeds."""
+
+    cuts: int = 0
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    verbs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Tally") -> None:
+        self.cuts += other.cuts
+        self.outcomes = self.outcomes + other.outcomes
+        self.verbs = self.verbs + other.verbs
+
+
+class Drive(Struct, frozen=True):
+    """The failing disk, as a process connects to it."""
+
+    power: PowerCut
+    witness: Witness
+    synchronous: str
+    checkpoint: int
+
+    def connect(self, path: Path) -> Connection:
+        connection = Powered(self.power, path.name, self.witness)
+        prepare(connection, synchronous=self.synchronous)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {self.checkpoint}")
+        return connection
+
+
+class PoweredProcess(Process):
+    def __init__(
+        self, machine: Machine, number: int, setup: Callable[[Process], Setup], *, drive: Drive
+    ) -> None:
+        super().__init__(machine, number, setup)
+        self._drive = drive
+
+    def _connect(self, path: Path) -> Connection:
+        return self._drive.connect(path)
+
+    def _make_writer(self, batches: Batches, report: Report) -> InlineWriter:
+        rng = SeededRng(self._machine.rng.below(2**32))
+        self._writer = WatchedWriter(batches, report, rng=rng, died=self.crash, witness=self._drive.witness)
+        return self._writer
+
+
+class World:
+    """One disk, and the lives that are led on it."""
+
+    def __init__(self, directory: Path, seed: int, *, synchronous: str) -> None:
+        self.rng = random.Random(f"powercuts:{seed}")
+        self.crowd = Crowd(self.rng)
+        self.witness = Witness()
+        self.operations = 0
+        self._cast = Cast(self.crowd.stage, seed)
+        self._synchronous = synchronous
+        self._checkpoint = self.rng.choice([8, 30, 1000])
+        self._lives = 0
+        self._scratch = directory / "scratch"
+        self._disk = directory / "disk"
+        self._disk.mkdir(parents=True)
+
+    def furnish(self, database: bytes) -> None:
+        """Begin with this file instead of with nothing."""
+        (self._disk / FILE).write_bytes(database)
+        self.witness.begins(self._disk / FILE)
+
+    def cut(self, after: int) -> Outcome:
+        """A life until the power goes, at that operation or when the work is done."""
+        power = PowerCut(self._disk, self.rng.randrange(2**32), after)
+        drive = Drive(power, self.witness, self._synchronous, self._checkpoint)
+        machine = self._machine(self._disk / "live" / FILE)
+        self._live(PoweredProcess(machine, self._lives, self._cast.setup, drive=drive), self.crowd.busy)
+        power.cut()
+        self.operations = power.operations
+        self._disk = power.survivors()
+        return self.witness.judge(self._disk / FILE, self._scratch)
+
+    def rest(self) -> None:
+        """The last life, on a disk that does not fail; raises `Violation`."""
+        path = self._disk / FILE
+        self._live(Process(self._machine(path), self._lives, self._cast.setup), self.crowd.rest)
+        self.crowd.stage.check_unbroken()
+        check(self.crowd.stage, path)
+
+    def _machine(self, path: Path) -> Machine:
+        return Machine(path, self.rng.randrange(2**32), Odds(SeededRng(0)))
+
+    def _live(self, process: Process, play: Play) -> None:
+        loop = SimLoop(self.rng.randrange(2**32))
+        loop.set_exception_handler(self.crowd.stage.broke)
+        loop.run(lambda: self._play(process, play))
+        self.crowd.stage.died(process.number)
+        self._lives += 1
+
+    async def _play(self, process: Process, play: Play) -> None:
+        await asyncio.sleep(self._lives * LIFETIME_SECONDS)  # time goes on over all lives
+        async with asyncio.TaskGroup() as group:
+            life, over = group.create_task(process.live()), group.create_task(process.over.wait())
+            begun = group.create_task(process.started.wait())
+            await asyncio.wait({begun, over}, return_when=asyncio.FIRST_COMPLETED)
+            if begun.done() and process.runtime is not None:
+                work = group.create_task(_ignore_death(process, play(process.runtime)))
+                await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
+                work.cancel()
+            begun.cancel()
+            process.stop()
+            await asyncio.wait({life})
+
+
+async def _ignore_death(process: Process, work: Awaitable[None]) -> None:
+    try:
+        await work
+    except (Exception, BaseExceptionGroup):
+        if not process.dead:
+            raise
+
+
+def cut_once(directory: Path, seed: int, *, synchronous: str = "FULL") -> Tally:
+    """One world: a cut, now and then one or two more while it recovers, then peace. Raises `Violation`."""
+    world = World(directory, seed, synchronous=synchronous)
+    rng, tally = random.Random(f"cuts:{seed}"), Tally()
+    empty = rng.random() < 0.2
+    if not empty:
+        world.furnish(new_database())
+    for number in range(rng.choice([1, 1, 1, 2, 3])):
+        most = FIRST_OPERATIONS if empty and number == 0 else OPERATIONS
+        outcome = world.cut(1 + rng.randrange(most))
+        tally.cuts += 1
+        tally.outcomes[outcome] += 1
+        if outcome != "kept":
+            return tally
+    world.rest()
+    tally.verbs = world.witness.verbs
+    return tally
+
+
+@cache
+def new_database() -> bytes:
+    """A file that was made before the power became uncertain."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / FILE
+        asyncio.run(_make(path))
+        return path.read_bytes()
+
+
+async def _make(path: Path) -> None:
+    async with open_sqlite(path, clock=FakeClock(), rng=SeededRng(0)):
+        pass
+
+
+def cut_often(first: int, cuts: int, *, synchronous: str = "FULL") -> Tally:
+    """So many seeds from `first` on; a violation names its seed."""
+    logging.disable(logging.CRITICAL)
+    tally = Tally()
+    for seed in range(first, first + cuts):
+        directory = Path(tempfile.mkdtemp(prefix="powercut", dir=_memory()))
+        try:
+            tally.add(cut_once(directory, seed, synchronous=synchronous))
+        except (Exception, BaseExceptionGroup) as error:
+            raise Violation(f"seed {seed}: {reason(error)!r}") from error
+        finally:
+            shutil.rmtree(directory)
+    return tally
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--synchronous", default="FULL")
+    options = parser.parse_args()
+    began = time.monotonic()
+    tally = cut_often(options.seed, options.cuts, synchronous=options.synchronous)
+    seconds = time.monotonic() - began
+    sys.stdout.write(f"{tally.cuts} cuts in {seconds:.1f} s ({tally.cuts / seconds:.1f}/s): ")
+    sys.stdout.write(f"{dict(tally.outcomes)}; acknowledged {dict(tally.verbs)}\n")
+    return 0 if set(tally.outcomes) == {"kept"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

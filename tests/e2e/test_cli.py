@@ -1,0 +1,52 @@
+"""The command line as a whole: help, version, bad usage, and commands that load only when used."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+
+from asyncagents.cli.main import COMMANDS, main
+from asyncagents.engine.runtime import VERSION
+
+PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_it_says_its_version() -> None:
+    ran = run(PROGRAM, "--version")
+    assert (ran.stdout, ran.returncode) == (f"asyncagents {version('asyncagents')}\n", 0)
+    assert version("asyncagents") == VERSION
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_lists_every_command(flag: str) -> None:
+    ran = run(PROGRAM, flag)
+    assert ran.returncode == 0
+    assert all(name in ran.stdout and summary in ran.stdout for name, summary in COMMANDS.items())
+
+
+@pytest.mark.parametrize("words", [(), ("dmo",), ("--bogus",), ("demo", "--bogus"), ("demo", "extra")])
+def test_bad_usage_exits_with_2_and_says_how_it_is_used(words: tuple[str, ...]) -> None:
+    ran = run(PROGRAM, *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "Usage: asyncagents" in ran.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert (command.help or "").partition("\n")[0] == COMMANDS[name]
+
+
+def test_help_loads_no_command() -> None:
+    loaded = "[name for name in sys.modules if name.startswith(('rich', 'asyncagents.cli.'))]"
+    ran = run(sys.executable, "-c", f"import sys, asyncagents.cli.main; print({loaded})")
+    assert ran.stdout == "['asyncagents.cli.main']\n"

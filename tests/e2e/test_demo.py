@@ -1,0 +1,100 @@
+"""`asyncagents demo`, as a user runs it: it kills a process for real and checks what it says."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncagents.cli.demo_screen import DoesNotHold, Screen
+
+COMMAND = [str(Path(sys.executable).with_name("asyncagents")), "demo"]
+SAID = (
+    "The words that came in are the answer that is stored.",
+    "The session is waiting_async and 0 runs are alive",
+    "The process died of signal 9.",
+    "The acknowledged prompt is there, once, and it has one answer.",
+    "The half-written message is still there, closed with an error.",
+    "update_stock ran again with the same effect key",
+    "charge_card was not run again",
+    "The open call took one result",
+    "All that was said in this session before the crash is there, unchanged.",
+    "12 claims were checked, and all held.",
+)
+COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-7]m")
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    """Nothing of the caller's terminal; temporary files where the test can see them."""
+    plain = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
+    return {**plain, "TMPDIR": str(tmp_path), "COLUMNS": "200", **more}
+
+
+def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *options],
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def on_a_terminal(tmp_path: Path, **more: str) -> bytes:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        COMMAND, env=environment(tmp_path, TERM="xterm", **more), stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        output = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    assert process.returncode == 0, output
+    return output
+
+
+def _read(terminal: int) -> bytes:
+    """Nothing more, once the other side has closed it."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+@pytest.mark.spec("X-11")
+def test_the_demo_shows_that_killed_work_goes_on(tmp_path: Path) -> None:
+    ran = run(tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    text = " ".join(ran.stdout.split())
+    assert [sentence for sentence in SAID if sentence not in text] == []
+    assert ran.stderr == ""
+    assert "\x1b" not in ran.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_keeps_its_directory_when_asked_to(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert run(tmp_path, "--keep", str(kept)).returncode == 0
+    assert (kept / "asyncagents.db").exists()
+    again = run(tmp_path, "--keep", str(kept))
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
+
+
+def test_the_demo_is_coloured_on_a_terminal(tmp_path: Path) -> None:
+    assert COLOUR.search(on_a_terminal(tmp_path))
+
+
+def test_the_demo_respects_no_color(tmp_path: Path) -> None:
+    assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
+
+
+def test_a_claim_that_does_not_hold_ends_the_demo() -> None:
+    with pytest.raises(DoesNotHold, match="water is dry") as caught:
+        Screen().check("water is dry", holds=False, seen="wet hands")
+    assert caught.value.exit_code == 1
+    assert "wet hands" in caught.value.message

@@ -1,0 +1,235 @@
+"""A stage for flows: a real runtime on a directory, one session, and ears that heard everything."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from asyncagents.app import PolledDatabase, Setup, SystemClock, SystemRng, World, open_runtime, start
+from asyncagents.domain.call import Call, Completed
+from asyncagents.domain.event import Event, PartDelta, SessionStatus
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.part import (
+    PartTime,
+    ReasoningPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolState,
+)
+from asyncagents.domain.port import Clock
+from asyncagents.domain.status import Idle, Status
+from asyncagents.engine.bus import Subscription
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import AnyTool, Ask, Pending, Tool, ToolContext
+from asyncagents.llm.model import Request, Told
+from asyncagents.llm.scripted import Script, ScriptedModel
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.owners import FlockOwners
+
+E = TypeVar("E", bound=Event)
+PATIENCE = 20.0
+"""So long a test waits for what must come; a healthy run never does."""
+
+
+class Ears:
+    """Hears all events of a runtime from the moment it is made."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._events = aiter(subscription)
+        self.heard: list[Event] = []
+
+    async def until(self, kind: type[E], where: Callable[[E], bool] = lambda event: True) -> E:
+        """The next event of this kind, after those that were waited for before."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                event = await anext(self._events)
+                self.heard.append(event)
+                if isinstance(event, kind) and where(event):
+                    return event
+
+    async def until_status(self, kind: type[Status]) -> Status:
+        event = await self.until(SessionStatus, lambda event: isinstance(event.status, kind))
+        return event.status
+
+    async def until_said(self, text: str) -> None:
+        await self.until(PartDelta, lambda event: event.delta == text)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.heard if isinstance(event, kind)]
+
+
+class Stage:
+    """One session in one runtime, with its model and its ears."""
+
+    def __init__(self, runtime: Runtime, session_id: SessionId, model: ScriptedModel, ears: Ears) -> None:
+        self.runtime = runtime
+        self.session_id = session_id
+        self.model = model
+        self.ears = ears
+
+    async def prompt(self, text: str, *, key: str | None = None) -> Entry:
+        async with asyncio.timeout(PATIENCE):
+            return await self.runtime.prompt(self.session_id, text, key=key)
+
+    async def abort(self) -> bool:
+        return await self.runtime.abort(self.session_id)
+
+    async def open_call(self) -> Call:
+        """The one call that is open."""
+        (call,) = await self.runtime.open_calls(self.session_id)
+        return call
+
+    async def status(self) -> Status:
+        return await self.runtime.status(self.session_id)
+
+    async def messages(self) -> tuple[Entry, ...]:
+        return await self.runtime.messages(self.session_id)
+
+    async def states(self) -> list[ToolState]:
+        """Of all tool parts of the session, in order."""
+        entries = await self.messages()
+        return [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
+
+    def told(self, number: int = -1) -> list[Told]:
+        """What one of the requests told the model."""
+        return list(self.model.requests[number].messages)
+
+
+@asynccontextmanager
+async def stage(
+    data: Path,
+    script: Script | ScriptedModel,
+    *,
+    tools: Sequence[AnyTool] = (),
+    **more: Any,
+) -> AsyncIterator[Stage]:
+    """A runtime with one session. At the end nothing is half open, and requests have only grown."""
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
+    async with open_runtime(data, model=model, tools=tools, **more) as runtime:
+        with runtime._bus.subscribe() as subscription:
+            session = await runtime.create_session(directory=data)
+            yield Stage(runtime, session.id, model, Ears(subscription))
+        await assert_nothing_is_half_open(runtime, data)
+    assert_requests_only_grow(model.requests)
+
+
+@asynccontextmanager
+async def open_world(
+    data: Path,
+    setup: Setup,
+    *,
+    clock: Clock | None = None,
+    behind: Callable[[PolledDatabase], PolledDatabase] = lambda database: database,
+) -> AsyncIterator[Runtime]:
+    """As `open_runtime`, with a clock of the test's own and something between engine and database."""
+    clock, rng = clock or SystemClock(), SystemRng()
+    owners = FlockOwners(data / "owners", f"{rng.below(2**64):016x}")
+    try:
+        async with (
+            open_sqlite(data / "asyncagents.db", clock=clock, rng=rng) as database,
+            start(World(behind(database), owners, clock, rng), setup) as runtime,
+        ):
+            yield runtime
+    finally:
+        owners.close()
+
+
+async def assert_nothing_is_half_open(runtime: Runtime, data: Path) -> None:
+    """A session at rest has no message without an end and no part that still seems to move."""
+    for session in await runtime.sessions(data):
+        if isinstance(await runtime.status(session.id), Idle):
+            for entry in await runtime.messages(session.id):
+                assert isinstance(entry.info, UserMessage) or entry.info.time.completed
+                assert not [part for part in entry.parts if _moves(part)]
+
+
+def _moves(part: object) -> bool:
+    match part:
+        case ToolPart(state=state):
+            return not isinstance(state, ToolCompleted | ToolError)
+        case TextPart(time=PartTime(end=None)) | ReasoningPart(time=PartTime(end=None)):
+            return True
+        case _:
+            return False
+
+
+def assert_requests_only_grow(requests: Sequence[Request]) -> None:
+    """What was sent to a provider never changes; sessions are told apart by their first message."""
+    sent: dict[Told, Sequence[Told]] = defaultdict(tuple)
+    for request in requests:
+        before = sent[request.messages[0]]
+        assert list(request.messages[: len(before)]) == list(before)
+        sent[request.messages[0]] = request.messages
+
+
+class Nothing(Struct, frozen=True):
+    """A tool of the tests."""
+
+
+class Text(Struct, frozen=True):
+    """Does something with a text."""
+
+    text: str
+
+
+class Gate:
+    """A tool that reports its start and ends when it is let go."""
+
+    def __init__(self, name: str, *, result: str = "through", effect: Any = "once") -> None:
+        self.started = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.runs = 0
+        self._result = result
+        self.tool: Tool[Nothing] = Tool(name, Nothing, self._run, effect=effect)
+
+    async def _run(self, args: Nothing, context: ToolContext) -> Completed:
+        self.runs += 1
+        self.started.set()
+        try:
+            await self.go.wait()
+            return Completed(self._result)
+        finally:
+            self.ended.set()
+
+    async def until_started(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.started.wait()
+
+
+async def echo(args: Text, context: ToolContext) -> Completed:
+    return Completed(args.text)
+
+
+async def asks_first(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+    return (Ask("echo", (args.text,)),)
+
+
+ECHO: Tool[Text] = Tool("echo", Text, echo, effect="none")
+CAREFUL: Tool[Text] = Tool("careful", Text, echo, plan=asks_first)
+
+
+def later(name: str, **pending: Any) -> Tool[Nothing]:
+    """A tool that answers with a promise."""
+
+    async def run(args: Nothing, context: ToolContext) -> Pending:
+        return Pending(**pending)
+
+    return Tool(name, Nothing, run)
+
+
+def roles(entries: Sequence[Entry]) -> list[str]:
+    return ["user" if isinstance(entry.info, UserMessage) else "assistant" for entry in entries]
+
+
+def answer_of(entry: Entry) -> AssistantMessage:
+    assert isinstance(entry.info, AssistantMessage)
+    return entry.info

@@ -1,0 +1,267 @@
+"""Permissions and questions: the session is busy while it asks, and goes on when somebody has answered."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.call import REJECTED, REJECTED_TOO, Reject
+from asyncagents.domain.event import (
+    PartUpdated,
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    SessionIdle,
+    SessionStatus,
+)
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.status import Busy, Idle
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import Conflict, InvalidInput, NotFound
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import call, say
+from tests.flows.kit import CAREFUL, ECHO, Gate, Stage, Text, echo, later, stage
+
+COLOUR = Question(
+    question="Which colour?", header="Colour", options=(Option(label="red", description="warm"),)
+)
+SIZE = Question(question="Which size?", header="Size", options=())
+ASKS = later("inquire", kind="question", questions=(COLOUR, SIZE))
+SCRIPT = {"go": [[call("careful", text="a")], [say("Done.")]]}
+
+
+async def asked(at: Stage) -> str:
+    event = await at.ears.until(PermissionAsked)
+    assert event.request.patterns == ("a",)
+    return event.request.id
+
+
+def results(at: Stage) -> list[str]:
+    return [told.output for told in at.told() if isinstance(told, FromTool)]
+
+
+@pytest.mark.spec("C-03", "C-06")
+async def test_a_call_that_asks_keeps_the_session_busy_and_runs_when_approved(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        ask_id = await asked(at)
+        (state,) = await at.states()
+        status, requests = await at.status(), len(at.model.requests)
+        answered = await at.runtime.answer(ask_id, "once")
+        answer = await prompt
+        await at.ears.until(SessionIdle)
+
+    assert isinstance(state, ToolRunning)
+    assert (status, requests, answered.ask_id) == (Busy(), 1, ask_id)
+    assert (answer.text, results(at)) == ("Done.", ["a"])
+    assert [event.reply for event in at.ears.of(PermissionReplied)] == ["once"]
+    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
+
+
+@pytest.mark.spec("C-03")
+async def test_an_approved_call_does_not_wait_for_a_slow_sibling(tmp_path: Path) -> None:
+    slow = Gate("slow")
+    script = {"go": [[call("slow"), call("careful", text="a")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[slow.tool, CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.runtime.answer(await asked(at), "once")
+        await at.ears.until(
+            PartUpdated,
+            lambda event: isinstance(event.part, ToolPart) and isinstance(event.part.state, ToolCompleted),
+        )
+        assert not slow.ended.is_set()
+        slow.go.set()
+        await prompt
+
+    assert results(at) == ["through", "a"]
+
+
+async def test_a_call_whose_sibling_asks_does_not_wait_for_the_answer(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="a"), call("echo", text="b")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[CAREFUL, ECHO]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        ask_id = await asked(at)
+        await at.ears.until(
+            PartUpdated,
+            lambda event: isinstance(event.part, ToolPart) and isinstance(event.part.state, ToolCompleted),
+        )
+        await at.runtime.answer(ask_id, "once")
+        await prompt
+
+    assert results(at) == ["a", "b"]
+
+
+@pytest.mark.spec("C-03")
+async def test_a_rejection_blocks_the_turn_and_settles_the_siblings(tmp_path: Path) -> None:
+    slow = Gate("slow")
+    script = {"go": [[call("careful", text="a"), call("careful", text="b"), call("slow")]]}
+    async with stage(tmp_path, script, tools=[slow.tool, CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        ask_id = await asked(at)
+        await at.ears.until(PermissionAsked)
+        await slow.until_started()
+        await at.runtime.answer(ask_id, "reject")
+        assert not slow.ended.is_set()
+        slow.go.set()
+        answer = await prompt
+        await at.ears.until(SessionIdle)
+        states = await at.states()
+
+    rejected, too, finished = states
+    assert isinstance(rejected, ToolError)
+    assert isinstance(too, ToolError)
+    assert isinstance(finished, ToolCompleted)
+    assert (rejected.error, too.error, finished.output) == (REJECTED, REJECTED_TOO, "through")
+    assert len(at.model.requests) == 1
+    assert len([part for part in answer.parts if isinstance(part, ToolPart)]) == 3
+    assert [event.reply for event in at.ears.of(PermissionReplied)] == ["reject", "reject"]
+
+
+@pytest.mark.spec("C-03")
+async def test_the_turn_after_a_blocked_one_is_free(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="a")]], "then?": [[say("Otherwise.")]]}
+    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.runtime.answer(await asked(at), "reject")
+        await prompt
+        answer = await at.prompt("then?")
+
+    assert answer.text == "Otherwise."
+    assert results(at) == [REJECTED]
+
+
+async def test_input_that_came_while_it_asked_is_answered_after_a_rejection(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="a")]], "then?": [[say("Otherwise.")]]}
+    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+        first = asyncio.ensure_future(at.prompt("go"))
+        ask_id = await asked(at)
+        second = asyncio.ensure_future(at.prompt("then?"))
+        await at.ears.until(PartUpdated, lambda event: getattr(event.part, "text", "") == "then?")
+        await at.runtime.answer(ask_id, "reject")
+        blocked, answer = await first, await second
+
+    assert (blocked.text, answer.text) == ("", "Otherwise.")
+
+
+@pytest.mark.spec("C-03")
+async def test_a_rejection_with_a_word_lets_the_model_try_another_way(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.runtime.answer(await asked(at), Reject("use b"))
+        answer = await prompt
+
+    assert answer.text == "Done."
+    assert results(at) == [f"{REJECTED} They said: use b"]
+
+
+@pytest.mark.spec("C-03")
+async def test_a_question_is_answered(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[call("inquire")], [say("Done.")]]}, tools=[ASKS]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        event = await at.ears.until(QuestionAsked)
+        status = await at.status()
+        await at.runtime.answer(event.request.id, [["red"], ["S", "M"]])
+        await prompt
+        await at.ears.until(SessionIdle)
+
+    assert (event.request.questions, status) == ((COLOUR, SIZE), Busy())
+    assert results(at) == ["Which colour?\nred\n\nWhich size?\nS, M"]
+    assert [event.answers for event in at.ears.of(QuestionReplied)] == [(("red",), ("S", "M"))]
+
+
+@pytest.mark.spec("C-03")
+async def test_a_rejected_question_blocks_the_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[call("inquire")]]}, tools=[ASKS]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        event = await at.ears.until(QuestionAsked)
+        await at.runtime.answer(event.request.id, "reject")
+        await prompt
+        await at.ears.until(SessionIdle)
+
+    assert len(at.model.requests) == 1
+    assert len(at.ears.of(QuestionRejected)) == 1
+
+
+async def test_the_same_answer_again_is_fine_and_another_is_a_conflict(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        ask_id = await asked(at)
+        await at.runtime.answer(ask_id, "once")
+        await prompt
+        assert (await at.runtime.answer(ask_id, "once")).ask_id == ask_id
+        with pytest.raises(Conflict):
+            await at.runtime.answer(ask_id, "reject")
+
+    assert results(at) == ["a"]
+
+
+async def test_an_answer_of_the_wrong_form_changes_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[call("inquire")], [say("Done.")]]}, tools=[ASKS]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        ask_id = (await at.ears.until(QuestionAsked)).request.id
+        for wrong in ("yes", "once", ["red", "S"], [["red"]]):
+            with pytest.raises(InvalidInput):
+                await at.runtime.answer(ask_id, wrong)
+        with pytest.raises(NotFound):
+            await at.runtime.answer("per_1", "once")
+        await at.runtime.answer(ask_id, [[], ["S"]])
+        await prompt
+
+    assert results(at) == ["Which colour?\n(no answer)\n\nWhich size?\nS"]
+
+
+async def test_rules_decide_without_a_person(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="a"), call("careful", text="b")], [say("Done.")]]}
+    rules = {"a": "allow", "b": "deny"}
+    async with stage(
+        tmp_path, script, tools=[CAREFUL], policy=lambda ask, context: rules[ask.patterns[0]]
+    ) as at:
+        await at.prompt("go")
+
+    assert results(at) == ["a", "Not allowed here: echo b."]
+
+
+async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: Path) -> None:
+    places = ["/tmp/one", "/tmp/two", "/tmp/two"]
+
+    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+        return (Ask("write", (places.pop(0),)),)
+
+    moving = Tool("moving", Text, echo, plan=plan)
+    script = {"go": [[call("moving", text="a")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[moving]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        first = (await at.ears.until(PermissionAsked)).request
+        await at.runtime.answer(first.id, "once")
+        second = (await at.ears.until(PermissionAsked)).request
+        await at.runtime.answer(second.id, "once")
+        await prompt
+
+    assert (first.patterns, second.patterns) == (("/tmp/one",), ("/tmp/two",))
+    assert (first.id != second.id, results(at), places) == (True, ["a"], [])
+
+
+async def test_a_plan_that_fails_is_an_error_for_the_model(tmp_path: Path) -> None:
+    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+        raise FileNotFoundError("no such place")
+
+    lost = Tool("lost", Text, echo, plan=plan)
+    async with stage(tmp_path, {"go": [[call("lost", text="a")], [say("Done.")]]}, tools=[lost]) as at:
+        await at.prompt("go")
+
+    assert results(at) == ["FileNotFoundError: no such place"]
+
+
+async def test_a_call_that_asks_takes_no_result_from_elsewhere(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        ask_id = await asked(at)
+        with pytest.raises(Conflict, match=ask_id):
+            await at.runtime.complete((await at.open_call()).id, "smuggled")
+        await at.runtime.answer(ask_id, "once")
+        await prompt
+
+    assert results(at) == ["a"]

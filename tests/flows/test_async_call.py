@@ -1,0 +1,305 @@
+"""Calls whose result comes later: the session waits at no cost, and the model learns each result once."""
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from asyncagents.app import PolledDatabase, Setup
+from asyncagents.domain.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
+from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
+from asyncagents.domain.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.status import Busy, Idle, WaitingAsync
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import Pending, Tool, ToolContext
+from asyncagents.errors import AlreadySettled, NotFound
+from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.scripted import ScriptedModel, call, say
+from asyncagents.store.tx import Verb
+from tests.flows.kit import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
+
+T = TypeVar("T")
+DEPLOY = later("deploy", note="queued as #7")
+SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "news?": [[say("Not yet.")], [say("Now it is.")]]}
+
+
+def results(at: Stage) -> list[str]:
+    return [told.output for told in at.told() if isinstance(told, FromTool)]
+
+
+@pytest.mark.spec("C-06", "C-03")
+async def test_a_session_that_waits_says_for_what_since_when_and_how_long(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        status = await at.status()
+        listed = await at.runtime.statuses()
+        waiting = await at.open_call()
+        await at.ears.until_status(WaitingAsync)
+
+    assert waiting.open is not None
+    assert status == WaitingAsync(
+        pending_id=waiting.id, tool="deploy", since=waiting.open.since, timeout=waiting.open.due
+    )
+    assert listed == {at.session_id: status}
+    assert waiting.open.due == waiting.open.since + 24 * 3600 * 1000
+    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), status]
+
+
+@pytest.mark.spec("C-03")
+async def test_a_blocking_prompt_returns_when_only_the_outside_is_waited_for(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        answer = await at.prompt("ship")
+
+    (part,) = (part for part in answer.parts if isinstance(part, ToolPart))
+    assert isinstance(part.state, ToolWaiting)
+    assert (part.state.output, part.state.time.end) == ("queued as #7", None)
+
+
+async def test_a_waiting_session_costs_the_process_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        async with asyncio.timeout(PATIENCE):
+            while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
+                await asyncio.sleep(0)
+
+
+@pytest.mark.spec("C-03", "C-06")
+async def test_a_result_resumes_the_session(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        done = await at.runtime.complete(waiting.id, "v2 is live", title="Deployed")
+        await at.ears.until(SessionIdle)
+        (state,) = await at.states()
+        answer = (await at.messages())[-1]
+
+    assert done.settled
+    assert isinstance(state, ToolCompleted)
+    assert (state.output, state.title) == ("v2 is live", "Deployed")
+    assert (results(at), answer.text) == (["v2 is live"], "Shipped.")
+    kinds = [type(event.status) for event in at.ears.of(SessionStatus)]
+    assert kinds == [Busy, WaitingAsync, Busy, Idle]
+
+
+async def test_a_failure_from_outside_resumes_it_too(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        await at.runtime.fail((await at.open_call()).id, "no route")
+        await at.ears.until(SessionIdle)
+        (state,) = await at.states()
+
+    assert isinstance(state, ToolError)
+    assert results(at) == [state.error] == ["no route"]
+
+
+async def test_the_same_result_again_is_answered_alike_and_another_is_refused(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        first, again = await asyncio.gather(
+            at.runtime.complete(waiting.id, "v2"), at.runtime.complete(waiting.id, "v2")
+        )
+        with pytest.raises(AlreadySettled, match="v2") as refused:
+            await at.runtime.complete(waiting.id, "v3")
+        with pytest.raises(AlreadySettled):
+            await at.runtime.fail(waiting.id, "v2")
+        with pytest.raises(NotFound):
+            await at.runtime.complete(at.runtime._ids.call(), "v2")
+        await at.ears.until(SessionIdle)
+        assert await at.runtime.complete(waiting.id, "v2") == first
+
+    assert first == again
+    assert refused.value.call_id == waiting.id
+    assert results(at) == ["v2"]
+    assert len(at.model.requests) == 2
+
+
+async def test_a_step_with_several_resumes_when_the_last_one_is_in(tmp_path: Path) -> None:
+    script = {"ship": [[call("deploy"), call("echo", text="a"), call("deploy")], [say("Shipped.")]]}
+    async with stage(tmp_path, script, tools=[DEPLOY, ECHO]) as at:
+        await at.prompt("ship")
+        first, last = await at.runtime.open_calls(at.session_id)
+        await at.runtime.complete(last.id, "second")
+        await at.ears.until_status(WaitingAsync)
+        await at.ears.until_status(WaitingAsync)
+        between = len(at.model.requests)
+        await at.runtime.complete(first.id, "first")
+        await at.ears.until(SessionIdle)
+
+    assert (between, len(at.model.requests)) == (1, 2)
+    assert results(at) == ["first", "a", "second"]
+
+
+@pytest.mark.spec("C-03")
+async def test_who_prompts_meanwhile_is_answered_and_the_result_comes_later_once(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        meanwhile = await at.prompt("news?")
+        still = await at.status()
+        for _ in range(2):
+            await at.runtime.complete(waiting.id, "v2 is live")
+        await at.ears.until(SessionIdle)
+        answer = (await at.messages())[-1]
+        (state,) = await at.states()
+
+    assert (meanwhile.text, answer.text) == ("Not yet.", "Now it is.")
+    assert isinstance(still, WaitingAsync)
+    assert still.pending_id == waiting.id
+    assert isinstance(state, ToolCompleted)
+    assert at.told(1)[2:] == [
+        FromTool(waiting.call_id, "deploy", pending_text(waiting.call_id, "deploy")),
+        FromUser("news?"),
+    ]
+    news = f"The pending call {waiting.call_id} (deploy) has completed:\n\nv2 is live"
+    assert at.told()[-1] == FromUser(news)
+    assert len(at.model.requests) == 3
+
+
+async def test_a_late_result_is_a_synthetic_message_that_people_need_not_read(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        await at.prompt("news?")
+        await at.runtime.complete(waiting.id, "v2")
+        await at.ears.until(SessionIdle)
+        late = (await at.messages())[-2]
+
+    (part,) = late.parts
+    assert isinstance(part, TextPart)
+    assert (part.synthetic, late.text) == (True, "")
+
+
+async def test_two_late_results_reach_the_model_once_each(tmp_path: Path) -> None:
+    script = {"ship": [[call("deploy"), call("deploy")]], "news?": [[say("Not yet.")]]}
+    async with stage(tmp_path, script, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        first, second = await at.runtime.open_calls(at.session_id)
+        await at.prompt("news?")
+        await at.runtime.complete(second.id, "two")
+        await at.ears.until_status(WaitingAsync)
+        await at.runtime.complete(first.id, "one")
+        await at.ears.until(SessionIdle)
+
+    told = [told.text for told in at.told() if isinstance(told, FromUser)]
+    assert len([text for text in told if text.endswith("\n\none")]) == 1
+    assert len([text for text in told if text.endswith("\n\ntwo")]) == 1
+
+
+@pytest.mark.spec("C-03")
+async def test_a_result_that_is_in_before_the_tool_says_pending_wins(tmp_path: Path) -> None:
+    runtimes: list[Runtime] = []
+
+    async def run(args: Nothing, context: ToolContext) -> Pending:
+        await runtimes[0].complete(context.call_id, "already there")
+        return Pending()
+
+    async with stage(tmp_path, SCRIPT, tools=[Tool("deploy", Nothing, run)]) as at:
+        runtimes.append(at.runtime)
+        answer = await at.prompt("ship")
+
+    assert (answer.text, results(at)) == ("Shipped.", ["already there"])
+
+
+async def test_a_result_from_outside_stays_when_the_tool_answers_later(tmp_path: Path) -> None:
+    gate = Gate("deploy")
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+        prompt = asyncio.ensure_future(at.prompt("ship"))
+        await gate.until_started()
+        event = await at.ears.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
+        assert isinstance(event.part, ToolPart)
+        (running,) = await at.runtime._store.calls(at.session_id)
+        await at.runtime.complete(running.id, "from outside")
+        gate.go.set()
+        await prompt
+
+    assert results(at) == ["from outside"]
+
+
+async def test_what_is_not_answered_in_time_fails_and_resumes_the_session(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[later("deploy", seconds=0.02)]) as at:
+        await at.prompt("ship")
+        await at.ears.until(SessionIdle)
+        (state,) = await at.states()
+
+    assert isinstance(state, ToolError)
+    assert results(at) == [state.error] == [TIMED_OUT]
+
+
+async def test_a_tool_says_what_its_deadline_means(tmp_path: Path) -> None:
+    tool = later("deploy", seconds=0.02, on_due=Completed("nobody objected"))
+    async with stage(tmp_path, SCRIPT, tools=[tool]) as at:
+        await at.prompt("ship")
+        await at.ears.until(SessionIdle)
+
+    assert results(at) == ["nobody objected"]
+
+
+async def test_a_call_without_a_deadline_has_none_in_the_status(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[later("deploy", seconds=None)]) as at:
+        await at.prompt("ship")
+        status = await at.status()
+
+    assert isinstance(status, WaitingAsync)
+    assert status.timeout is None
+
+
+@pytest.mark.spec("C-03", "C-06")
+async def test_a_timer_ends_by_itself(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[later("deploy", kind="wait", seconds=0.02)]) as at:
+        await at.prompt("ship")
+        await at.ears.until(SessionIdle)
+
+    assert results(at) == [WAIT_OVER]
+
+
+class SlowLook:
+    """A database whose second read, the sweep's look at who wants a run, takes as long as it is held."""
+
+    def __init__(self, database: PolledDatabase) -> None:
+        self._database = database
+        self._reads = 0
+        self.looking = asyncio.Event()
+        self.go = asyncio.Event()
+        self.write, self.listen, self.poll = database.write, database.listen, database.poll
+
+    async def read(self, verb: Verb[T]) -> T:
+        self._reads += 1
+        found = await self._database.read(verb)
+        if self._reads == 2:
+            self.looking.set()
+            await self.go.wait()
+        return found
+
+
+async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
+    slow: list[SlowLook] = []
+
+    def behind(database: PolledDatabase) -> PolledDatabase:
+        slow.append(SlowLook(database))
+        return slow[0]
+
+    model = ScriptedModel(SCRIPT)
+    setup = Setup(model=model, tools=(later("deploy", seconds=0.05),))
+    async with open_world(tmp_path, setup, behind=behind) as runtime, asyncio.timeout(PATIENCE):
+        await slow[0].looking.wait()
+        with runtime._bus.subscribe() as subscription:
+            session = await runtime.create_session(directory=tmp_path)
+            await runtime.prompt(session.id, "ship")
+            slow[0].go.set()
+            await Ears(subscription).until(SessionIdle)
+
+    assert TIMED_OUT in str(model.requests[-1].messages)
+
+
+@pytest.mark.spec("C-03")
+async def test_who_speaks_ends_a_wait(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[later("deploy", kind="wait")]) as at:
+        await at.prompt("ship")
+        answer = await at.prompt("news?")
+        status = await at.status()
+
+    assert (answer.text, status) == ("Not yet.", Idle())
+    assert at.told()[-2:] == [FromTool("call_1_0", "deploy", WAIT_ENDED), FromUser("news?")]
+    assert len(at.model.requests) == 2

@@ -1,0 +1,171 @@
+"""Before a turn ends somebody may object, or have something commit together with its end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.call import REJECTED, Completed
+from asyncagents.domain.control import Snapshot
+from asyncagents.domain.event import PermissionAsked, SessionIdle, SessionStatus
+from asyncagents.domain.fact import Admit, Settle
+from asyncagents.domain.failure import UnknownError
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Busy, Idle
+from asyncagents.engine.runner import Continue, Verdict
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.model import FromModel, FromUser
+from asyncagents.llm.scripted import call, fail, pause, say
+from asyncagents.store.verb.rest import Reason
+from tests.flows.kit import CAREFUL, answer_of, later, stage
+
+REPORT = Completed("all green")
+
+
+class Hook:
+    """Says what it was told to say, then nothing, and remembers why it was asked."""
+
+    def __init__(self, *texts: str, key: str | None = None) -> None:
+        self.runtime: Runtime | None = None
+        self.reasons: list[Reason] = []
+        self._texts = list(texts)
+        self._key = key
+
+    async def __call__(self, snapshot: Snapshot, reason: Reason) -> Verdict:
+        self.reasons.append(reason)
+        return Continue(self.say(snapshot.control.id, self._texts.pop(0))) if self._texts else ()
+
+    def say(self, session_id: SessionId, text: str) -> Admit:
+        assert self.runtime is not None
+        fact = self.runtime._input(session_id, text, key=self._key)
+        return replace(fact, source="system")
+
+
+async def test_a_turn_goes_on_when_somebody_objects_to_its_end(tmp_path: Path) -> None:
+    hook = Hook("You forgot the tests.", "And the docs.")
+    script = {"go": [[say("Done.")], [say("Tests too.")], [say("Docs too.")]]}
+    async with stage(tmp_path, script, before_rest=hook) as at:
+        hook.runtime = at.runtime
+        answer = await at.prompt("go")
+        await at.ears.until(SessionIdle)
+
+    assert answer.text == "Docs too."
+    assert hook.reasons == ["done"] * 3
+    assert at.told() == [
+        FromUser("go"),
+        FromModel("Done."),
+        FromUser("You forgot the tests."),
+        FromModel("Tests too."),
+        FromUser("And the docs."),
+    ]
+    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
+
+
+async def test_an_objection_that_was_made_before_counts_for_nothing(tmp_path: Path) -> None:
+    hook = Hook(*["Go on."] * 50, key="nudge")
+    async with stage(tmp_path, {"go": [[say("Done.")], [say("Still done.")]]}, before_rest=hook) as at:
+        hook.runtime = at.runtime
+        answer = await at.prompt("go")
+
+    assert answer.text == "Still done."
+    assert len(at.model.requests) == len(hook.reasons) == 2
+
+
+@pytest.mark.spec("C-03")
+async def test_after_an_error_an_objection_begins_a_turn_of_its_own(tmp_path: Path) -> None:
+    hook = Hook("Try again.")
+    script = {"go": [[fail("overloaded")]], "Try again.": [[say("Done.")]]}
+    async with stage(tmp_path, script, before_rest=hook) as at:
+        hook.runtime = at.runtime
+        failed = await at.prompt("go")
+        await at.ears.until_said("Done.")
+        await at.ears.until(SessionIdle)
+        answer = (await at.messages())[-1]
+
+    assert answer_of(failed).error is not None
+    assert (answer.text, hook.reasons) == ("Done.", ["error", "done"])
+
+
+async def test_a_blocked_turn_is_over_and_an_objection_begins_the_next(tmp_path: Path) -> None:
+    hook = Hook("Then something else.")
+    script = {"go": [[call("careful", text="a")]], "Then something else.": [[say("Done.")]]}
+    async with stage(tmp_path, script, tools=[CAREFUL], before_rest=hook) as at:
+        hook.runtime = at.runtime
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.runtime.answer((await at.ears.until(PermissionAsked)).request.id, "reject")
+        await prompt
+        await at.ears.until_said("Done.")
+        await at.ears.until(SessionIdle)
+
+    assert hook.reasons == ["blocked", "done"]
+    assert REJECTED in str(at.told())
+
+
+@pytest.mark.spec("C-10")
+async def test_nobody_is_asked_after_an_abort(tmp_path: Path) -> None:
+    hook = Hook("Go on.")
+    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, before_rest=hook) as at:
+        hook.runtime = at.runtime
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+        await at.abort()
+        await at.ears.until(SessionIdle)
+
+    assert hook.reasons == []
+
+
+async def test_nobody_is_asked_while_a_call_is_open(tmp_path: Path) -> None:
+    hook = Hook("Go on.")
+    script = {"go": [[call("deploy")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[later("deploy")], before_rest=hook) as at:
+        hook.runtime = at.runtime
+        await at.prompt("go")
+        parked = list(hook.reasons)
+        await at.runtime.complete((await at.open_call()).id, "v2")
+        await at.ears.until(SessionIdle)
+
+    assert (parked, hook.reasons) == ([], ["done", "done"])
+
+
+async def test_what_follows_from_the_end_of_a_turn_commits_with_it(tmp_path: Path) -> None:
+    """A child tells its parent, and settles the call that waits for it."""
+    hook = Hook()
+
+    async def report(snapshot: Snapshot, reason: Reason) -> Verdict:
+        if snapshot.control.parent_id is None:
+            return ()
+        (waiting,) = await at.runtime.open_calls(snapshot.control.parent_id)
+        return (
+            hook.say(snapshot.control.parent_id, "The child has ended."),
+            Settle(waiting.id, REPORT),
+        )
+
+    script = {"go": [[call("deploy")], [say("Done.")]], "work": [[say("Worked.")]]}
+    async with stage(tmp_path, script, tools=[later("deploy")], before_rest=report) as at:
+        hook.runtime = at.runtime
+        await at.prompt("go")
+        child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
+        await at.runtime.prompt(child.id, "work")
+        await at.ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
+
+    assert at.told()[0] == FromUser("go")
+    assert "child has ended" in str(at.told())
+    assert REPORT.output in str(at.told())
+
+
+async def test_a_hook_that_raises_ends_in_an_error_not_in_a_loop(tmp_path: Path) -> None:
+    asked: list[Reason] = []
+
+    async def broken(snapshot: Snapshot, reason: Reason) -> Verdict:
+        asked.append(reason)
+        raise RuntimeError("a bug in a hook")
+
+    async with stage(tmp_path, {"go": [[say("Done.")]]}, before_rest=broken) as at:
+        answer = await at.prompt("go")
+        await at.ears.until(SessionIdle)
+
+    error = answer_of(answer).error
+    assert isinstance(error, UnknownError)
+    assert error.data.message.startswith("crash_loop")
+    assert (answer.text, len(at.model.requests), len(asked)) == ("Done.", 1, 4)

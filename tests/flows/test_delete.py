@@ -1,0 +1,105 @@
+"""Deleting a session: whatever works for it stops, who waits hears of it, and the rest goes on."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.domain.event import PermissionAsked, SessionDeleted
+from asyncagents.errors import NotFound
+from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from tests.flows.kit import CAREFUL, PATIENCE, Gate, later, stage
+
+SCRIPT = {
+    "stream": [[say("I beg"), pause(3600)]],
+    "tool": [[call("gate")]],
+    "ask": [[call("careful", text="a")]],
+    "wait": [[call("deploy")]],
+}
+
+
+async def test_a_session_that_runs_a_tool_can_be_deleted(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+        prompt = asyncio.ensure_future(at.prompt("tool"))
+        await gate.until_started()
+        await at.runtime.delete_session(at.session_id)
+        with pytest.raises(NotFound):
+            await prompt
+        async with asyncio.timeout(PATIENCE):
+            await gate.ended.wait()
+        with pytest.raises(NotFound):
+            await at.messages()
+        assert await at.runtime.sessions(tmp_path) == ()
+
+
+async def test_a_session_that_streams_can_be_deleted(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT) as at:
+        prompt = asyncio.ensure_future(at.prompt("stream"))
+        await at.ears.until_said("I beg")
+        await at.runtime.delete_session(at.session_id)
+        with pytest.raises(NotFound):
+            await prompt
+        await at.ears.until(SessionDeleted)
+        async with asyncio.timeout(PATIENCE):
+            while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
+                await asyncio.sleep(0)
+
+
+async def test_a_session_that_asks_can_be_deleted(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[CAREFUL]) as at:
+        prompt = asyncio.ensure_future(at.prompt("ask"))
+        ask_id = (await at.ears.until(PermissionAsked)).request.id
+        await at.runtime.delete_session(at.session_id)
+        with pytest.raises(NotFound):
+            await prompt
+        with pytest.raises(NotFound):
+            await at.runtime.answer(ask_id, "once")
+
+
+async def test_a_result_for_a_deleted_session_is_refused(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[later("deploy")]) as at:
+        await at.prompt("wait")
+        waiting = await at.open_call()
+        await at.runtime.delete_session(at.session_id)
+        with pytest.raises(NotFound):
+            await at.runtime.complete(waiting.id, "v2")
+        assert await at.runtime.statuses() == {}
+
+
+async def test_children_go_with_their_parent_and_others_stay(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+        child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
+        other = await at.runtime.create_session(directory=tmp_path)
+        await at.runtime.send(child.id, "tool")
+        await gate.until_started()
+        await at.runtime.delete_session(at.session_id)
+        await gate.ended.wait()
+        gone = [event.session_id for event in [await at.ears.until(SessionDeleted) for _ in range(2)]]
+        answer = await at.runtime.prompt(other.id, "hello")
+
+    assert set(gone) == {child.id, at.session_id}
+    assert answer.text == "ok"
+
+
+async def test_a_session_that_another_runtime_works_on_can_be_deleted(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with (
+        stage(tmp_path, SCRIPT, tools=[gate.tool]) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+    ):
+        prompt = asyncio.ensure_future(at.prompt("tool"))
+        await gate.until_started()
+        await other.delete_session(at.session_id)
+        with pytest.raises(NotFound):
+            await prompt
+        await gate.ended.wait()
+
+
+async def test_nobody_is_deleted_once_more(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT) as at:
+        await at.runtime.delete_session(at.session_id)
+        with pytest.raises(NotFound):
+            await at.runtime.delete_session(at.session_id)

@@ -1,0 +1,140 @@
+"""Listening: what happens from now on, and after a lag the state that counts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.event import (
+    Event,
+    MessageUpdated,
+    PartDelta,
+    PartUpdated,
+    SessionCreated,
+    SessionIdle,
+    SessionStatus,
+)
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import ReasoningPart, TextPart
+from asyncagents.domain.status import Idle
+from asyncagents.llm.scripted import call, say, think
+from tests.flows.kit import ECHO, PATIENCE, Gate, Stage, stage
+
+FLOOD = {"go": [[think("Hm."), say(*["x"] * 3000), call("gate")], [say("y" * 10, "z" * 10)]]}
+
+
+class Client:
+    """Keeps what it hears of one session, as a client does."""
+
+    def __init__(self, events: AsyncIterator[Event]) -> None:
+        self._events = events
+        self._parts: dict[str, object] = {}
+        self._messages: dict[str, object] = {}
+        self.status: object = None
+        self.heard = 0
+
+    async def hear(self) -> Event:
+        event = await anext(self._events)
+        self.heard += 1
+        match event:
+            case PartUpdated(part=part):
+                self._parts[part.id or ""] = part
+            case PartDelta(part_id=part_id, delta=delta, offset=offset):
+                grown = self._parts.get(part_id)
+                if isinstance(grown, TextPart | ReasoningPart) and len(grown.text) == offset:
+                    self._parts[part_id] = replace(grown, text=grown.text + delta)
+            case MessageUpdated(info=info):
+                self._messages[info.id] = info
+            case SessionStatus(status=status):
+                self.status = status
+            case _:
+                pass
+        return event
+
+    async def hear_until(self, kind: type[Event]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not isinstance(await self.hear(), kind):
+                pass
+
+    def agrees_with(self, entries: tuple[Entry, ...]) -> bool:
+        messages = {entry.info.id: entry.info for entry in entries}
+        parts = {part.id: part for entry in entries for part in entry.parts}
+        return (self._messages, self._parts) == (messages, parts)
+
+
+async def listening(at: Stage, session_id: SessionId | None) -> tuple[Client, asyncio.Future[Event]]:
+    """A client that has begun to listen, and the first event that it will hear."""
+    listeners = at.runtime._bus._listeners.setdefault(session_id, {})
+    before = len(listeners)
+    client = Client(at.runtime.events(session_id))
+    first = asyncio.ensure_future(client.hear())
+    while len(listeners) == before:  # noqa: ASYNC110  no event tells that one listens
+        await asyncio.sleep(0)
+    return client, first
+
+
+@pytest.mark.spec("C-02", "C-06")
+async def test_a_listener_that_keeps_up_has_what_the_store_has(tmp_path: Path) -> None:
+    script = {"go": [[think("Hm."), say("a", "b"), call("echo", text="c")], [say("d ", "e ")]]}
+    async with stage(tmp_path, script, tools=[ECHO]) as at:
+        client, first = await listening(at, at.session_id)
+        await at.prompt("go")
+        await first
+        await client.hear_until(SessionIdle)
+        assert client.agrees_with(await at.messages())
+
+    assert client.status == Idle()
+
+
+@pytest.mark.spec("C-02", "C-06")
+async def test_a_listener_that_fell_behind_catches_up_with_the_final_state(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
+        client, first = await listening(at, at.session_id)
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await first
+        await gate.until_started()
+        gate.go.set()
+        await prompt
+        await client.hear_until(SessionIdle)
+        assert client.agrees_with(await at.messages())
+
+    assert client.status == Idle()
+    assert client.heard < 3000
+
+
+async def test_a_listener_that_was_cut_off_hears_on(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    gate.go.set()
+    async with stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
+        client, first = await listening(at, at.session_id)
+        await at.prompt("go")
+        await first
+        await client.hear_until(SessionIdle)
+        await at.prompt("and on")
+        await client.hear_until(SessionIdle)
+        assert client.agrees_with(await at.messages())
+
+
+async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        client, first = await listening(at, None)
+        await at.prompt("hello")
+        await first
+        created = await at.runtime.create_session(directory=tmp_path)
+        await client.hear_until(SessionCreated)
+        await at.runtime.prompt(created.id, "hello")
+        await client.hear_until(SessionIdle)
+
+
+async def test_a_listener_that_leaves_costs_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        events = at.runtime.events(at.session_id)
+        first = asyncio.ensure_future(anext(events))
+        await at.prompt("hello")
+        await first
+        await events.aclose()  # type: ignore[attr-defined]
+        await at.prompt("again")

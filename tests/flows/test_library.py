@@ -1,0 +1,106 @@
+"""The library: a session in ten lines, and sessions as they are made, listed and named."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from asyncagents.errors import NotFound
+from tests.flows.kit import stage
+
+TEN_LINES = """
+import asyncio
+import sys
+from asyncagents import ScriptedModel, open_runtime, say
+
+async def main() -> None:
+    model = ScriptedModel({"Hello?": [[say("Hello, world.")]]})
+    async with open_runtime(sys.argv[1], model=model) as runtime:
+        session = await runtime.create_session()
+        answer = await runtime.prompt(session.id, "Hello?")
+        sys.stdout.write(answer.text)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("X-07")
+def test_ten_lines_are_enough(tmp_path: Path) -> None:
+    assert len([line for line in TEN_LINES.splitlines() if line]) == 10
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", TEN_LINES, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("Hello, world.", "")
+
+
+@pytest.mark.spec("X-07")
+async def test_runtimes_in_one_process_share_nothing(tmp_path: Path) -> None:
+    async with (
+        stage(tmp_path / "one", {}) as one,
+        stage(tmp_path / "two", {}) as two,
+    ):
+        await asyncio.gather(one.prompt("hello"), two.prompt("hello"))
+        with pytest.raises(NotFound):
+            await one.runtime.session(two.session_id)
+
+    assert len(one.model.requests) == len(two.model.requests) == 1
+
+
+@pytest.mark.spec("S-01")
+async def test_a_session_belongs_to_the_project_of_its_directory(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    async with stage(tmp_path, {}) as at:
+        first = await at.runtime.create_session(directory=here)
+        second = await at.runtime.create_session(directory=here)
+        other = await at.runtime.create_session(directory=there)
+        listed = await at.runtime.sessions(here)
+        elsewhere = await at.runtime.sessions(there)
+
+    assert first.project_id == second.project_id != other.project_id
+    assert first.directory == str(here)
+    assert (listed, elsewhere) == ((second, first), (other,))
+
+
+@pytest.mark.spec("S-01")
+async def test_sessions_sort_by_their_ids_newest_first_and_no_id_comes_twice(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        made = [at.session_id]
+        made += [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(20)]
+        listed = [session.id for session in await at.runtime.sessions(tmp_path)]
+
+    assert all(newer < older for older, newer in pairwise(made))
+    assert listed == made[::-1]
+
+
+@pytest.mark.spec("S-01")
+async def test_a_child_names_its_parent(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
+        children = await at.runtime.children(at.session_id)
+        with pytest.raises(NotFound):
+            await at.runtime.create_session(parent_id=type(at.session_id)("ses_nobody"))
+
+    assert (child.parent_id, children) == (at.session_id, (child,))
+    assert child.title.startswith("Child session - ")
+
+
+@pytest.mark.spec("S-01")
+async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        created = await at.runtime.session(at.session_id)
+        named = await at.runtime.create_session(directory=tmp_path, title="Repairs")
+        answer = await at.prompt("hello")
+        used = await at.runtime.session(at.session_id)
+
+    assert re.fullmatch(r"New session - \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", created.title)
+    assert named.title == "Repairs"
+    assert created.time.created == created.time.updated == used.time.created
+    assert created.time.updated <= used.time.updated <= answer.info.time.created
+    assert (used.agent, used.model is not None) == ("build", True)

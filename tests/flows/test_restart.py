@@ -1,0 +1,244 @@
+"""The process ends, gracefully or not: who opens the directory next goes on from what was written down."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import Setup, open_runtime
+from asyncagents.domain.call import IN_DOUBT, TIMED_OUT, Completed
+from asyncagents.domain.event import PermissionAsked, SessionIdle
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.status import Busy, Idle, WaitingAsync
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import AnyTool, Tool, ToolContext
+from asyncagents.errors import Closed
+from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from asyncagents.testing.clock import FakeClock
+from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Nothing, later, open_world, stage
+
+SCRIPT = {"go": [[call("gate")], [say("Done.")]]}
+
+
+async def reopened(
+    data: Path, session_id: SessionId, model: ScriptedModel, *tools: AnyTool
+) -> tuple[Entry, ...]:
+    """Let a new runtime work until the session rests; returns its messages."""
+    async with open_runtime(data, model=model, tools=tools) as runtime:
+        await until_idle(runtime, session_id)
+        return await runtime.messages(session_id)
+
+
+async def until_idle(runtime: Runtime, session_id: SessionId) -> None:
+    with runtime._bus.subscribe(session_id) as subscription:
+        if await runtime.status(session_id) != Idle():
+            await Ears(subscription).until(SessionIdle)
+
+
+def results(model: ScriptedModel) -> list[str]:
+    return [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)]
+
+
+@pytest.mark.spec("X-11")
+async def test_a_step_that_was_cut_off_by_a_close_is_made_again(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+    model = ScriptedModel({"go": [[say("Here.")]]})
+    question, cut, answer = await reopened(tmp_path, at.session_id, model)
+
+    assert (question.text, answer.text) == ("go", "Here.")
+    assert isinstance(cut.info, AssistantMessage)
+    assert cut.info.error is not None
+    assert [list(request.messages) for request in model.requests] == [[FromUser("go")]]
+
+
+@pytest.mark.spec("X-11")
+@pytest.mark.parametrize(
+    ("effect", "output", "runs"), [("once", IN_DOUBT, 0), ("idempotent", "again", 1), ("none", "again", 1)]
+)
+async def test_a_tool_that_was_cut_off_runs_again_only_if_it_may(
+    tmp_path: Path, effect: str, output: str, runs: int
+) -> None:
+    first, second = Gate("gate", effect=effect), Gate("gate", result="again", effect=effect)
+    second.go.set()
+    async with stage(tmp_path, SCRIPT, tools=[first.tool]) as at:
+        await at.runtime.send(at.session_id, "go")
+        await first.until_started()
+    assert first.ended.is_set()
+    model = ScriptedModel(SCRIPT)
+    *_, answer = await reopened(tmp_path, at.session_id, model, second.tool)
+
+    assert (answer.text, results(model), second.runs) == ("Done.", [output], runs)
+
+
+@pytest.mark.spec("X-11")
+@pytest.mark.parametrize(("found", "output"), [(Completed("it was done"), "it was done"), (None, IN_DOUBT)])
+async def test_a_tool_may_find_out_what_became_of_it(
+    tmp_path: Path, found: Completed | None, output: str
+) -> None:
+    keys: list[str] = []
+
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        keys.append(context.call_id)
+        started.set()
+        await asyncio.Event().wait()
+        return Completed("never")
+
+    async def reconcile(args: Nothing, context: ToolContext) -> Completed | None:
+        keys.append(context.call_id)
+        return found
+
+    started = asyncio.Event()
+    tool = Tool("gate", Nothing, run, reconcile=reconcile)
+    async with stage(tmp_path, SCRIPT, tools=[tool]) as at:
+        await at.runtime.send(at.session_id, "go")
+        await started.wait()
+    model = ScriptedModel(SCRIPT)
+    await reopened(tmp_path, at.session_id, model, tool)
+
+    assert results(model) == [output]
+    assert (len(keys), len(set(keys))) == (2, 1)
+
+
+@pytest.mark.spec("X-11")
+async def test_what_waits_is_still_there_and_goes_on_when_its_result_comes(tmp_path: Path) -> None:
+    deploy = later("gate")
+    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+        await at.prompt("go")
+        before = await at.status()
+    model = ScriptedModel(SCRIPT)
+    async with open_runtime(tmp_path, model=model, tools=[deploy]) as runtime:
+        after = await runtime.status(at.session_id)
+        assert isinstance(after, WaitingAsync)
+        await runtime.complete(after.pending_id, "v2")
+        await until_idle(runtime, at.session_id)
+
+    assert before == after
+    assert results(model) == ["v2"]
+
+
+@pytest.mark.spec("X-11")
+async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="a")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[CAREFUL]) as at:
+        await at.runtime.send(at.session_id, "go")
+        ask_id = (await at.ears.until(PermissionAsked)).request.id
+    model = ScriptedModel(script)
+    async with open_runtime(tmp_path, model=model, tools=[CAREFUL]) as runtime:
+        busy = await runtime.status(at.session_id)
+        await runtime.answer(ask_id, "once")
+        await until_idle(runtime, at.session_id)
+
+    assert (busy, results(model)) == (Busy(), ["a"])
+
+
+@pytest.mark.spec("X-11")
+async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
+    clock, model = FakeClock(), ScriptedModel(SCRIPT)
+    setup = Setup(model=model, tools=(later("gate", seconds=60),))
+    async with open_world(tmp_path, setup, clock=clock) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "go")
+        assert isinstance(await runtime.status(session.id), WaitingAsync)
+    clock.advance(60_000)
+    async with open_world(tmp_path, setup, clock=clock) as runtime:
+        await until_idle(runtime, session.id)
+
+    assert results(model) == [TIMED_OUT]
+
+
+@pytest.mark.spec("X-11")
+async def test_who_waits_for_an_answer_hears_that_the_runtime_is_closed(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Closed):
+            await prompt
+
+
+async def test_closing_in_the_middle_of_an_error_lets_the_error_through(tmp_path: Path) -> None:
+    gate = Gate("gate")
+
+    async def fail_while_it_runs() -> None:
+        async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+            await at.runtime.send(at.session_id, "go")
+            await gate.until_started()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_while_it_runs()
+    assert gate.ended.is_set()
+
+
+VICTIM = """
+import asyncio, sys
+from asyncagents import Completed, ScriptedModel, Tool, call, open_runtime, pause, say
+from tests.flows.kit import Nothing
+
+async def gate(args, context):
+    print("gate", flush=True)
+    await asyncio.sleep(3600)
+
+async def main(data, text):
+    script = {"stream": [[say("I beg"), pause(3600)]], "tool": [[call("gate")], [say("Done.")]]}
+    tools = [Tool("gate", Nothing, gate)]
+    async with open_runtime(data, model=ScriptedModel(script), tools=tools) as runtime:
+        session = await runtime.create_session(directory=data)
+        await runtime.send(session.id, text)
+        async for event in runtime.events():
+            print(getattr(event, "delta", event.type), flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def killed(data: Path, text: str, *, at: str) -> None:
+    """A process that works in this directory until it prints a line, and then is gone."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", VICTIM, str(data), text),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        while (line := (await process.stdout.readline()).decode().strip()) != at:
+            assert line
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+@pytest.mark.spec("X-11")
+async def test_a_killed_process_leaves_a_stream_that_is_made_again(tmp_path: Path) -> None:
+    await killed(tmp_path, "stream", at="I beg")
+    model = ScriptedModel({"stream": [[say("Here.")]]})
+    async with open_runtime(tmp_path, model=model) as runtime:
+        (session,) = await runtime.sessions(tmp_path)
+        await until_idle(runtime, session.id)
+        question, cut, answer = await runtime.messages(session.id)
+
+    assert (question.text, answer.text) == ("stream", "Here.")
+    assert isinstance(cut.info, AssistantMessage)
+    assert cut.info.error is not None
+    assert [list(request.messages) for request in model.requests] == [[FromUser("stream")]]
+
+
+@pytest.mark.spec("X-11")
+async def test_a_killed_process_leaves_a_tool_in_doubt(tmp_path: Path) -> None:
+    await killed(tmp_path, "tool", at="gate")
+    gate = Gate("gate")
+    model = ScriptedModel({"tool": [[call("gate")], [say("Done.")]]})
+    async with open_runtime(tmp_path, model=model, tools=[gate.tool]) as runtime:
+        (session,) = await runtime.sessions(tmp_path)
+        await until_idle(runtime, session.id)
+        answer = (await runtime.messages(session.id))[-1]
+
+    assert (answer.text, gate.runs, results(model)) == ("Done.", 0, [IN_DOUBT])
+    assert isinstance(model.requests[-1].messages[1], FromModel)

@@ -1,0 +1,147 @@
+"""Tools: they run side by side, and whatever goes wrong with one is an error that the model reads."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.errors import ToolError as ToolFailure
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import call, say
+from tests.flows.kit import ECHO, Gate, Nothing, stage
+
+
+def tool(name: str, run: Callable[[Nothing, ToolContext], Awaitable[Any]], **more: Any) -> Tool[Nothing]:
+    return Tool(name, Nothing, run, **more)
+
+
+async def hang(args: Nothing, context: ToolContext) -> Completed:
+    await asyncio.Event().wait()
+    return Completed("never")
+
+
+async def refuse(args: Nothing, context: ToolContext) -> Completed:
+    raise ToolFailure("The printer is out of paper. Add some.")
+
+
+async def crash(args: Nothing, context: ToolContext) -> Completed:
+    raise ValueError("bad luck")
+
+
+async def give_up(args: Nothing, context: ToolContext) -> Completed:
+    """As a tool does that waits for a task which somebody cancelled."""
+    raise asyncio.CancelledError
+
+
+async def run_late(args: Nothing, context: ToolContext) -> Completed:
+    raise TimeoutError("the printer did not answer")
+
+
+async def mumble(args: Nothing, context: ToolContext) -> Completed:
+    return cast(Completed, "not a result")
+
+
+async def garble(args: Nothing, context: ToolContext) -> Completed:
+    return Completed("half a character: \ud83c")
+
+
+async def say_no(args: Nothing, context: ToolContext) -> Failed:
+    return Failed("not today")
+
+
+@pytest.mark.spec("C-02")
+async def test_the_calls_of_a_step_run_side_by_side(tmp_path: Path) -> None:
+    one, two = Gate("one"), Gate("two", result="over")
+    script = {"go": [[call("one"), call("two")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[one.tool, two.tool]) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await one.until_started()
+        await two.until_started()
+        two.go.set()
+        await two.ended.wait()
+        assert not one.ended.is_set()
+        one.go.set()
+        await prompt
+
+    assert [told.output for told in at.told() if isinstance(told, FromTool)] == ["through", "over"]
+
+
+@pytest.mark.spec("C-02")
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        (tool("it", refuse), "The printer is out of paper. Add some."),
+        (tool("it", crash), "ValueError: bad luck"),
+        (tool("it", run_late), "TimeoutError: the printer did not answer"),
+        (tool("it", say_no), "not today"),
+        (tool("it", hang, timeout=0.02), "Tool execution timed out after 0.02 s."),
+        (tool("it", give_up), "CancelledError"),
+        (tool("it", mumble), "not a result"),
+        (tool("it", garble), "surrogates not allowed"),
+    ],
+    ids=["refuses", "crashes", "meets a timeout", "fails", "hangs", "is cancelled", "mumbles", "garbles"],
+)
+async def test_a_tool_that_fails_tells_the_model_and_spares_its_siblings(
+    tmp_path: Path, broken: Tool[Nothing], error: str
+) -> None:
+    script = {"go": [[call("it"), call("echo", text="a")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[broken, ECHO]) as at:
+        answer = await at.prompt("go")
+        failed, fine = await at.states()
+
+    assert answer.text == "Done."
+    assert isinstance(failed, ToolError)
+    assert error in failed.error
+    assert isinstance(fine, ToolCompleted)
+    first, second = (told for told in at.told() if isinstance(told, FromTool))
+    assert (first.output, first.failed) == (failed.error, True)
+    assert (second.output, second.failed) == ("a", False)
+
+
+@pytest.mark.spec("C-02")
+async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_on(tmp_path: Path) -> None:
+    script = {
+        "go": [
+            [call("ecko", text="a"), call("echo", words="a"), call("echo", text=5), call("echo", text="b")],
+            [say("Done.")],
+        ]
+    }
+    async with stage(tmp_path, script, tools=[ECHO]) as at:
+        answer = await at.prompt("go")
+
+    assert answer.text == "Done."
+    unknown, missing, mistyped, fine = (told for told in at.told() if isinstance(told, FromTool))
+    assert unknown.output == "There is no tool named 'ecko'. Available: echo."
+    assert "missing required field `text`" in missing.output
+    assert "Expected `str`, got `int` - at `$.text`" in mistyped.output
+    assert [told.failed for told in (unknown, missing, mistyped, fine)] == [True, True, True, False]
+
+
+async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
+    contexts: list[ToolContext] = []
+
+    async def look(args: Nothing, context: ToolContext) -> Completed:
+        contexts.append(context)
+        return Completed("seen")
+
+    async with stage(tmp_path, {"go": [[call("look")], [say("Done.")]]}, tools=[tool("look", look)]) as at:
+        await at.prompt("go")
+        step = (await at.messages())[1]
+
+    (context,) = contexts
+    assert (context.session_id, context.message_id) == (at.session_id, step.info.id)
+    assert (context.agent, context.directory) == ("build", str(tmp_path))
+
+
+async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"hello": [[say("Hi.")]]}, tools=[ECHO]) as at:
+        await at.prompt("hello")
+
+    (spec,) = at.model.requests[0].tools
+    assert (spec.name, spec.description) == ("echo", "Does something with a text.")
+    assert "text" in str(spec.parameters)

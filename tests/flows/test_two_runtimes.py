@@ -1,0 +1,171 @@
+"""Several runtimes on one directory: each session is run by one of them at a time, and all see everything."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.domain.call import Completed
+from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
+from asyncagents.domain.failure import aborted
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Busy, Idle, WaitingAsync
+from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.llm.model import ModelEvent, Request
+from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from tests.flows.kit import (
+    PATIENCE,
+    Ears,
+    Gate,
+    Nothing,
+    answer_of,
+    assert_requests_only_grow,
+    later,
+    stage,
+)
+
+
+@pytest.mark.spec("X-07")
+async def test_who_does_not_serve_prompts_and_gets_the_answer_from_who_does(tmp_path: Path) -> None:
+    model = ScriptedModel({"hello": [[say("Hi.")]]})
+    async with stage(tmp_path, {}, serve=False) as at:
+        prompt = asyncio.ensure_future(at.prompt("hello"))
+        await at.ears.until_status(Busy)
+        async with open_runtime(tmp_path, model=model):
+            answer = await prompt
+            await at.ears.until(SessionIdle)
+
+    assert answer.text == "Hi."
+    assert (at.model.requests, len(model.requests)) == ([], 1)
+    assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
+
+
+async def test_what_was_prompted_while_nobody_served_is_answered_by_who_serves_next(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}, serve=False) as at:
+        await at.runtime.send(at.session_id, "hello", key="k")
+        assert await at.status() == Busy()
+    model = ScriptedModel({"hello": [[say("Hi.")]]})
+    async with open_runtime(tmp_path, model=model) as runtime, asyncio.timeout(PATIENCE):
+        answer = await runtime.prompt(at.session_id, "hello", key="k")
+
+    assert answer.text == "Hi."
+    assert (len(model.requests), at.model.requests) == (1, [])
+
+
+async def test_answers_and_results_reach_a_session_from_another_runtime(tmp_path: Path) -> None:
+    script = {"ship": [[call("deploy")], [say("Shipped.")]]}
+    async with (
+        stage(tmp_path, script, tools=[later("deploy")]) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+    ):
+        await at.prompt("ship")
+        waiting = await other.status(at.session_id)
+        assert isinstance(waiting, WaitingAsync)
+        await other.complete(waiting.pending_id, "v2")
+        await at.ears.until(SessionIdle)
+        answer = (await other.messages(at.session_id))[-1]
+
+    assert answer.text == "Shipped."
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_from_another_runtime_ends_the_turn(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with (
+        stage(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+    ):
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        assert await other.abort(at.session_id)
+        answer = await prompt
+
+    assert gate.ended.is_set()
+    assert answer_of(answer).error == aborted()
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_from_another_runtime_that_serves_ends_the_turn(tmp_path: Path) -> None:
+    async with (
+        stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at,
+        open_runtime(tmp_path, model=ScriptedModel({})) as other,
+    ):
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.ears.until_said("I beg")
+        assert await other.abort(at.session_id)
+        answer = await prompt
+
+    assert answer_of(answer).error == aborted()
+
+
+async def test_everyone_hears_what_another_runtime_does(tmp_path: Path) -> None:
+    async with (
+        stage(tmp_path, {"hello": [[say("Hi.")]]}) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+    ):
+        with other._bus.subscribe() as subscription:
+            ears = Ears(subscription)
+            answer = await at.prompt("hello")
+            await ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
+
+    texts = [event.part for event in ears.of(PartUpdated) if getattr(event.part, "text", "") == "Hi."]
+    assert texts
+    assert texts[-1] in answer.parts
+
+
+class Watched(ScriptedModel):
+    """Counts how many requests of a session are open at once, over all models that share the counts."""
+
+    def __init__(self, now: Counter[str], most: Counter[str]) -> None:
+        super().__init__({f"go {n}": [[call("gate")], [call("gate")], [say("Done.")]] for n in range(8)})
+        self._now = now
+        self._most = most
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        number = str(request.messages[0]).split()[-1]
+        self._now[number] += 1
+        self._most[number] = max(self._most[number], self._now[number])
+        try:
+            async for event in super().stream(request):
+                await asyncio.sleep(0)
+                yield event
+        finally:
+            self._now[number] -= 1
+
+
+@pytest.mark.spec("X-11")
+async def test_two_runtimes_that_serve_one_directory_never_run_a_session_twice_at_once(
+    tmp_path: Path,
+) -> None:
+    now: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    tools: Counter[SessionId] = Counter()
+
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        tools[context.session_id] += 1
+        return Completed("through")
+
+    gate = Tool("gate", Nothing, run)
+    models = [Watched(now, most), Watched(now, most)]
+    async with (
+        open_runtime(tmp_path, model=models[0], tools=[gate]) as one,
+        open_runtime(tmp_path, model=models[1], tools=[gate]) as two,
+        asyncio.timeout(PATIENCE),
+    ):
+        sessions = [await one.create_session(directory=tmp_path) for _ in range(8)]
+        answers = await asyncio.gather(
+            *(one.prompt(session.id, f"go {n}") for n, session in enumerate(sessions)),
+            *(two.send(session.id, f"and more {n}") for n, session in enumerate(sessions)),
+        )
+        histories = [await two.messages(session.id) for session in sessions]
+
+    assert len(answers) == 16
+    assert (len(most), set(most.values())) == (8, {1})
+    assert set(tools.values()) == {2}
+    for history in histories:
+        assert [entry.text for entry in history if entry.text == "Done."] == ["Done."]
+    assert_requests_only_grow(models[0].requests)
+    assert_requests_only_grow(models[1].requests)

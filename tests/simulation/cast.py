@@ -1,0 +1,244 @@
+"""The players: a model that does anything a model may do, and tools of every kind."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from msgspec import Struct
+
+from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
+from asyncagents.app import Setup
+from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.failure import api
+from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.engine.tool import AnyTool, Outcome
+from asyncagents.llm.model import (
+    Finish,
+    FromModel,
+    FromUser,
+    ModelEvent,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Request,
+    StepFinish,
+    StreamError,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallReady,
+    ToolCallStart,
+)
+from asyncagents.testing.process import Process
+from tests.simulation.stage import Effect, Stage, session_of
+
+TOOLS = (
+    "look",
+    "look",
+    "put",
+    "pay",
+    "pay",
+    "job",
+    "early",
+    "nap",
+    "gate",
+    "gate",
+    "quiz",
+    "boom",
+    "slow",
+    "none",
+)
+LONGEST_TURN = 4
+
+
+class Do(Struct, frozen=True):
+    """Do something."""
+
+    n: int = 0
+
+
+class WildModel:
+    """What it says depends only on the seed and on what it was told."""
+
+    def __init__(self, stage: Stage, process: Process, seed: int) -> None:
+        self._stage = stage
+        self._process = process
+        self._seed = seed
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        session = session_of(request.messages)
+        self._stage.asked(request.messages)
+        self._stage.enter(session, self._process.number)
+        try:
+            async for event in self._speak(request):
+                yield event
+        finally:
+            self._stage.leave(session, self._process.number)
+
+    async def _speak(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
+        yield StreamStart()
+        await asyncio.sleep(rng.random())
+        finish: Finish | None = rng.choices(
+            ["stop", None, "length", "content-filter", "error", "unknown"], [80, 4, 4, 2, 2, 1]
+        )[0]
+        async for event in _text(rng):
+            yield event
+        if rng.random() < 0.04:
+            yield StreamError(api("overloaded", is_retryable=False))
+            return
+        if rng.random() < 0.03:
+            raise ConnectionResetError("the provider hung up")
+        if rng.random() < 0.03:
+            await asyncio.sleep(40)
+        for event in _calls(rng, request):
+            yield event
+        if finish is not None:
+            yield StepFinish(finish, _tokens(rng) if rng.random() < 0.8 else None)
+            yield StreamFinish()
+
+
+async def _text(rng: random.Random) -> AsyncGenerator[ModelEvent, None]:
+    if rng.random() < 0.2:
+        yield ReasoningStart("r")
+        yield ReasoningDelta("r", "hm")
+        yield ReasoningEnd("r")
+    if rng.random() < 0.85:
+        yield TextStart("t")
+        for number in range(rng.randrange(4)):
+            await asyncio.sleep(rng.choice([0, 0.05, 1.2]))
+            yield TextDelta("t", f"chunk{number} ")
+        yield TextEnd("t")
+
+
+def _calls(rng: random.Random, request: Request) -> list[ModelEvent]:
+    """Fewer and fewer the longer the turn: it ends."""
+    steps = 0
+    for told in reversed(request.messages):
+        if isinstance(told, FromUser):
+            break
+        steps += isinstance(told, FromModel)
+    if rng.random() > 0.75 - 0.75 * steps / LONGEST_TURN:
+        return []
+    events: list[ModelEvent] = []
+    for number in range(rng.choice([1, 1, 2, 3])):
+        key = f"c{len(request.messages)}_{number}"
+        tool = rng.choice(TOOLS)
+        events.append(ToolCallStart(key, tool))
+        if rng.random() < 0.97:
+            events.append(ToolCallReady(key, tool, {"n": rng.randrange(9)}))
+    return events
+
+
+def _tokens(rng: random.Random) -> Tokens:
+    return Tokens(
+        input=rng.randrange(50), output=rng.randrange(9), reasoning=0, cache=CacheTokens(read=0, write=0)
+    )
+
+
+class Cast:
+    """The setup of one process; its tools tell the stage what they do to the world."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self._stage = stage
+        self._seed = seed
+
+    def setup(self, process: Process) -> Setup:
+        model = WildModel(self._stage, process, self._seed)
+        return Setup(model=model, tools=Props(self._stage, process, self._seed).tools())
+
+
+class Props:
+    def __init__(self, stage: Stage, process: Process, seed: int) -> None:
+        self._stage = stage
+        self._process = process
+        self._seed = seed
+
+    def tools(self) -> tuple[AnyTool, ...]:
+        gate = Tool("gate", Do, self._guarded(self._pay), plan=self._ask, timeout=20)
+        return (
+            Tool("look", Do, self._guarded(self._look), effect="none", timeout=20),
+            Tool("put", Do, self._guarded(self._pay), effect="idempotent", timeout=20),
+            Tool("pay", Do, self._guarded(self._pay), timeout=20),
+            Tool("job", Do, self._guarded(self._job), timeout=20),
+            Tool("early", Do, self._guarded(self._early), timeout=20),
+            Tool("nap", Do, self._guarded(self._nap), effect="none", timeout=20),
+            gate,
+            Tool("quiz", Do, self._guarded(self._quiz), effect="none", timeout=20),
+            Tool("boom", Do, self._guarded(self._boom), effect="none", timeout=20),
+            Tool("slow", Do, self._guarded(self._slow), effect="none", timeout=2),
+        )
+
+    def _guarded(
+        self, run: Callable[[Do, ToolContext], Awaitable[Outcome]]
+    ) -> Callable[[Do, ToolContext], Awaitable[Outcome]]:
+        """Two processes never work on one session."""
+
+        async def guarded(args: Do, context: ToolContext) -> Outcome:
+            session = self._stage.name(context.session_id)
+            self._stage.enter(session, self._process.number)
+            try:
+                return await run(args, context)
+            finally:
+                self._stage.leave(session, self._process.number)
+
+        return guarded
+
+    def _affect(self, tool: str, context: ToolContext) -> None:
+        """A dead process touches nothing."""
+        if self._process.dead:
+            raise asyncio.CancelledError
+        at = asyncio.get_running_loop().time()
+        self._stage.effects.append(
+            Effect(context.call_id, context.session_id, tool, self._process.number, at)
+        )
+
+    def _rng(self, context: ToolContext) -> random.Random:
+        return random.Random(f"{self._seed}:{context.call_id}:{self._process.number}")
+
+    async def _ask(self, args: Do, context: ToolContext) -> tuple[Ask, ...]:
+        return (Ask("gate", (f"{args.n}",)),)
+
+    async def _look(self, args: Do, context: ToolContext) -> Outcome:
+        await asyncio.sleep(self._rng(context).random())
+        return Completed("seen")
+
+    async def _pay(self, args: Do, context: ToolContext) -> Outcome:
+        rng = self._rng(context)
+        await asyncio.sleep(rng.choice([0, 0, 1.0]) * rng.random())
+        self._affect("pay", context)
+        await asyncio.sleep(rng.choice([0, 1.0]) * rng.random())
+        return Completed("paid")
+
+    async def _job(self, args: Do, context: ToolContext) -> Outcome:
+        self._stage.jobs.append(context.call_id)
+        await asyncio.sleep(self._rng(context).random())
+        return Pending(note="started", seconds=self._rng(context).choice([3, 20, 60]))
+
+    async def _early(self, args: Do, context: ToolContext) -> Outcome:
+        """The outside is faster than the tool."""
+        self._stage.jobs.append(context.call_id)
+        runtime = self._process.runtime
+        assert runtime is not None
+        result = Completed(f"early {context.call_id}")
+        await runtime.complete(context.call_id, result.output)
+        self._stage.acknowledged_result(context.call_id, result)
+        return Pending(seconds=60)
+
+    async def _nap(self, args: Do, context: ToolContext) -> Outcome:
+        return Pending(kind="wait", seconds=self._rng(context).choice([1, 5, 15]))
+
+    async def _quiz(self, args: Do, context: ToolContext) -> Outcome:
+        question = Question(question="Which?", header="Q", options=(Option(label="A", description="a"),))
+        return Pending(kind="question", questions=(question,), seconds=None)
+
+    async def _boom(self, args: Do, context: ToolContext) -> Outcome:
+        if args.n % 2:
+            raise RuntimeError("boom")
+        return Failed("no")
+
+    async def _slow(self, args: Do, context: ToolContext) -> Outcome:
+        await asyncio.sleep(30)
+        return Completed("never")

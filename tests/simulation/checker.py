@@ -1,0 +1,194 @@
+"""The promises, read from the rows alone when everything is at rest."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from asyncagents.domain.call import IN_DOUBT, Call, Completed, Failed, Once, Settled, render
+from asyncagents.domain.shape import encode
+from asyncagents.store.verb.claim import CUT_OFF
+from tests.simulation.mirror import Mirror
+from tests.simulation.stage import Stage, Violation
+
+OPEN_STATES = {"pending", "running", "waiting_async"}
+
+
+def check(stage: Stage, path: Path) -> None:
+    db = sqlite3.connect(path)
+    try:
+        for mirror in stage.mirrors:
+            _check_mirror(db, mirror)
+        for session_id in stage.sessions:
+            _check_session(db, session_id)
+        calls = {
+            row[0]: msgspec.json.decode(row[1], type=Call) for row in db.execute("SELECT id, body FROM call")
+        }
+        _check_prompts(db, stage)
+        _check_calls(db, calls)
+        _check_results(stage, calls)
+        _check_effects(stage, calls)
+        _check_aborts(stage, calls)
+    finally:
+        db.close()
+
+
+def _check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
+    """I11: whoever followed the feed, from any point and in any pieces, has what the store has."""
+    for name, kept, query in (
+        ("sessions", mirror.sessions, "SELECT id, info FROM session"),
+        ("statuses", mirror.statuses, "SELECT id, status FROM session"),
+        ("messages", mirror.messages, "SELECT id, info FROM message"),
+        ("parts", mirror.parts, "SELECT id, body FROM part"),
+    ):
+        stored = {key: json.loads(value) for key, value in db.execute(query)}
+        if stored != kept:
+            odd = sorted(key for key in stored.keys() | kept.keys() if stored.get(key) != kept.get(key))
+            _fail("I11", f"a reader of the feed has other {name}: {odd[:3]}")
+
+
+def _fail(invariant: str, text: str) -> None:
+    raise Violation(f"{invariant}: {text}")
+
+
+def _check_session(db: sqlite3.Connection, session_id: str) -> None:
+    state, status, positions, in_turn, info = db.execute(
+        "SELECT state, status, positions, in_turn, info FROM session WHERE id = ?", (session_id,)
+    ).fetchone()
+    if state != "idle" or json.loads(status) != {"type": "idle"} or in_turn:
+        _fail("I6", f"{session_id} is {state} with status {status}, in_turn {in_turn}")
+    places = [row[0] for row in db.execute(
+        "SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position", (session_id,)
+    )]  # fmt: skip
+    if places != list(range(1, positions + 1)):
+        _fail("I14", f"{session_id} has places {places} of {positions}")
+    _check_messages(db, session_id)
+    _check_tokens(db, session_id, json.loads(info))
+
+
+def _check_messages(db: sqlite3.Connection, session_id: str) -> None:
+    """Nothing stays half open."""
+    query = "SELECT info, position, hidden FROM message WHERE session_id = ?"
+    for raw, position, hidden in db.execute(query, (session_id,)):
+        info = json.loads(raw)
+        cut = info.get("error", {}).get("data", {}).get("message") == CUT_OFF
+        if cut and not hidden:
+            _fail("X-11", f"the model sees the step {info['id']} that a crash cut off")
+        if info["role"] == "assistant" and "completed" not in info["time"]:
+            _fail("C1", f"step {info['id']} was never closed")
+        if info["role"] == "assistant" and position is None:
+            _fail("I14", f"step {info['id']} has no place")
+    for (raw,) in db.execute("SELECT body FROM part WHERE session_id = ?", (session_id,)):
+        part = json.loads(raw)
+        if part["type"] == "tool" and part["state"]["status"] in OPEN_STATES:
+            _fail("C1", f"tool part {part['id']} is still {part['state']['status']}")
+        if part["type"] in ("text", "reasoning") and "time" in part and "end" not in part["time"]:
+            _fail("C1", f"part {part['id']} was never closed")
+
+
+def _check_tokens(db: sqlite3.Connection, session_id: str, info: dict[str, Any]) -> None:
+    """What was spent is the sum of what the requests say, none of them open."""
+    spent = 0
+    for state, raw in db.execute("SELECT state, tokens FROM request WHERE session_id = ?", (session_id,)):
+        if state == "open":
+            _fail("C1", f"a request of {session_id} is still open")
+        spent += json.loads(raw)["input"]
+    if spent != info["tokens"]["input"]:
+        _fail("overspent", f"{session_id} says {info['tokens']['input']}, its requests {spent}")
+
+
+def _check_prompts(db: sqlite3.Connection, stage: Stage) -> None:
+    """I0, I6: what was acknowledged is there, once, and answered."""
+    for message_id, text in stage.prompts.items():
+        row = db.execute("SELECT state, answer_id FROM input WHERE message_id = ?", (message_id,)).fetchone()
+        if row is None:
+            _fail("I0", f"the acknowledged prompt {text!r} is gone")
+        said = db.execute("SELECT body FROM part WHERE message_id = ?", (message_id,)).fetchall()
+        if [json.loads(body)["text"] for (body,) in said] != [text]:
+            _fail("I0", f"the prompt {text!r} has become {said}")
+        if message_id in stage.answers and stage.answers[message_id] != row[1]:
+            _fail("I4", f"the answer to {text!r} was {stage.answers[message_id]} and is now {row[1]}")
+    for message_id, state, answer in db.execute("SELECT message_id, state, answer_id FROM input"):
+        if state == "queued":
+            _fail("I6", f"input {message_id} was never read")
+        if state in ("promoted", "aborted") and answer is None:
+            _fail("I6", f"input {message_id} ({state}) was never answered")
+        if (
+            answer
+            and not db.execute("SELECT 1 FROM message WHERE id = ? AND hidden = 0", (answer,)).fetchone()
+        ):
+            _fail("I4", f"input {message_id} was answered by {answer}, which nobody sees")
+    texts = [row[0] for row in db.execute(
+        "SELECT part.body ->> 'text' FROM input JOIN part ON part.message_id = input.message_id"
+    )]  # fmt: skip
+    if len(texts) != len(set(texts)):
+        _fail("I3", "an input stands twice")
+
+
+def _check_calls(db: sqlite3.Connection, calls: dict[str, Call]) -> None:
+    for call in calls.values():
+        if not isinstance(call.state, Settled):
+            _fail("I6", f"call {call.id} ({call.tool}) was never settled: {call.state}")
+        (body,) = db.execute("SELECT body FROM part WHERE id = ?", (call.part_id,)).fetchone()
+        if json.loads(body) != json.loads(encode(render(call))):
+            _fail("I11", f"the part of call {call.id} is not what its row says")
+        if (
+            call.shown_pending
+            and not db.execute("SELECT 1 FROM input WHERE key = ?", (f"result:{call.id}",)).fetchone()
+        ):
+            aborted = isinstance(call.state, Settled) and call.state.result == Failed(
+                "Tool execution aborted"
+            )
+            if not aborted:
+                _fail("I2", f"the result of {call.id} never reached the model")
+
+
+def _check_results(stage: Stage, calls: dict[str, Call]) -> None:
+    for call_id, result in stage.results.items():
+        state = calls[call_id].state
+        if not isinstance(state, Settled) or state.result != result:
+            _fail("I0", f"the acknowledged result of {call_id} is {state}")
+    by_ask = {call.ask_id: call for call in calls.values() if call.ask_id}
+    for ask_id, reply in stage.replies.items():
+        call = by_ask.get(ask_id)
+        if call is not None and call.reply != reply:
+            _fail("I0", f"the acknowledged answer to {ask_id} is {call.reply}")
+
+
+def _check_effects(stage: Stage, calls: dict[str, Call]) -> None:
+    """I8: a `once` effect happens once; nothing runs without permission or without its row."""
+    done: dict[str, int] = {}
+    for effect in stage.effects:
+        call = calls.get(effect.call_id)
+        if call is None:
+            _fail("I8", f"{effect.tool} ran for {effect.call_id}, which has no row")
+            return
+        if call.started is None:
+            _fail("I8", f"{effect.tool} ran before its intent was written down")
+        done[call.id] = done.get(call.id, 0) + 1
+        if call.effect == "once" and done[call.id] > 1:
+            _fail("I8", f"{call.tool} ran {done[call.id]} times")
+        if call.tool == "gate" and call.reply != Once():
+            _fail("I16", f"gate ran though the answer was {call.reply}")
+    for call in calls.values():
+        assert isinstance(call.state, Settled)
+        paid = call.state.result == Completed("paid")
+        if paid and call.tool in ("pay", "gate", "put") and not done.get(call.id):
+            _fail("I8", f"{call.tool} says paid and did nothing")
+        doubt = isinstance(call.state.result, Failed) and call.state.result.error == IN_DOUBT
+        if doubt and call.effect != "once":
+            _fail("I8", f"{call.tool} may run again and is in doubt")
+
+
+def _check_aborts(stage: Stage, calls: dict[str, Call]) -> None:
+    """I9: after an abort was acknowledged nothing of that turn touches the world."""
+    for effect in stage.effects:
+        call = calls[effect.call_id]
+        if effect.process in stage.suspects:
+            continue
+        for at in stage.aborted.get(call.session_id, ()):
+            made = call.created - 1_700_000_000_000
+            if made < at < effect.at * 1000:
+                _fail("I9", f"{call.tool} of a turn aborted at {at} ran at {effect.at * 1000}")

@@ -1,0 +1,43 @@
+"""A reader that was away: it follows the feed from its own cursor, in pieces, and must end where the store is."""
+
+import json
+from typing import Any
+
+from asyncagents.domain.event import (
+    Event,
+    MessageUpdated,
+    PartUpdated,
+    SessionDeleted,
+    SessionStatus,
+    SessionUpdated,
+)
+from asyncagents.domain.shape import encode
+
+
+class Mirror:
+    def __init__(self) -> None:
+        self.cursor: str | None = None
+        self.sessions: dict[str, Any] = {}
+        self.statuses: dict[str, Any] = {}
+        self.messages: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {}
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case SessionUpdated(session_id=session_id, info=session):
+                self.sessions[session_id] = _plain(session)
+            case SessionStatus(session_id=session_id, status=status):
+                self.statuses[session_id] = _plain(status)
+            case MessageUpdated(info=message):
+                self.messages[message.id] = _plain(message)
+            case PartUpdated(part=part) if part.id is not None:
+                self.parts[part.id] = _plain(part)
+            case SessionDeleted(session_id=session_id):
+                self.sessions.pop(session_id, None)
+                self.statuses.pop(session_id, None)
+            case _:
+                pass
+
+
+def _plain(value: object) -> Any:
+    return json.loads(encode(value))

@@ -1,0 +1,136 @@
+"""Bugs put into a copy of the source on purpose: the simulation must find each of them."""
+
+from msgspec import Struct
+
+
+class Mutant(Struct, frozen=True):
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "two_transactions_instead_of_one",
+        "store/store.py",
+        "return await self._write(lambda tx: step.finish_step(tx, lease, end))",
+        """from msgspec.structs import replace
+        await self._write(lambda tx: step.finish_step(tx, lease, replace(end, calls=())))
+        async def late(tx):
+            from asyncagents.store.row import held, put_call, snapshot
+            for call in end.calls:
+                await put_call(tx, call)
+            return await snapshot(tx, (await held(tx, lease)).control)
+        return await self._write(late)""",
+    ),
+    Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._take_up()\n", ""),
+    Mutant(
+        "lost_park_check",
+        "store/verb/rest.py",
+        """    if row.control.wake_seq > wake_seq:
+        return False
+    if not any(""",
+        "    if not any(",
+    ),
+    Mutant(
+        "missing_fence",
+        "store/row.py",
+        ' or row.control.fence != lease.fence or row.control.state != "running"',
+        "",
+    ),
+    Mutant(
+        "tool_started_before_the_commit",
+        "engine/calls.py",
+        "        after = await self._store.advance(lease, tuple(moves))\n",
+        """        for call in snapshot.requested:
+            if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
+                context = _context(call, session.agent or "", session.directory)
+                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, context))
+        after = await self._store.advance(lease, tuple(moves))
+        return after
+""",
+    ),
+    Mutant(
+        "rerun_of_a_once_call",
+        "engine/calls.py",
+        """for call in abandoned if call.effect != "once"]""",
+        "for call in abandoned]; abandoned = ()",
+    ),
+    Mutant(
+        "late_pending_over_a_result",
+        "store/verb/step.py",
+        "if isinstance(call.state, Settled) or (cancelled",
+        "if (cancelled",
+    ),
+    Mutant(
+        "savepoint_neighbour_lost",
+        "store/sqlite/batch.py",
+        """            if not connection.in_transaction:
+                return None
+""",
+        """            if not connection.in_transaction:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("SAVEPOINT member")
+""",
+    ),
+    Mutant(
+        "abort_undone_by_recovery",
+        "domain/control.py",
+        'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=self.claims + 1)',
+        'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=self.claims + 1,'
+        " cancel_rev=0)",
+    ),
+    Mutant(
+        "doubled_promotion",
+        "store/sqlite/sql/input.sql",
+        "UPDATE input SET state = 'promoted', turn = ?, rev = ? WHERE session_id = ? AND state <> 'promoted'",
+        "UPDATE input SET turn = ?, rev = ? WHERE session_id = ? AND state <> 'promoted'",
+    ),
+    Mutant(
+        "pending_never_marked_as_shown",
+        "store/verb/step.py",
+        "await put_call(tx, replace(call, shown_pending=True))",
+        "await put_call(tx, call)",
+    ),
+    Mutant(
+        "late_result_kept_from_the_model",
+        "store/verb/signal.py",
+        "await admit(tx, _late_result(tx, row.info, done, wakes=True))",
+        "pass",
+    ),
+    Mutant(
+        "second_result_accepted",
+        "store/verb/signal.py",
+        """    if isinstance(call.state, Settled):
+        if call.state.result != fact.result:
+            raise AlreadySettled(call.id, _brief(call.state.result))
+        return call
+    _check_open(call)
+""",
+        "",
+    ),
+    Mutant("settled_without_a_wake", "store/verb/signal.py", "control = row.control.woken().progressed()",
+           "control = row.control.progressed()"),
+    Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False"),
+    Mutant("living_owner_robbed", "store/verb/claim.py",
+           '(control.state == "running" and control.owner == dead)', 'control.state == "running"'),
+    Mutant(
+        "lost_request_charged_to_nobody",
+        "store/verb/claim.py",
+        "        info = charged(info, spent, 0.0)\n",
+        "",
+    ),
+    Mutant(
+        "abort_lets_unread_input_run",
+        "store/verb/rest.py",
+        '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
+        "    held_back = ()\n",
+    ),
+    Mutant(
+        "feed_forgets_parts",
+        "store/sqlite/sql/message.sql",
+        "body = excluded.body, version = excluded.version, rev = excluded.rev\nWHERE part",
+        "body = excluded.body, version = excluded.version\nWHERE part",
+    ),
+)  # fmt: skip

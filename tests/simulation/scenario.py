@@ -1,0 +1,312 @@
+"""One seed: processes that crash, clients that prompt, answer, deliver and abort, and then the quiet end."""
+
+import asyncio
+import logging
+import random
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Answers, Call, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Idle
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import RequestError, StoreError
+from asyncagents.testing.clock import SeededRng
+from asyncagents.testing.process import Machine, Odds, Process
+from asyncagents.testing.simloop import SimLoop
+from tests.simulation.cast import Cast
+from tests.simulation.checker import check
+from tests.simulation.mirror import Mirror
+from tests.simulation.stage import Stage, Violation
+
+T = TypeVar("T")
+ACTIVE_SECONDS = 25
+QUIET_SECONDS = 600
+MAX_STEPS = 20_000
+
+
+class Summary(Struct, frozen=True):
+    seed: int
+    crashes: int
+    digest: str
+    counts: dict[str, int]
+
+
+class Lost(Exception):
+    """The process died under the request: whether it was done is not known."""
+
+
+class Scenario:
+    def __init__(self, seed: int, path: Path) -> None:
+        self.rng = random.Random(f"scenario:{seed}")
+        self.stage = Stage()
+        self.cast = Cast(self.stage, seed)
+        self.odds = Odds(
+            SeededRng(seed + 1),
+            crash=self.rng.choice([0, 10, 30, 60]),
+            fail=self.rng.choice([0, 0, 20]),
+            full=self.rng.choice([0, 0, 150]),
+        )
+        self.machine = Machine(path, seed, self.odds)
+        self.processes: list[Process] = []
+        self._number = 0
+        self._group: asyncio.TaskGroup | None = None
+        self._keys = 0
+
+    async def play(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for _ in range(self.rng.choice([1, 1, 2])):
+                self._start()
+            keeper = group.create_task(self._keep_alive())
+            await self._create_sessions()
+            acts = [group.create_task(self._client()) for _ in range(self.rng.randrange(6, 18))]
+            acts.append(group.create_task(self._nemesis()))
+            acts.append(group.create_task(self._follow()))
+            await asyncio.sleep(ACTIVE_SECONDS)
+            self.odds.on = False
+            await self._drain(acts)
+            for mirror in self.stage.mirrors:
+                await self._catch_up(mirror)
+            keeper.cancel()
+            for process in self._living():
+                process.stop()
+
+    # Processes.
+
+    def _start(self) -> None:
+        assert self._group is not None
+        self._number += 1
+        process = Process(self.machine, self._number, self.cast.setup)
+        self.processes.append(process)
+        self._group.create_task(process.live())
+
+    def _living(self) -> list[Process]:
+        return [p for p in self.processes if p.started.is_set() and not p.dead and not p.over.is_set()]
+
+    async def _keep_alive(self) -> None:
+        """Somebody starts a new process when none is left, sooner or later."""
+        while True:
+            await asyncio.sleep(0.1 + self.rng.random() * 2)
+            for process in self.processes:
+                if process.dead:
+                    self.stage.died(process.number)
+            self.processes = [p for p in self.processes if not p.over.is_set() and not p.dead]
+            if not self.processes or (len(self.processes) < 2 and self.rng.random() < 0.1):
+                self._start()
+
+    async def _nemesis(self) -> None:
+        """Crashes between the commits, and orderly stops."""
+        for _ in range(self.rng.choice([0, 1, 1, 2, 3])):
+            await asyncio.sleep(self.rng.random() * ACTIVE_SECONDS / 2)
+            living = self._living()
+            if living:
+                self._strike(self.rng.choice(living))
+
+    def _strike(self, victim: Process) -> None:
+        drawn = self.rng.random()
+        if drawn < 0.6:
+            victim.crash()
+            self.stage.count("kills")
+        elif drawn < 0.8:
+            victim.stop()
+            self.stage.count("stops")
+        else:  # it lives on, but everybody thinks that it is dead
+            self.stage.suspects.add(victim.number)
+            victim.disown()
+            self.stage.count("usurped")
+
+    async def _some_runtime(self) -> tuple[Process, Runtime]:
+        while not (living := self._living()):
+            await asyncio.sleep(0.2)
+        process = self.rng.choice(living)
+        assert process.runtime is not None
+        return process, process.runtime
+
+    async def request(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
+        """One request to one process. `Lost`: it died, or could not write."""
+        process, runtime = await self._some_runtime()
+        over = asyncio.ensure_future(process.over.wait())
+        asked = asyncio.ensure_future(ask(runtime))
+        await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if not asked.done() or process.dead:
+            asked.cancel()
+            await asyncio.wait({asked})
+            raise Lost
+        try:
+            return asked.result()
+        except StoreError as error:
+            raise Lost from error
+
+    async def insist(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
+        """A client that repeats its request, with the same key, until it is acknowledged."""
+        while True:
+            try:
+                return await self.request(ask)
+            except Lost:
+                await asyncio.sleep(self.rng.random())
+
+    # Clients.
+
+    async def _create_sessions(self) -> None:
+        for number in range(self.rng.choice([1, 1, 2, 3])):
+            key = f"session{number}"
+            session = await self.insist(lambda r, key=key: r.create_session(key=key, directory="/project"))
+            self.stage.sessions.append(session.id)
+
+    async def _client(self) -> None:
+        await asyncio.sleep(self.rng.random() * ACTIVE_SECONDS)
+        session_id = self.rng.choice(self.stage.sessions)
+        act = self.rng.choices(
+            [self._prompt, self._send, self._quiet, self._abort, self._answer, self._deliver],
+            [30, 15, 5, 10, 30, 25],
+        )[0]
+        try:
+            await act(session_id)
+        except Lost:
+            self.stage.count("lost requests")
+
+    def _text(self, session_id: SessionId) -> tuple[str, str]:
+        self._keys += 1
+        return f"key{self._keys}", f"s{self.stage.sessions.index(session_id)}:prompt {self._keys}"
+
+    async def _prompt(self, session_id: SessionId) -> None:
+        key, text = self._text(session_id)
+        send = self.insist if self.rng.random() < 0.8 else self.request
+        answer = await send(lambda r: r.prompt(session_id, text, key=key))
+        message_id = await self.insist(lambda r: r.send(session_id, text, key=key))
+        self.stage.prompts[message_id] = text
+        self.stage.answers[message_id] = answer.info.id
+
+    async def _send(self, session_id: SessionId) -> None:
+        key, text = self._text(session_id)
+        send = self.insist if self.rng.random() < 0.7 else self.request
+        message_id = await send(lambda r: r.send(session_id, text, key=key))
+        self.stage.prompts[message_id] = text
+
+    async def _quiet(self, session_id: SessionId) -> None:
+        key, text = self._text(session_id)
+        message_id = await self.request(lambda r: r.send(session_id, text, key=key, wakes=False))
+        self.stage.prompts[message_id] = text
+
+    async def _abort(self, session_id: SessionId) -> None:
+        stopped = await self.request(lambda r: r.abort(session_id, seconds=20))
+        self.stage.count("aborts")
+        if stopped:
+            now = asyncio.get_running_loop().time()
+            self.stage.aborted.setdefault(session_id, []).append(int(now * 1000))
+
+    async def _answer(self, session_id: SessionId) -> None:
+        for call in await self.insist(lambda r: r.open_calls(session_id)):
+            if call.ask_id is not None:
+                replies: list[Reply] = [Once(), Once(), Reject(), Reject("use another way")]
+                reply = self.rng.choice(replies) if call.open and call.open.ask else self._quiz_reply()
+                await self._reply(call.ask_id, reply)
+
+    def _quiz_reply(self) -> Reply:
+        return self.rng.choice([Answers((("A",),)), Reject()])
+
+    async def _reply(self, ask_id: str, reply: Reply) -> None:
+        try:
+            await self.request(lambda r: r.answer(ask_id, reply))
+        except RequestError:
+            self.stage.count("refused answers")
+        else:
+            self.stage.replies[ask_id] = reply
+
+    async def _deliver(self, session_id: SessionId) -> None:
+        """Results come once, twice, differently, and for calls that are long gone."""
+        for _ in range(self.rng.choice([1, 2, 3])):
+            if self.stage.jobs:
+                call_id = self.rng.choice(self.stage.jobs)
+                result: Result = self.rng.choice([Completed(f"result of {call_id}"), Failed("it broke")])
+                await self._result(call_id, result)
+
+    async def _result(self, call_id: Call | str, result: Result) -> None:
+        async def give(runtime: Runtime) -> object:
+            if isinstance(result, Completed):
+                return await runtime.complete(call_id, result.output)  # type: ignore[arg-type]
+            return await runtime.fail(call_id, result.error)  # type: ignore[arg-type]
+
+        try:
+            await self.request(give)
+        except RequestError:
+            self.stage.count("refused results")
+        else:
+            self.stage.acknowledged_result(call_id, result)  # type: ignore[arg-type]
+            self.stage.count("results")
+
+    async def _follow(self) -> None:
+        """Readers come back now and then, to any process, with the cursor they have."""
+        self.stage.mirrors.append(Mirror())
+        for _ in range(self.rng.randrange(4)):
+            await asyncio.sleep(self.rng.random() * ACTIVE_SECONDS / 3)
+            await self._catch_up(self.stage.mirrors[0])
+
+    async def _catch_up(self, mirror: Mirror) -> None:
+        cursor, more = mirror.cursor, True
+        while more:
+            piece = await self.insist(lambda r, cursor=cursor: r.feed(cursor))
+            for event in piece.events:
+                mirror.apply(event)
+            cursor, more = piece.cursor, piece.more
+        mirror.cursor = cursor
+
+    # The end.
+
+    async def _drain(self, acts: list[asyncio.Task[None]]) -> None:
+        """Everything that waits is answered; then everybody is served and at rest, in bounded time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + QUIET_SECONDS
+        while loop.time() < deadline:
+            await asyncio.sleep(5)
+            for session_id in self.stage.sessions:
+                await self._settle_all(session_id)
+            if all(act.done() for act in acts) and await self._at_rest():
+                return
+        raise Violation(
+            f"I6: not at rest after {QUIET_SECONDS} s: {await self.insist(lambda r: r.statuses())}"
+        )
+
+    async def _settle_all(self, session_id: SessionId) -> None:
+        for call in await self.insist(lambda r: r.open_calls(session_id)):
+            if call.open and call.open.ask and call.ask_id:
+                await self._reply(call.ask_id, Once())
+            elif call.open and call.open.question and call.ask_id:
+                await self._reply(call.ask_id, Answers((("A",),)))
+            elif call.open and call.open.kind == "async":
+                await self._result(call.id, Completed(f"result of {call.id}"))
+
+    async def _at_rest(self) -> bool:
+        for session_id in self.stage.sessions:
+            status = await self.insist(lambda r, session_id=session_id: r.status(session_id))
+            if not isinstance(status, Idle):
+                return False
+        return True
+
+
+def play(seed: int, *, keep_trace: bool = False) -> Summary:
+    """Run one seed and check every promise; raises `Violation`, with the seed."""
+    logging.disable(logging.CRITICAL)
+    directory = Path(tempfile.mkdtemp(prefix="sim", dir=_memory()))
+    loop = SimLoop(seed, keep_trace=keep_trace, max_steps=MAX_STEPS)
+    try:
+        scenario = Scenario(seed, directory / "sim.db")
+        loop.set_exception_handler(scenario.stage.broke)
+        loop.run(scenario.play)
+        scenario.stage.check_unbroken()
+        check(scenario.stage, scenario.machine.path)
+        scenario.stage.counts["steps"] = loop.steps
+        return Summary(seed, scenario.machine.crashes, loop.trace_digest(), scenario.stage.counts)
+    finally:
+        shutil.rmtree(directory)
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

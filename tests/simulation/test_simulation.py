@@ -1,0 +1,44 @@
+"""Seeds in CI: few, but each is a whole world; the big counts are `make soak`'s."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.scenario import play
+
+ROOT = Path(__file__).parents[2]
+SLICES = 8
+SEEDS_A_SLICE = 50
+
+
+@pytest.mark.spec("X-11", "S-12", "C-10")
+@pytest.mark.parametrize("part", range(SLICES))
+def test_no_promise_is_broken_whatever_crashes(part: int, record_property: pytest.RecordProperty) -> None:
+    crashes = 0
+    for seed in range(part * SEEDS_A_SLICE, (part + 1) * SEEDS_A_SLICE):
+        crashes += play(seed).crashes
+    print(f"{SEEDS_A_SLICE} seeds, {crashes} crashes")
+    record_property("crashes", crashes)
+    assert crashes > SEEDS_A_SLICE / 2, "the simulation has become too peaceful"
+
+
+@pytest.mark.spec("X-11")
+def test_a_seed_gives_the_same_trace_in_every_process() -> None:
+    first, second = (_digests(hash_seed) for hash_seed in ("1", "2"))
+    assert first.splitlines() == second.splitlines()
+    assert len(set(first.split())) == 100
+
+
+def _digests(hash_seed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.hunt", "--digests", "--seeds", "50"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout

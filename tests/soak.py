@@ -1,0 +1,108 @@
+"""The big counts: `python -m tests.soak --seconds 1200`.
+
+Simulated crashes fill the time on both cores; kills of real processes and power cuts follow. Seeds go on
+from where the last run of the same commit stopped, and the counts of one commit are added up.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.json import decode, encode
+
+from tests.simulation.hunt import reason
+from tests.simulation.scenario import play
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "soak-results"
+WORKERS = 2
+
+
+class Tally(Struct):
+    """What was done for one commit; `next_seed` is where the next run goes on."""
+
+    seeds: int = 0
+    crashes: int = 0
+    seconds: float = 0
+    next_seed: int = 10_000
+    broken: list[str] = []
+
+
+def commit() -> str:
+    """The commit under test; work that is not committed counts as another one."""
+    head = _git("rev-parse", "--short", "HEAD")
+    return f"{head}-dirty" if _git("status", "--porcelain", "src", "tests/simulation") else head
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _work(first: int, seconds: float) -> Tally:
+    """One worker: every second seed until the time is up."""
+    tally = Tally(next_seed=first)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            tally.crashes += play(tally.next_seed).crashes
+        except (Exception, BaseExceptionGroup) as error:
+            tally.broken.append(f"seed {tally.next_seed}: {reason(error)}")
+            print(tally.broken[-1], flush=True)
+        tally.seeds += 1
+        tally.next_seed += WORKERS
+    return tally
+
+
+def simulate(tally: Tally, seconds: float) -> Tally:
+    with get_context("spawn").Pool(WORKERS) as pool:
+        jobs = [(tally.next_seed + worker, seconds) for worker in range(WORKERS)]
+        done = pool.starmap(_work, jobs)
+    return Tally(
+        seeds=tally.seeds + sum(each.seeds for each in done),
+        crashes=tally.crashes + sum(each.crashes for each in done),
+        seconds=tally.seconds + seconds,
+        next_seed=max(each.next_seed for each in done),
+        broken=tally.broken + [line for each in done for line in each.broken],
+    )
+
+
+def _report(tally: Tally) -> None:
+    print(f"simulation of {commit()}: {tally.seeds} seeds, {tally.crashes} crashes in {tally.seconds:.0f} s")
+    print(f"  {tally.crashes / tally.seconds:.1f} crashes a second, {len(tally.broken)} violations")
+    if not tally.broken:
+        print(
+            f"  with 95 % confidence fewer than 3/{tally.seeds} = {3 / tally.seeds:.1e} of such worlds fail"
+        )
+
+
+def _run(*words: str) -> int:
+    return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=False).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=1200, help="for the simulation")
+    parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
+    parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
+    options = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{commit()}.json"
+    before = decode(file.read_bytes(), type=Tally) if file.exists() else Tally()
+    tally = simulate(before, options.seconds)
+    file.write_bytes(encode(tally))
+    _report(tally)
+    failed = bool(tally.broken)
+    if options.kills:
+        failed |= _run("tests.e2e.kills", "--kills", str(options.kills)) != 0
+    if options.cuts:
+        failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

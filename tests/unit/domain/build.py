@@ -1,0 +1,86 @@
+"""Calls, controls and messages with plausible content, for tests that look at one thing of them."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.call import Call, CallState, Kind, Open, Requested
+from asyncagents.domain.control import Control
+from asyncagents.domain.failure import Failure
+from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
+from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.session import Tokens
+
+SESSION = SessionId("ses_1")
+CONTROL = Control(SESSION, None, SESSION, 0, "local")
+FENCE = 7
+
+PERMISSION = PermissionRequest(
+    id=PermissionId("per_1"), session_id=SESSION, permission="bash", patterns=("ls",), metadata={}, always=()
+)
+QUESTION = QuestionRequest(
+    id=QuestionId("que_1"),
+    session_id=SESSION,
+    questions=(
+        Question(
+            question="Which colour?", header="Colour", options=(Option(label="red", description="warm"),)
+        ),
+    ),
+)
+
+
+def call(state: CallState | None = None, *, id: str = "tool_1", **more: Any) -> Call:
+    made = Call(
+        id=CallId(id),
+        session_id=SESSION,
+        message_id=MessageId("msg_2"),
+        part_id=PartId(f"prt_{id}"),
+        call_id="toolu_1",
+        tool="deploy",
+        input={"env": "prod"},
+        turn=1,
+        created=100,
+        state=state or Requested(),
+    )
+    return replace(made, **more)
+
+
+def waiting(kind: Kind, *, due: int | None = None, note: str = "") -> Open:
+    """An open state; one that asks has its request."""
+    return Open(
+        kind=kind,
+        since=50,
+        due=due,
+        note=note,
+        ask=PERMISSION if kind == "ask" else None,
+        question=QUESTION if kind == "question" else None,
+    )
+
+
+def user(id: str = "msg_1") -> UserMessage:
+    return UserMessage(
+        id=MessageId(id),
+        session_id=SESSION,
+        time=MessageTime(created=10),
+        agent="build",
+        model=ModelRef(provider_id="scripted", model_id="parrot"),
+    )
+
+
+def step(finish: str | None = None, error: Failure | None = None, *, id: str = "msg_2") -> AssistantMessage:
+    return AssistantMessage(
+        id=MessageId(id),
+        session_id=SESSION,
+        parent_id=MessageId("msg_1"),
+        time=MessageTime(created=20),
+        model_id="parrot",
+        provider_id="scripted",
+        mode="build",
+        agent="build",
+        path=MessagePath(cwd="/work", root="/work"),
+        cost=0,
+        tokens=Tokens.zero(),
+        finish=finish,
+        error=error,
+    )

@@ -1,0 +1,158 @@
+"""A call: what people see of each state, and what the model reads of its result."""
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from asyncagents.domain.call import (
+    ABORTED,
+    Call,
+    CallState,
+    Completed,
+    Failed,
+    Open,
+    Requested,
+    Running,
+    Settled,
+    pending_text,
+    render,
+    result_text,
+)
+from asyncagents.domain.codec import decode_part
+from asyncagents.domain.part import (
+    PartTime,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+from asyncagents.domain.shape import encode
+from tests.unit.domain.build import call, waiting
+from tests.unit.domain.strategies import nouns
+
+GIVEN = {"env": "prod"}
+
+
+@pytest.mark.spec("S-04", "C-02")
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        pytest.param(call(Requested()), ToolPending(input=GIVEN, raw=""), id="requested"),
+        pytest.param(
+            call(Running(3), started=120),
+            ToolRunning(input=GIVEN, time=PartTime(start=120)),
+            id="running",
+        ),
+        pytest.param(
+            call(waiting("ask")), ToolRunning(input=GIVEN, time=PartTime(start=100)), id="asks, not started"
+        ),
+        pytest.param(
+            call(waiting("question"), started=120),
+            ToolRunning(input=GIVEN, time=PartTime(start=120)),
+            id="a question",
+        ),
+        pytest.param(
+            call(waiting("async", note="queued"), started=120),
+            ToolWaiting(input=GIVEN, pending_id=call().id, output="queued", time=PartTime(start=120)),
+            id="async with a note",
+        ),
+        pytest.param(
+            call(waiting("wait"), started=120),
+            ToolWaiting(input=GIVEN, pending_id=call().id, time=PartTime(start=120)),
+            id="a wait without a note",
+        ),
+        pytest.param(
+            call(Settled(Completed("v2", "Deployed", {"n": 1}), 200), started=120),
+            ToolCompleted(
+                input=GIVEN,
+                output="v2",
+                title="Deployed",
+                metadata={"n": 1},
+                time=PartTime(start=120, end=200),
+            ),
+            id="completed",
+        ),
+        pytest.param(
+            call(Settled(Failed("no route"), 200), started=120),
+            ToolError(input=GIVEN, error="no route", time=PartTime(start=120, end=200)),
+            id="failed",
+        ),
+        pytest.param(
+            call(Settled(Failed(ABORTED, {"inDoubt": True}), 200)),
+            ToolError(
+                input=GIVEN, error=ABORTED, metadata={"inDoubt": True}, time=PartTime(start=100, end=200)
+            ),
+            id="failed before it started",
+        ),
+    ],
+)
+def test_people_see_a_call_as_its_row_says(row: Call, state: ToolState) -> None:
+    assert render(row) == ToolPart(
+        id=row.part_id,
+        session_id=row.session_id,
+        message_id=row.message_id,
+        call_id=row.call_id,
+        tool=row.tool,
+        state=state,
+    )
+
+
+@given(nouns(Call))
+def test_every_call_can_be_kept_and_shown(row: Call) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(row), type=Call) == row
+    assert decode_part(encode(render(row))) == render(row)
+
+
+def test_a_waiting_call_reads_on_the_wire_as_clients_expect() -> None:
+    part = render(call(waiting("async", note="queued"), started=120))
+    assert msgspec.json.decode(encode(part))["state"] == {
+        "status": "waiting_async",
+        "input": GIVEN,
+        "pendingID": "tool_1",
+        "time": {"start": 120},
+        "output": "queued",
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "is_open", "holding", "settled"),
+    [
+        (Requested(), False, False, False),
+        (Running(1), False, False, False),
+        (waiting("ask"), True, True, False),
+        (waiting("question"), True, True, False),
+        (waiting("async"), True, False, False),
+        (waiting("wait"), True, False, False),
+        (Settled(Completed("ok"), 1), False, False, True),
+    ],
+)
+def test_an_ask_and_a_question_hold_the_session(
+    state: CallState, is_open: bool, holding: bool, settled: bool
+) -> None:
+    row = call(state)
+    assert (row.open is not None, row.holding, row.settled) == (is_open, holding, settled)
+
+
+def test_the_model_reads_that_a_call_is_pending() -> None:
+    text = pending_text("toolu_1", "deploy")
+    assert text == "This call is still pending (deploy, toolu_1). Its result will arrive in a later message."
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (Settled(Completed("v2"), 1), "The pending call toolu_1 (deploy) has completed:\n\nv2"),
+        (Settled(Failed("no route"), 1), "The pending call toolu_1 (deploy) has failed:\n\nno route"),
+    ],
+)
+def test_the_model_reads_a_late_result_with_the_name_of_its_call(state: Settled, text: str) -> None:
+    assert result_text(call(state)) == text
+
+
+@pytest.mark.parametrize("state", [Requested(), Running(1), Open(kind="async", since=1)])
+def test_a_call_without_a_result_has_no_result_text(state: CallState) -> None:
+    with pytest.raises(ValueError, match="tool_1 has no result yet"):
+        result_text(call(state))

@@ -1,0 +1,66 @@
+"""A session's status is a function of its rows."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Requested
+from asyncagents.domain.control import State, status
+from asyncagents.domain.id import CallId
+from asyncagents.domain.shape import encode
+from asyncagents.domain.status import Busy, Idle, Status, WaitingAsync
+from tests.unit.domain.build import CONTROL, call, waiting
+
+ASK, QUESTION = call(waiting("ask"), id="tool_ask"), call(waiting("question"), id="tool_question")
+ASYNC = call(waiting("async", due=900), id="tool_async", tool="deploy")
+TIMER = call(waiting("wait", due=300), id="tool_timer", tool="sleep")
+ENDLESS = call(waiting("async"), id="tool_endless", tool="hook")
+
+
+def waits_for(pending_id: str, tool: str, timeout: int | None = None) -> WaitingAsync:
+    return WaitingAsync(pending_id=CallId(pending_id), tool=tool, since=50, timeout=timeout)
+
+
+@pytest.mark.spec("C-06")
+@pytest.mark.parametrize(
+    ("state", "calls", "expected"),
+    [
+        pytest.param("idle", (), Idle(), id="at rest"),
+        pytest.param("ready", (), Busy(), id="woken"),
+        pytest.param("running", (), Busy(), id="claimed"),
+        pytest.param("idle", (ASK,), Busy(), id="an ask"),
+        pytest.param("idle", (QUESTION,), Busy(), id="a question"),
+        pytest.param("idle", (ASYNC, ASK), Busy(), id="an ask beside an async call"),
+        pytest.param("idle", (ASYNC,), waits_for("tool_async", "deploy", 900), id="an async call"),
+        pytest.param("idle", (TIMER,), waits_for("tool_timer", "sleep", 300), id="a timer"),
+        pytest.param("idle", (ENDLESS,), waits_for("tool_endless", "hook"), id="without a deadline"),
+        pytest.param("idle", (ASYNC, TIMER), waits_for("tool_timer", "sleep", 300), id="the first to expire"),
+        pytest.param(
+            "idle", (ENDLESS, ASYNC), waits_for("tool_async", "deploy", 900), id="a deadline before none"
+        ),
+        pytest.param(
+            "idle",
+            (call(waiting("async", due=900), id="tool_b"), call(waiting("async", due=900), id="tool_a")),
+            waits_for("tool_a", "deploy", 900),
+            id="the older of two that expire together",
+        ),
+        pytest.param("running", (ASYNC,), Busy(), id="running beside an async call"),
+        pytest.param("ready", (TIMER,), Busy(), id="woken beside a timer"),
+        pytest.param("idle", (call(Requested()),), Idle(), id="a call that is not open counts for nothing"),
+    ],
+)
+def test_status(state: State, calls: tuple[Call, ...], expected: Status) -> None:
+    assert status(replace(CONTROL, state=state), calls) == expected
+
+
+@pytest.mark.spec("C-06")
+def test_a_waiting_status_names_the_call_and_leaves_out_a_deadline_that_is_not_there() -> None:
+    wire = msgspec.json.decode(encode(waits_for("tool_1", "deploy", 900)))
+    assert wire == {
+        "type": "waiting_async",
+        "pendingID": "tool_1",
+        "tool": "deploy",
+        "since": 50,
+        "timeout": 900,
+    }
+    assert "timeout" not in msgspec.json.decode(encode(waits_for("tool_1", "deploy")))

@@ -1,0 +1,41 @@
+"""What goes into a row: JSON that can be read again wherever it is read."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from asyncagents.errors import InvalidInput
+from asyncagents.store.body import DEPTH, body
+from tests.unit.domain.strategies import json_values
+
+
+def _nested(levels: int, core: Any = 0) -> Any:
+    for _ in range(levels):
+        core = [core]
+    return core
+
+
+@given(json_values)
+def test_what_is_stored_is_what_was_given(value: Any) -> None:
+    assert msgspec.json.decode(body(value)) == value
+
+
+@given(json_values)
+def test_brackets_in_texts_are_no_nesting(value: Any) -> None:
+    text = body(value).decode() + '"[{\\' * 200
+    assert msgspec.json.decode(body({"text": text, "deep": _nested(DEPTH - 1)}))["text"] == text
+
+
+def test_the_limit_is_the_limit() -> None:
+    assert body(_nested(DEPTH))
+    wide = [[n] for n in range(1_000)]
+    assert body(_nested(DEPTH - 2, wide))
+    for value in (_nested(DEPTH + 1), _nested(DEPTH - 1, wide), _nested(900)):
+        with pytest.raises(InvalidInput, match="levels deep"):
+            body(value)
+
+
+def test_numbers_that_json_does_not_have_become_null() -> None:
+    assert body([float("nan"), float("inf")]) == b"[null,null]"

@@ -1,0 +1,226 @@
+"""A database is brought to this program's schema: forward only, backed up first, refused when too new."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.domain.id import Ids
+from asyncagents.errors import SchemaMismatch, StoreError
+from asyncagents.store.sqlite.connection import Connection, connect_with
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.migrate import load_scripts, migrate
+from asyncagents.store.sqlite.statement import split
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.contract.build import PROJECT, Lab
+from tests.unit.store.faulty import Faults
+
+SECOND = """-- min_reader: 1
+-- A colour for everyone; what is older does not need to know.
+ALTER TABLE session ADD COLUMN colour TEXT;
+CREATE TABLE paint (id TEXT PRIMARY KEY);  -- with a remark
+"""
+THIRD = """-- min_reader: 3
+CREATE TABLE brush (id TEXT PRIMARY KEY);
+"""
+BROKEN = """-- min_reader: 2
+CREATE TABLE easel (id TEXT PRIMARY KEY);
+CREATE TABLE session (id TEXT);
+"""
+
+
+def _connect(path: Path) -> Connection:
+    return connect_with(path, synchronous="OFF")
+
+
+def _migrate(path: Path, *more: str, first: int = 1) -> None:
+    scripts = (*load_scripts()[:first], *more)
+    with closing(_connect(path)) as connection:
+        migrate(connection, path, epoch="e1", scripts=scripts)
+
+
+def _one(path: Path, sql: str) -> tuple[Any, ...]:
+    with closing(sqlite3.connect(path)) as connection:
+        row: tuple[Any, ...] = connection.execute(sql).fetchone()
+        return row
+
+
+def _tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def test_a_fresh_file_gets_every_table_and_needs_no_backup(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path)
+    assert _one(path, "SELECT version, min_reader FROM schema") == (1, 1)
+    assert _one(path, "SELECT rev, epoch, horizon FROM revision") == (0, "e1", 0)
+    assert {"session", "message", "part", "input", "call", "request"} <= _tables(path)
+    assert not (tmp_path / "backups").exists()
+
+
+async def test_what_was_stored_is_there_after_reopening(tmp_path: Path) -> None:
+    path, clock = tmp_path / "deep" / "store.db", FakeClock()
+    cursors = []
+    for seed in (1, 2):
+        rng = SeededRng(seed)
+        async with open_sqlite(path, clock=clock, rng=rng, connect=Faults().connect) as database:
+            lab = Lab(database, clock, Ids(clock, rng))
+            cursors.append((await lab.store.cursor()).split("-")[0])
+            await lab.prompt(await lab.session())
+            assert len(await lab.store.sessions(PROJECT)) == seed
+    assert cursors[0] == cursors[1]
+
+
+def test_an_upgrade_keeps_the_rows_and_a_backup_of_what_was(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path)
+    with closing(_connect(path)) as connection:
+        connection.execute("UPDATE revision SET rev = 41")
+    _migrate(path, SECOND)
+    assert _one(path, "SELECT version, min_reader FROM schema") == (2, 1)
+    assert _one(path, "SELECT rev, epoch FROM revision") == (41, "e1")
+    assert "paint" in _tables(path)
+    (backup,) = (tmp_path / "backups").iterdir()
+    assert backup.name == "store-schema-1.db"
+    assert "paint" not in _tables(backup)
+    assert _one(backup, "SELECT rev FROM revision") == (41,)
+    _migrate(path, SECOND)
+    assert [file.name for file in (tmp_path / "backups").iterdir()] == ["store-schema-1.db"]
+
+
+def test_several_steps_are_taken_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path)
+    _migrate(path, SECOND, THIRD)
+    assert _one(path, "SELECT version, min_reader FROM schema") == (3, 3)
+
+
+def test_a_later_step_does_not_let_older_programs_in_again(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, SECOND, THIRD, "-- min_reader: 1\nCREATE TABLE frame (id TEXT);")
+    assert _one(path, "SELECT version, min_reader FROM schema") == (4, 3)
+    with pytest.raises(SchemaMismatch):
+        _migrate(path)
+
+
+def test_a_newer_schema_that_old_programs_may_read_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, SECOND)
+    _migrate(path)
+    assert _one(path, "SELECT version FROM schema") == (2,)
+
+
+async def test_a_schema_that_is_too_new_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, SECOND, THIRD)
+    before = path.read_bytes()
+    with pytest.raises(SchemaMismatch, match=r"schema 3.*this one knows 1.*Upgrade"):
+        async with open_sqlite(path, clock=FakeClock(), rng=SeededRng(1), connect=Faults().connect):
+            pass
+    assert path.read_bytes() == before
+
+
+def test_a_step_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path)
+    with pytest.raises(sqlite3.Error):
+        _migrate(path, BROKEN)
+    assert "easel" not in _tables(path)
+    assert _one(path, "SELECT version FROM schema") == (1,)
+    _migrate(path, SECOND)
+    assert _one(path, "SELECT version FROM schema") == (2,)
+
+
+def test_a_process_that_comes_late_does_not_overwrite_the_backup(tmp_path: Path) -> None:
+    """It saw the old schema, and another has upgraded it before it got the lock."""
+    path = tmp_path / "store.db"
+    _migrate(path)
+
+    class Late:
+        """Looks at an old schema, once; meanwhile another process upgrades."""
+
+        def __init__(self, real: Connection) -> None:
+            self._real = real
+            self._late = True
+
+        @property
+        def in_transaction(self) -> bool:
+            return self._real.in_transaction
+
+        def close(self) -> None:
+            self._real.close()
+
+        def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Any:
+            if sql == "BEGIN IMMEDIATE" and self._late:
+                self._late = False
+                _migrate(path, SECOND)
+            return self._real.execute(sql, params)
+
+    with closing(Late(_connect(path))) as late:
+        migrate(late, path, epoch="e2", scripts=(*load_scripts()[:1], SECOND))
+    (backup,) = (tmp_path / "backups").iterdir()
+    assert "paint" not in _tables(backup)
+
+
+_OPEN = """
+import asyncio, sys
+from pathlib import Path
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.store import Store
+from asyncagents.testing.clock import FakeClock, SeededRng
+async def main():
+    async with open_sqlite(Path(sys.argv[1]), clock=FakeClock(), rng=SeededRng(int(sys.argv[2]))) as database:
+        print(await Store(database).cursor())
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("X-11")
+def test_processes_that_open_a_fresh_file_at_once_agree(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _OPEN, str(path), str(seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate() for process in processes]
+    assert [stderr for _, stderr in answers] == [""] * 4
+    assert len({stdout for stdout, _ in answers}) == 1
+
+
+async def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_text("Dear diary, " * 1_000)
+    with pytest.raises(StoreError, match=r"store\.db.*not a database"):
+        async with open_sqlite(path, clock=FakeClock(), rng=SeededRng(1), connect=Faults().connect):
+            pass
+
+
+def test_a_script_is_cut_at_the_ends_of_its_statements() -> None:
+    script = (
+        "-- a; remark\nCREATE TABLE a (x TEXT DEFAULT ';');\n\nINSERT INTO a VALUES ('it''s;');\nSELECT 1"
+    )
+    assert split(script) == [
+        "CREATE TABLE a (x TEXT DEFAULT ';');",
+        "INSERT INTO a VALUES ('it''s;');",
+        "SELECT 1",
+    ]

@@ -1,0 +1,114 @@
+"""Who lives: the kernel tells, by a lock that dies with its process."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.id import OwnerId
+from asyncagents.store.sqlite.owners import FlockOwners
+
+_LIVE = """
+import subprocess, sys
+from pathlib import Path
+from asyncagents.store.sqlite.owners import FlockOwners
+owners = FlockOwners(Path(sys.argv[1]), sys.argv[2])
+child = None
+if len(sys.argv) > 3:
+    sleeper = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    child = subprocess.Popen(sleeper, stdin=subprocess.PIPE, close_fds=False)
+print(child.pid if child else 0, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _process(directory: Path, name: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that is an owner, and the pid of its child if it was told to have one."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _LIVE, str(directory), name, *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def test_an_owner_is_alive_to_itself_until_it_closes(tmp_path: Path) -> None:
+    one = FlockOwners(tmp_path / "owners", "one")
+    other = FlockOwners(tmp_path / "owners", "other")
+    try:
+        assert one.me == "one"
+        for owners in (one, other):
+            assert owners.alive(OwnerId("one"))
+            assert owners.alive(OwnerId("other"))
+            assert not owners.alive(OwnerId("nobody"))
+        one.close()
+        assert not other.alive(OwnerId("one"))
+        assert other.alive(OwnerId("other"))
+    finally:
+        other.close()
+    assert list((tmp_path / "owners").iterdir()) == []
+
+
+@pytest.mark.spec("X-11")
+def test_another_process_is_alive_until_it_is_killed(tmp_path: Path) -> None:
+    me = FlockOwners(tmp_path, "me")
+    try:
+        with _process(tmp_path, "them") as (process, _):
+            assert me.alive(OwnerId("them"))
+            assert me.alive(OwnerId("them"))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert not me.alive(OwnerId("them"))
+            assert not me.alive(OwnerId("them"))
+    finally:
+        me.close()
+
+
+@pytest.mark.spec("X-11")
+def test_a_child_process_does_not_keep_its_parents_name_alive(tmp_path: Path) -> None:
+    me = FlockOwners(tmp_path, "me")
+    try:
+        with _process(tmp_path, "them", "with a child") as (process, child):
+            assert me.alive(OwnerId("them"))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert not me.alive(OwnerId("them"))
+            os.kill(child, signal.SIGKILL)
+    finally:
+        me.close()
+
+
+def test_a_name_is_never_used_again(tmp_path: Path) -> None:
+    with _process(tmp_path, "taken"), pytest.raises(OSError, match="taken"):
+        FlockOwners(tmp_path, "taken")
+    with pytest.raises(OSError, match="taken"):
+        FlockOwners(tmp_path, "taken")
+
+
+def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
+    owners = FlockOwners(tmp_path, "me")
+    owners.close()
+    with (tmp_path / "other").open("w") as other:
+        owners.close()
+        other.write("still open")
+    assert not owners.alive(OwnerId("me"))
+
+
+def test_looking_at_many_dead_leaves_no_files_behind(tmp_path: Path) -> None:
+    me = FlockOwners(tmp_path, "me")
+    for n in range(5):
+        (tmp_path / f"dead{n}.lock").touch()
+        assert not me.alive(OwnerId(f"dead{n}"))
+    assert [path.name for path in tmp_path.iterdir()] == ["me.lock"]
+    me.close()

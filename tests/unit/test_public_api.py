@@ -1,0 +1,48 @@
+"""The public names: all that users may rely on, spelled out so that none comes or goes unnoticed."""
+
+import types
+
+import asyncagents
+
+PUBLIC = [
+    "Ask",
+    "AsyncAgentsError",
+    "Call",
+    "Completed",
+    "Entry",
+    "Event",
+    "Failed",
+    "Model",
+    "Pending",
+    "Runtime",
+    "ScriptedModel",
+    "Session",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "call",
+    "end",
+    "fail",
+    "open_runtime",
+    "pause",
+    "say",
+    "think",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert asyncagents.__all__ == PUBLIC
+
+
+def test_they_are_sorted_and_each_is_there() -> None:
+    assert sorted(PUBLIC) == PUBLIC
+    assert all(hasattr(asyncagents, name) for name in PUBLIC)
+
+
+def test_nothing_else_is_exported() -> None:
+    exported = [
+        name
+        for name, value in vars(asyncagents).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    ]
+    assert sorted(exported) == PUBLIC
