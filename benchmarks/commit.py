@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ async def _group(path: Path, verbs: list[Statements]) -> float:
 
     async def produce(database: SqliteDatabase, share: list[Statements]) -> None:
         for verb in share:
-            await database.write(lambda tx, verb=verb: replay(tx, verb))
+            await database.write(partial(replay, verb=verb))
 
     async with open_sqlite(path, clock=CLOCK, rng=RNG) as database:
         start = time.perf_counter()

@@ -21,7 +21,9 @@ from asyncagents.engine.runner import BeforeRest, Runner, rest_in_peace
 from asyncagents.engine.runtime import POOL, Defaults, Runtime
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.engine.turn import Turn
+from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Model
+from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.store import Store
@@ -55,6 +57,8 @@ class World(Struct, frozen=True):
     owners: Owners
     clock: Clock
     rng: Rng
+    ids: Ids
+    """One maker of ids for all: messages are read in the order of their ids."""
     poll_seconds: float = POLL_SECONDS
 
 
@@ -74,7 +78,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 async def open_runtime(
     data: str | Path,
     *,
-    model: Model,
+    model: Model | None = None,
     tools: Sequence[AnyTool] = (),
     policy: Policy = ask_everything,
     before_rest: BeforeRest = rest_in_peace,
@@ -82,16 +86,25 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open a data directory and, unless `serve` is false, work on its sessions until the block ends.
 
-    Several processes may open the same directory; each session is run by one of them at a time.
+    Only a runtime that serves needs a model. Several processes may open the same directory; each session is run by one of them at a time.
     """
+    if serve and model is None:
+        raise InvalidInput("a runtime that serves needs a model; pass model=, or serve=False to look on")
     directory = Path(data)
     clock, rng = SystemClock(), SystemRng()
-    setup = Setup(model=model, tools=tuple(tools), policy=policy, before_rest=before_rest, serve=serve)
+    ids = Ids(clock, rng)
+    setup = Setup(
+        model=model or ScriptedModel({}),
+        tools=tuple(tools),
+        policy=policy,
+        before_rest=before_rest,
+        serve=serve,
+    )
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     try:
         async with (
-            open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng) as database,
-            start(World(database, owners, clock, rng), setup) as runtime,
+            open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database,
+            start(World(database, owners, clock, rng, ids), setup) as runtime,
         ):
             yield runtime
     finally:
@@ -122,7 +135,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
 
 def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Answers]:
     store, bus, answers = Store(world.database), Bus(), Answers()
-    clock, ids = world.clock, Ids(world.clock, world.rng)
+    clock, ids = world.clock, world.ids
     turn = Turn(store=store, model=setup.model, tools=setup.tools, bus=bus, clock=clock, ids=ids, group=group)
     calls = Calls(store=store, tools=setup.tools, policy=setup.policy, clock=clock, ids=ids, group=group)
     dispatcher = Dispatcher(
@@ -148,6 +161,7 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         dispatcher=dispatcher,
         clock=clock,
         rng=world.rng,
+        ids=ids,
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
     )

@@ -68,7 +68,8 @@ class Crowd:
     def _something(self, *, wakes: bool = True) -> tuple[str, Said]:
         self._keys += 1
         name = self.rng.randrange(len(self.stage.sessions))
-        return f"key{self._keys}", Said(self.stage.sessions[name], f"s{name}:prompt {self._keys}", wakes)
+        text = f"s{name}:{'prompt' if wakes else 'quiet'} {self._keys}"
+        return f"key{self._keys}", Said(self.stage.sessions[name], text, wakes)
 
     async def _say(self, runtime: Runtime, key: str, said: Said) -> None:
         self._unsure[key] = said

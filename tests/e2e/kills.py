@@ -1,4 +1,4 @@
-"""Two real processes on one data directory, killed again and again: `python -m tests.e2e.kills --kills 200`."""
+"""Two processes on one data directory, killed again and again: `python -m tests.e2e.kills --kills 200`."""
 
 import argparse
 import asyncio
@@ -10,7 +10,7 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Re
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import RequestError
 from tests.e2e.ledger_check import Abort, Outside, check_ledger, read_lines
-from tests.e2e.worker import Ledger, now
+from tests.e2e.worker import Ledger, What, now
 from tests.simulation.checker import check
 from tests.simulation.hunt import reason
 from tests.simulation.mirror import Mirror
@@ -77,7 +77,7 @@ class Siege:
 
     async def kill(self, victim: Worker) -> None:
         """The word that it dies stands in the ledger before it does, so nobody takes over before that."""
-        self._note(victim, "killing")
+        self._note("killing", victim)
         victim.process.kill()
         await victim.process.wait()
         self.workers.remove(victim)
@@ -90,17 +90,18 @@ class Siege:
         await self._moment(victims[0])
         for victim in victims:
             await self.kill(victim)
-        if self.rng.random() < 0.2:
-            await self.retire(self.rng.choice(self.workers)) if self.workers else None
+        if self.workers and self.rng.random() < 0.2:
+            await self.retire(self.rng.choice(self.workers))
         while len(self.workers) < WORKERS:
             await self.start()
 
     async def _moment(self, victim: Worker) -> None:
         """So many lines further in the victim's life; soon, if it has nothing to do."""
         seen, wanted = self._written(victim), self.rng.choice([0, 1, 2, 3, 5, 8, 13])
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-        while self._written(victim) < seen + wanted and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(LOOK_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while self._written(victim) < seen + wanted:  # noqa: ASYNC110  another process writes them
+                    await asyncio.sleep(LOOK_SECONDS)
         await asyncio.sleep(self.rng.choice([0, 0, 0.001, 0.005, 0.02]) * self.rng.random())
 
     def _written(self, worker: Worker) -> int:
@@ -112,7 +113,7 @@ class Siege:
         worker.process.stdin.close()
         code = await worker.process.wait()
         self.workers.remove(worker)
-        self._note(worker, "stopped")
+        self._note("stopped", worker)
         _check_silent(worker)
         if code != 0:
             raise Violation(f"worker {worker.number} was asked to stop and ended with {code}")
@@ -123,9 +124,9 @@ class Siege:
             worker.process.kill()
             await worker.process.wait()
 
-    def _note(self, worker: Worker, what: str) -> None:
+    def _note(self, what: What, worker: Worker) -> None:
         with closing(Ledger(self.ledger, worker.number)) as ledger:
-            ledger.write("killing" if what == "killing" else "stopped")
+            ledger.write(what)
 
 
 def _check_silent(worker: Worker) -> None:
@@ -169,10 +170,11 @@ class People:
         """Sent and forgotten, sent and waited for later, or waited for at once; all under a key."""
         self._keys += 1
         session_id, key = self.rng.choice(self.current), f"key{self._keys}"
-        text = f"{session_id}:prompt {self._keys}"
         drawn = self.rng.random()
+        wakes = drawn < 0.9
+        text = f"{session_id}:{'prompt' if wakes else 'quiet'} {self._keys}"
         answer = await self.runtime.prompt(session_id, text, key=key) if drawn < 0.3 else None
-        message_id = await self.runtime.send(session_id, text, key=key, wakes=drawn < 0.9)
+        message_id = await self.runtime.send(session_id, text, key=key, wakes=wakes)
         self.outside.prompts[message_id] = text
         if 0.3 < drawn < 0.6:
             answer = await self.runtime.prompt(session_id, text, key=key)
@@ -310,6 +312,7 @@ def main() -> int:
     except (Violation, BaseExceptionGroup) as error:
         sys.stdout.write(f"violation: {reason(error)!r}; see {directory}\n")
         return 1
+    sys.stdout.write(f"{len(list((directory / 'data' / 'owners').iterdir()))} locks\n")
     shutil.rmtree(directory)
     rate = summary.kills / summary.seconds
     sys.stdout.write(f"{summary.kills} kills in {summary.seconds:.0f} s ({rate:.1f}/s): {summary.counts}\n")

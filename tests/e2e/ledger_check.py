@@ -51,11 +51,13 @@ def check_ledger(outside: Outside, path: Path, database: Path) -> Counter[str]:
             outside.effects.append(
                 Effect(CallId(line.call), SessionId(line.session), line.tool, line.worker, line.at / 1000)
             )
-    broken_off = _check_owners(lines)
+    owners = Owners()
+    for line in lines:
+        owners.read(line)
     _check_requests(lines)
     _check_once(outside, calls)
     _check_aborts(outside, calls)
-    counts = Counter({"broken off": broken_off, "calls": len(calls), "prompts": len(outside.prompts)})
+    counts = Counter({"broken off": owners.broken_off, "calls": len(calls), "prompts": len(outside.prompts)})
     counts.update(line.what for line in lines)
     counts.update(_outcome(call) for call in calls.values())
     counts["cut off steps"] = _count(database, CUT_OFF)
@@ -83,34 +85,40 @@ def _outcome(call: Call) -> str:
     return "in doubt" if isinstance(result, Failed) and result.error == IN_DOUBT else "settled"
 
 
-def _check_owners(lines: list[Line]) -> int:
-    """I5: who enters a session finds nobody in it, save the dead. Returns how much work a kill broke off."""
-    inside: dict[str, list[int]] = {}
-    dying: set[int] = set()
-    gone: set[int] = set()
-    broken_off = 0
-    for line in lines:
-        if line.worker in gone:
+class Owners:
+    """Who works on what, line by line."""
+
+    def __init__(self) -> None:
+        self.broken_off = 0
+        """So often somebody took up what a kill had broken off."""
+        self._inside: dict[str, list[int]] = {}
+        self._killed: set[int] = set()
+        self._replaced: set[int] = set()
+
+    def read(self, line: Line) -> None:
+        """I5: who enters a session finds nobody in it, save the dead; and the dead do nothing more."""
+        if line.worker in self._replaced:
             raise Violation(f"I5: worker {line.worker} was taken for dead and then wrote {line}")
-        busy = inside.setdefault(line.session, [])
         match line.what:
             case "killing":
-                dying.add(line.worker)
+                self._killed.add(line.worker)
             case "enter":
-                for other in [each for each in busy if each != line.worker]:
-                    if other not in dying:
-                        raise Violation(f"I5: {other} and {line.worker} work on {line.session} together")
-                    gone.add(other)
-                    broken_off += 1
-                busy[:] = [*(each for each in busy if each == line.worker), line.worker]
+                self._enter(line.session, line.worker)
             case "leave":
-                busy.remove(line.worker)
-            case "stopped":
-                if any(line.worker in each for each in inside.values()):
-                    raise Violation(f"worker {line.worker} stopped in the middle of its work")
+                self._inside[line.session].remove(line.worker)
+            case "stopped" if any(line.worker in busy for busy in self._inside.values()):
+                raise Violation(f"worker {line.worker} stopped in the middle of its work")
             case _:
                 pass
-    return broken_off
+
+    def _enter(self, session: str, worker: int) -> None:
+        busy = self._inside.setdefault(session, [])
+        others = {other for other in busy if other != worker}
+        if others - self._killed:
+            raise Violation(f"I5: {others} and {worker} work on {session} at the same time")
+        self._replaced |= others
+        self.broken_off += len(others)
+        busy[:] = [*(each for each in busy if each == worker), worker]
 
 
 def _check_requests(lines: list[Line]) -> None:

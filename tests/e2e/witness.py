@@ -32,6 +32,8 @@ class Witness:
     def __init__(self) -> None:
         self.acknowledged = 0
         self.verbs: Counter[str] = Counter()
+        self.largest = 0
+        """So many verbs shared a commit."""
         self._states: dict[int | None, State] = {None: {}}
 
     def begins(self, database: Path) -> None:
@@ -39,10 +41,11 @@ class Witness:
         with closing(sqlite3.connect(database)) as found:
             self._states = dict([look(found)])
 
-    def commits(self, connection: Any) -> None:
+    def commits(self, connection: Any, members: int) -> None:
         """Inside a transaction, just before its COMMIT: this is what it leaves if it comes to be."""
         rev, state = look(connection)
         self._states[rev] = state
+        self.largest = max(self.largest, members)
 
     def acknowledges(self, verb: str, rev: int) -> None:
         self.verbs[verb] += 1
@@ -90,6 +93,7 @@ class Powered:
         self._power = power
         self._witness = witness
         self._writing = False
+        self._members = 0
 
     @property
     def in_transaction(self) -> bool:
@@ -99,9 +103,10 @@ class Powered:
         if self._power.dead:
             raise sqlite3.OperationalError("this process is dead")
         if sql.startswith("BEGIN"):
-            self._writing = sql == "BEGIN IMMEDIATE"
+            self._writing, self._members = sql == "BEGIN IMMEDIATE", 0
+        self._members += sql == "SAVEPOINT member"
         if sql == "COMMIT" and self._writing:
-            self._witness.commits(self._real)
+            self._witness.commits(self._real, self._members)
         try:
             return self._real.execute(sql, params)
         except PowerLost as lost:

@@ -81,7 +81,7 @@ class Do(Struct, frozen=True):
 
 
 class WildModel:
-    """What it says depends only on the seed and on what it was told. Prompts begin with their session's id."""
+    """What it says depends on the seed and on what it was told. Prompts begin with their session's id."""
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         self._ledger = ledger
@@ -180,7 +180,7 @@ class Props:
         return Completed("paid")
 
     async def _job(self, args: Do, context: ToolContext) -> Outcome:
-        """Whoever reads the ledger may be faster with the result than this tool with its word that it waits."""
+        """Whoever reads the ledger may have the result before this tool has said that it waits for it."""
         self._ledger.write("job", session=context.session_id, call=context.call_id)
         await self._work(args)
         return Pending(note="started", seconds=(1 + args.n) * 0.2)

@@ -13,7 +13,7 @@ from asyncagents.app import PolledDatabase, Setup, SystemClock, SystemRng, World
 from asyncagents.domain.call import Call, Completed
 from asyncagents.domain.event import Event, PartDelta, SessionStatus
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.message import AssistantMessage, UserMessage
 from asyncagents.domain.part import (
     PartTime,
@@ -135,7 +135,7 @@ async def open_world(
     try:
         async with (
             open_sqlite(data / "asyncagents.db", clock=clock, rng=rng) as database,
-            start(World(behind(database), owners, clock, rng), setup) as runtime,
+            start(World(behind(database), owners, clock, rng, Ids(clock, rng)), setup) as runtime,
         ):
             yield runtime
     finally:

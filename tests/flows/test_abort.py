@@ -213,6 +213,19 @@ async def test_input_after_an_abort_is_not_covered_by_it(tmp_path: Path) -> None
     assert (answer.text, answer_of(gone).error) == ("Here.", aborted())
 
 
+@pytest.mark.spec("C-10")
+async def test_input_right_behind_an_abort_is_answered_at_whatever_moment_it_comes(tmp_path: Path) -> None:
+    async with stage(tmp_path, HANGS) as at:
+        for ticks in range(15):
+            first = asyncio.ensure_future(at.prompt("go"))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            stopped, answer = await asyncio.gather(at.abort(), at.prompt("next"))
+            assert stopped
+            assert (answer.text, answer_of(answer).error) == ("Here.", None)
+            assert answer_of(await first).error == aborted()
+
+
 async def test_what_was_said_before_an_abort_is_what_the_model_remembers(tmp_path: Path) -> None:
     async with stage(tmp_path, HANGS) as at:
         await at.runtime.send(at.session_id, "go")
@@ -272,7 +285,11 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
     async with stage(tmp_path, script, tools=[Tool("cling", Text, cling)]) as at:  # type: ignore[arg-type]
         prompt = asyncio.ensure_future(at.prompt("go"))
         await started.wait()
-        assert not await at.runtime.abort(at.session_id, seconds=0.05)
+        at.runtime._bus._size = 2  # so that who waits for the end is cut off before it comes
+        await at.runtime.send(at.session_id, "more", wakes=False)
+        stopped = asyncio.ensure_future(at.runtime.abort(at.session_id, seconds=0.1))
+        await at.runtime.send(at.session_id, "and more", wakes=False)
+        assert not await stopped
         let_go.set()
         assert await at.abort()
         answer = await prompt

@@ -2,11 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.call import REJECTED, REJECTED_TOO, Reject
+from asyncagents.domain.control import CLAIM_LIMIT
 from asyncagents.domain.event import (
     PartUpdated,
     PermissionAsked,
@@ -17,13 +19,14 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
+from asyncagents.domain.failure import UnknownError
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
 from asyncagents.domain.status import Busy, Idle
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import CAREFUL, ECHO, Gate, Stage, Text, echo, later, stage
+from tests.flows.kit import CAREFUL, ECHO, Gate, Stage, Text, answer_of, echo, later, stage
 
 COLOUR = Question(
     question="Which colour?", header="Colour", options=(Option(label="red", description="warm"),)
@@ -222,6 +225,23 @@ async def test_rules_decide_without_a_person(tmp_path: Path) -> None:
         await at.prompt("go")
 
     assert results(at) == ["a", "Not allowed here: echo b."]
+
+
+async def test_rules_that_raise_end_in_an_error_not_in_a_loop(tmp_path: Path) -> None:
+    asked: list[Ask] = []
+
+    def broken(ask: Ask, context: ToolContext) -> Literal["allow"]:
+        asked.append(ask)
+        raise RuntimeError("a bug in a rule")
+
+    async with stage(tmp_path, SCRIPT, tools=[CAREFUL], policy=broken) as at:
+        answer = await at.prompt("go")
+        await at.ears.until(SessionIdle)
+
+    error = answer_of(answer).error
+    assert isinstance(error, UnknownError)
+    assert error.data.message.startswith("crash_loop")
+    assert (len(asked), len(at.model.requests)) == (CLAIM_LIMIT + 1, 1)
 
 
 async def test_a_call_asks_again_when_what_it_would_touch_has_changed(tmp_path: Path) -> None:

@@ -255,40 +255,42 @@ async def test_a_timer_ends_by_itself(tmp_path: Path) -> None:
 
 
 class SlowLook:
-    """A database whose second read, the sweep's look at who wants a run, takes as long as it is held."""
+    """A database where the look that a sweep takes after an expiry lasts as long as it is held."""
 
-    def __init__(self, database: PolledDatabase) -> None:
-        self._database = database
-        self._reads = 0
+    def __init__(self) -> None:
         self.looking = asyncio.Event()
         self.go = asyncio.Event()
-        self.write, self.listen, self.poll = database.write, database.listen, database.poll
+        self._expired = False
+
+    def behind(self, database: PolledDatabase) -> PolledDatabase:
+        self._database = database
+        self.listen, self.poll = database.listen, database.poll
+        return self
+
+    async def write(self, verb: Verb[T]) -> T:
+        self._expired = self._expired or "Store.expire" in verb.__qualname__
+        return await self._database.write(verb)
 
     async def read(self, verb: Verb[T]) -> T:
-        self._reads += 1
         found = await self._database.read(verb)
-        if self._reads == 2:
+        if self._expired and "Store.active" in verb.__qualname__:
             self.looking.set()
             await self.go.wait()
         return found
 
 
 async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
-    slow: list[SlowLook] = []
-
-    def behind(database: PolledDatabase) -> PolledDatabase:
-        slow.append(SlowLook(database))
-        return slow[0]
-
-    model = ScriptedModel(SCRIPT)
+    database, model = SlowLook(), ScriptedModel(SCRIPT)
     setup = Setup(model=model, tools=(later("deploy", seconds=0.05),))
-    async with open_world(tmp_path, setup, behind=behind) as runtime, asyncio.timeout(PATIENCE):
-        await slow[0].looking.wait()
+    async with open_world(tmp_path, setup, behind=database.behind) as runtime, asyncio.timeout(PATIENCE):
+        first = await runtime.create_session(directory=tmp_path)
+        await runtime.send(first.id, "ship")
+        await database.looking.wait()
         with runtime._bus.subscribe() as subscription:
-            session = await runtime.create_session(directory=tmp_path)
-            await runtime.prompt(session.id, "ship")
-            slow[0].go.set()
-            await Ears(subscription).until(SessionIdle)
+            second = await runtime.create_session(directory=tmp_path)
+            await runtime.prompt(second.id, "ship")
+            database.go.set()
+            await Ears(subscription).until(SessionIdle, lambda event: event.session_id == second.id)
 
     assert TIMED_OUT in str(model.requests[-1].messages)
 

@@ -12,16 +12,16 @@ from asyncagents.domain.event import (
     MessageUpdated,
     PartDelta,
     PartUpdated,
+    PromptAnswered,
     SessionCreated,
     SessionIdle,
     SessionStatus,
 )
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import ReasoningPart, TextPart
 from asyncagents.domain.status import Idle
 from asyncagents.llm.scripted import call, say, think
-from tests.flows.kit import ECHO, PATIENCE, Gate, Stage, stage
+from tests.flows.kit import ECHO, PATIENCE, Gate, stage
 
 FLOOD = {"go": [[think("Hm."), say(*["x"] * 3000), call("gate")], [say("y" * 10, "z" * 10)]]}
 
@@ -65,25 +65,14 @@ class Client:
         return (self._messages, self._parts) == (messages, parts)
 
 
-async def listening(at: Stage, session_id: SessionId | None) -> tuple[Client, asyncio.Future[Event]]:
-    """A client that has begun to listen, and the first event that it will hear."""
-    listeners = at.runtime._bus._listeners.setdefault(session_id, {})
-    before = len(listeners)
-    client = Client(at.runtime.events(session_id))
-    first = asyncio.ensure_future(client.hear())
-    while len(listeners) == before:  # noqa: ASYNC110  no event tells that one listens
-        await asyncio.sleep(0)
-    return client, first
-
-
 @pytest.mark.spec("C-02", "C-06")
 async def test_a_listener_that_keeps_up_has_what_the_store_has(tmp_path: Path) -> None:
     script = {"go": [[think("Hm."), say("a", "b"), call("echo", text="c")], [say("d ", "e ")]]}
     async with stage(tmp_path, script, tools=[ECHO]) as at:
-        client, first = await listening(at, at.session_id)
-        await at.prompt("go")
-        await first
-        await client.hear_until(SessionIdle)
+        async with at.runtime.events(at.session_id) as events:
+            client = Client(events)
+            await at.prompt("go")
+            await client.hear_until(SessionIdle)
         assert client.agrees_with(await at.messages())
 
     assert client.status == Idle()
@@ -93,13 +82,13 @@ async def test_a_listener_that_keeps_up_has_what_the_store_has(tmp_path: Path) -
 async def test_a_listener_that_fell_behind_catches_up_with_the_final_state(tmp_path: Path) -> None:
     gate = Gate("gate")
     async with stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
-        client, first = await listening(at, at.session_id)
-        prompt = asyncio.ensure_future(at.prompt("go"))
-        await first
-        await gate.until_started()
-        gate.go.set()
-        await prompt
-        await client.hear_until(SessionIdle)
+        async with at.runtime.events(at.session_id) as events:
+            client = Client(events)
+            prompt = asyncio.ensure_future(at.prompt("go"))
+            await gate.until_started()
+            gate.go.set()
+            await prompt
+            await client.hear_until(SessionIdle)
         assert client.agrees_with(await at.messages())
 
     assert client.status == Idle()
@@ -110,20 +99,19 @@ async def test_a_listener_that_was_cut_off_hears_on(tmp_path: Path) -> None:
     gate = Gate("gate")
     gate.go.set()
     async with stage(tmp_path, FLOOD, tools=[gate.tool]) as at:
-        client, first = await listening(at, at.session_id)
-        await at.prompt("go")
-        await first
-        await client.hear_until(SessionIdle)
-        await at.prompt("and on")
-        await client.hear_until(SessionIdle)
+        async with at.runtime.events(at.session_id) as events:
+            client = Client(events)
+            await at.prompt("go")
+            await client.hear_until(SessionIdle)
+            await at.prompt("and on")
+            await client.hear_until(SessionIdle)
         assert client.agrees_with(await at.messages())
 
 
 async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
-    async with stage(tmp_path, {}) as at:
-        client, first = await listening(at, None)
+    async with stage(tmp_path, {}) as at, at.runtime.events() as events:
+        client = Client(events)
         await at.prompt("hello")
-        await first
         created = await at.runtime.create_session(directory=tmp_path)
         await client.hear_until(SessionCreated)
         await at.runtime.prompt(created.id, "hello")
@@ -132,9 +120,28 @@ async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
 
 async def test_a_listener_that_leaves_costs_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path, {}) as at:
-        events = at.runtime.events(at.session_id)
-        first = asyncio.ensure_future(anext(events))
-        await at.prompt("hello")
-        await first
-        await events.aclose()  # type: ignore[attr-defined]
-        await at.prompt("again")
+        before = dict(at.runtime._bus._listeners)
+        async with at.runtime.events(at.session_id) as events:
+            await at.prompt("hello")
+            await anext(events)
+        assert at.runtime._bus._listeners == before
+
+
+@pytest.mark.spec("X-07")
+async def test_a_prompt_can_be_followed_until_it_is_answered(tmp_path: Path) -> None:
+    script = {"go": [[say("a", "b"), call("echo", text="c")], [say("d")]]}
+    async with stage(tmp_path, script, tools=[ECHO]) as at:
+        heard = [event async for event in at.runtime.stream(at.session_id, "go", key="k")]
+        again = [event async for event in at.runtime.stream(at.session_id, "go", key="k")]
+
+    assert [event.delta for event in heard if isinstance(event, PartDelta)] == ["a", "b", "d"]
+    assert isinstance(heard[-1], PromptAnswered)
+    assert again == [], "the key was used before, and its prompt is answered"
+
+
+@pytest.mark.spec("X-07", "C-06")
+async def test_one_can_wait_for_a_session_to_come_to_rest(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        await at.runtime.send(at.session_id, "hello")
+        assert await at.runtime.wait(at.session_id) == Idle()
+        assert await at.runtime.wait(at.session_id) == Idle()

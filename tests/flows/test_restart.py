@@ -9,10 +9,11 @@ import pytest
 
 from asyncagents.app import Setup, open_runtime
 from asyncagents.domain.call import IN_DOUBT, TIMED_OUT, Completed
-from asyncagents.domain.event import PermissionAsked, SessionIdle
+from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import ToolError, ToolPart
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
@@ -56,6 +57,35 @@ async def test_a_step_that_was_cut_off_by_a_close_is_made_again(tmp_path: Path) 
     assert isinstance(cut.info, AssistantMessage)
     assert cut.info.error is not None
     assert [list(request.messages) for request in model.requests] == [[FromUser("go")]]
+
+
+@pytest.mark.spec("X-11", "C-10")
+async def test_closing_leaves_nothing_half_open(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[say("I beg"), call("gate"), pause(3600)]]}) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
+    async with open_runtime(tmp_path, model=at.model, serve=False) as runtime:
+        _, cut = await runtime.messages(at.session_id)
+        status = await runtime.status(at.session_id)
+
+    assert isinstance(cut.info, AssistantMessage)
+    assert (cut.text, cut.info.time.completed is not None, status) == ("I beg", True, Busy())
+    (part,) = (part for part in cut.parts if isinstance(part, ToolPart))
+    assert isinstance(part.state, ToolError)
+
+
+@pytest.mark.spec("X-11")
+async def test_closing_again_and_again_is_no_crash_loop(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+    for _ in range(5):
+        async with open_runtime(tmp_path, model=at.model) as runtime:
+            with runtime._bus.subscribe() as subscription:
+                await Ears(subscription).until_said("I beg")
+    *_, answer = await reopened(tmp_path, at.session_id, ScriptedModel({"go": [[say("Here.")]]}))
+
+    assert answer.text == "Here."
 
 
 @pytest.mark.spec("X-11")
@@ -192,8 +222,7 @@ async def main(data, text):
     tools = [Tool("gate", Nothing, gate)]
     async with open_runtime(data, model=ScriptedModel(script), tools=tools) as runtime:
         session = await runtime.create_session(directory=data)
-        await runtime.send(session.id, text)
-        async for event in runtime.events():
+        async for event in runtime.stream(session.id, text):
             print(getattr(event, "delta", event.type), flush=True)
 
 asyncio.run(main(*sys.argv[1:]))

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.engine.tool import Together, Tool, ToolContext
 from asyncagents.errors import ToolError as ToolFailure
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import ECHO, Gate, Nothing, stage
 
@@ -120,6 +121,19 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
     assert "missing required field `text`" in missing.output
     assert "Expected `str`, got `int` - at `$.text`" in mistyped.output
     assert [told.failed for told in (unknown, missing, mistyped, fine)] == [True, True, True, False]
+
+
+async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
+    async def remind(args: Nothing, context: ToolContext) -> Together:
+        note = at.runtime._input(context.session_id, "And the docs.", key=f"note:{context.call_id}")
+        return Together(Completed("noted"), (replace(note, source="system"),))
+
+    script = {"go": [[call("remind")], [say("Docs too.")]]}
+    async with stage(tmp_path, script, tools=[tool("remind", remind)]) as at:
+        answer = await at.prompt("go")
+
+    assert answer.text == "Docs too."
+    assert at.told()[-2:] == [FromTool("call_1_0", "remind", "noted"), FromUser("And the docs.")]
 
 
 async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ TOOLS = (
     "none",
 )
 LONGEST_TURN = 4
+ENDS: tuple[Finish | None, ...] = ("stop", None, "length", "content-filter", "error", "unknown")
+WEIGHTS = (80, 4, 4, 2, 2, 1)
 
 
 class Do(Struct, frozen=True):
@@ -81,9 +83,7 @@ class WildModel:
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
         await asyncio.sleep(rng.random())
-        finish: Finish | None = rng.choices(
-            ["stop", None, "length", "content-filter", "error", "unknown"], [80, 4, 4, 2, 2, 1]
-        )[0]
+        (finish,) = rng.choices(ENDS, WEIGHTS)
         async for event in _text(rng):
             yield event
         if rng.random() < 0.04:

@@ -31,6 +31,7 @@ def check(stage: Stage, path: Path) -> None:
         _check_results(stage, calls)
         _check_effects(stage, calls)
         _check_aborts(stage, calls)
+        _check_held_back(db)
     finally:
         db.close()
 
@@ -192,3 +193,19 @@ def _check_aborts(stage: Stage, calls: dict[str, Call]) -> None:
             made = call.created - 1_700_000_000_000
             if made < at < effect.at * 1000:
                 _fail("I9", f"{call.tool} of a turn aborted at {at} ran at {effect.at * 1000}")
+
+
+def _check_held_back(db: sqlite3.Connection) -> None:
+    """C-10: what an abort found unread is answered by the abort; it never runs on its own account."""
+    rows = db.execute(
+        """SELECT part.body ->> 'text', answer.info FROM input
+           JOIN cancel ON cancel.session_id = input.session_id AND cancel.rev > input.seq
+           JOIN message ON message.id = input.message_id AND message.rev > cancel.rev
+           JOIN part ON part.message_id = input.message_id
+           LEFT JOIN message AS answer ON answer.id = input.answer_id
+           WHERE input.state IN ('promoted', 'aborted') AND input.key NOT LIKE 'result:%'"""
+    )
+    for text, answer in rows:
+        failed = "error" in json.loads(answer or "{}")
+        if not failed and ":quiet" not in text:
+            _fail("C-10", f"{text!r} was unread when the turn was aborted, and was run all the same")

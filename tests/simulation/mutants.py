@@ -42,13 +42,12 @@ MUTANTS = (
     Mutant(
         "tool_started_before_the_commit",
         "engine/calls.py",
-        "        after = await self._store.advance(lease, tuple(moves))\n",
+        "        after = await self._store.advance(lease, moves)\n",
         """        for call in snapshot.requested:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
                 context = _context(call, session.agent or "", session.directory)
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, context))
-        after = await self._store.advance(lease, tuple(moves))
-        return after
+        return await self._store.advance(lease, moves)
 """,
     ),
     Mutant(
@@ -66,12 +65,12 @@ MUTANTS = (
     Mutant(
         "savepoint_neighbour_lost",
         "store/sqlite/batch.py",
-        """            if not connection.in_transaction:
-                return None
+        """            if not self._connection.in_transaction:
+                raise Undone(str(outcome.error)) from outcome.error
 """,
-        """            if not connection.in_transaction:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("SAVEPOINT member")
+        """            if not self._connection.in_transaction:
+                execute("BEGIN IMMEDIATE")
+                execute("SAVEPOINT member")
 """,
     ),
     Mutant(
@@ -103,7 +102,7 @@ MUTANTS = (
         "second_result_accepted",
         "store/verb/signal.py",
         """    if isinstance(call.state, Settled):
-        if call.state.result != fact.result:
+        if not _same(call.state.result, fact.result):
             raise AlreadySettled(call.id, _brief(call.state.result))
         return call
     _check_open(call)

@@ -6,13 +6,15 @@ import random
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Answers, Call, Completed, Failed, Once, Reject, Reply, Result
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.session import Session
 from asyncagents.domain.status import Idle
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import RequestError, StoreError
@@ -27,7 +29,7 @@ from tests.simulation.stage import Stage, Violation
 T = TypeVar("T")
 ACTIVE_SECONDS = 25
 QUIET_SECONDS = 600
-MAX_STEPS = 20_000
+MAX_STEPS = 8_000
 
 
 class Summary(Struct, frozen=True):
@@ -50,7 +52,7 @@ class Scenario:
             SeededRng(seed + 1),
             crash=self.rng.choice([0, 10, 30, 60]),
             fail=self.rng.choice([0, 0, 20]),
-            full=self.rng.choice([0, 0, 150]),
+            full=self.rng.choice([0, 0, 300]),
         )
         self.machine = Machine(path, seed, self.odds)
         self.processes: list[Process] = []
@@ -122,7 +124,7 @@ class Scenario:
             self.stage.count("usurped")
 
     async def _some_runtime(self) -> tuple[Process, Runtime]:
-        while not (living := self._living()):
+        while not (living := self._living()):  # noqa: ASYNC110  time is virtual
             await asyncio.sleep(0.2)
         process = self.rng.choice(living)
         assert process.runtime is not None
@@ -157,7 +159,7 @@ class Scenario:
     async def _create_sessions(self) -> None:
         for number in range(self.rng.choice([1, 1, 2, 3])):
             key = f"session{number}"
-            session = await self.insist(lambda r, key=key: r.create_session(key=key, directory="/project"))
+            session = await self.insist(partial(_create, key=key))
             self.stage.sessions.append(session.id)
 
     async def _client(self) -> None:
@@ -172,9 +174,9 @@ class Scenario:
         except Lost:
             self.stage.count("lost requests")
 
-    def _text(self, session_id: SessionId) -> tuple[str, str]:
+    def _text(self, session_id: SessionId, kind: str = "prompt") -> tuple[str, str]:
         self._keys += 1
-        return f"key{self._keys}", f"s{self.stage.sessions.index(session_id)}:prompt {self._keys}"
+        return f"key{self._keys}", f"{self.stage.name(session_id)}:{kind} {self._keys}"
 
     async def _prompt(self, session_id: SessionId) -> None:
         key, text = self._text(session_id)
@@ -191,7 +193,7 @@ class Scenario:
         self.stage.prompts[message_id] = text
 
     async def _quiet(self, session_id: SessionId) -> None:
-        key, text = self._text(session_id)
+        key, text = self._text(session_id, "quiet")
         message_id = await self.request(lambda r: r.send(session_id, text, key=key, wakes=False))
         self.stage.prompts[message_id] = text
 
@@ -210,7 +212,8 @@ class Scenario:
                 await self._reply(call.ask_id, reply)
 
     def _quiz_reply(self) -> Reply:
-        return self.rng.choice([Answers((("A",),)), Reject()])
+        replies: list[Reply] = [Answers((("A",),)), Reject()]
+        return self.rng.choice(replies)
 
     async def _reply(self, ask_id: str, reply: Reply) -> None:
         try:
@@ -225,21 +228,21 @@ class Scenario:
         for _ in range(self.rng.choice([1, 2, 3])):
             if self.stage.jobs:
                 call_id = self.rng.choice(self.stage.jobs)
-                result: Result = self.rng.choice([Completed(f"result of {call_id}"), Failed("it broke")])
-                await self._result(call_id, result)
+                results: list[Result] = [Completed(f"result of {call_id}"), Failed("it broke")]
+                await self._result(call_id, self.rng.choice(results))
 
-    async def _result(self, call_id: Call | str, result: Result) -> None:
+    async def _result(self, call_id: CallId, result: Result) -> None:
         async def give(runtime: Runtime) -> object:
             if isinstance(result, Completed):
-                return await runtime.complete(call_id, result.output)  # type: ignore[arg-type]
-            return await runtime.fail(call_id, result.error)  # type: ignore[arg-type]
+                return await runtime.complete(call_id, result.output)
+            return await runtime.fail(call_id, result.error)
 
         try:
             await self.request(give)
         except RequestError:
             self.stage.count("refused results")
         else:
-            self.stage.acknowledged_result(call_id, result)  # type: ignore[arg-type]
+            self.stage.acknowledged_result(call_id, result)
             self.stage.count("results")
 
     async def _follow(self) -> None:
@@ -252,7 +255,7 @@ class Scenario:
     async def _catch_up(self, mirror: Mirror) -> None:
         cursor, more = mirror.cursor, True
         while more:
-            piece = await self.insist(lambda r, cursor=cursor: r.feed(cursor))
+            piece = await self.insist(partial(Runtime.feed, after=cursor))
             for event in piece.events:
                 mirror.apply(event)
             cursor, more = piece.cursor, piece.more
@@ -285,10 +288,14 @@ class Scenario:
 
     async def _at_rest(self) -> bool:
         for session_id in self.stage.sessions:
-            status = await self.insist(lambda r, session_id=session_id: r.status(session_id))
+            status = await self.insist(partial(Runtime.status, session_id=session_id))
             if not isinstance(status, Idle):
                 return False
         return True
+
+
+async def _create(runtime: Runtime, *, key: str) -> Session:
+    return await runtime.create_session(key=key, directory="/project")
 
 
 def play(seed: int, *, keep_trace: bool = False) -> Summary:

@@ -11,8 +11,7 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from tests.simulation.mirror import Mirror
 
-
-MOST_REQUESTS = 250
+MOST_REQUESTS = 80
 
 
 class Violation(AssertionError):

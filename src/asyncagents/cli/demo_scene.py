@@ -11,12 +11,12 @@ from msgspec import Struct
 from asyncagents.cli.demo_check import state_of, tool_parts
 from asyncagents.cli.demo_screen import Screen
 from asyncagents.domain.call import Call
-from asyncagents.domain.event import PartDelta, PartUpdated, SessionIdle, SessionStatus
+from asyncagents.domain.event import PartDelta, PartUpdated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
-from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.domain.status import Idle
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import AlreadySettled
 
@@ -37,29 +37,20 @@ class Sent(Struct, frozen=True):
 async def show_turn(screen: Screen, runtime: Runtime, session_id: SessionId, text: str) -> tuple[str, Entry]:
     """Send a prompt and print what comes of it; returns the words that streamed in, and the answer."""
     screen.line("you", text)
-    async with asyncio.TaskGroup() as group:
-        watching = group.create_task(_watch(screen, runtime, session_id))
-        answer = await runtime.prompt(session_id, text)
-    return watching.result(), answer
-
-
-async def _watch(screen: Screen, runtime: Runtime, session_id: SessionId) -> str:
-    """Until the session rests or waits."""
+    key = f"demo:{text}"
     words: list[str] = []
-    async for event in runtime.events(session_id):
+    async for event in runtime.stream(session_id, text, key=key):
         match event:
             case PartUpdated(part=ToolPart() as part):
                 _show_call(screen, part)
             case PartDelta(delta=word):
                 screen.word("agent", word, first=not words)
                 words.append(word)
-            case SessionIdle() | SessionStatus(status=WaitingAsync()):
-                break
             case _:
                 pass
     if words:
         screen.end()
-    return "".join(words)
+    return "".join(words), await runtime.prompt(session_id, text, key=key)
 
 
 def _show_call(screen: Screen, part: ToolPart) -> None:

@@ -1,5 +1,6 @@
 """Ids that sort by creation: a prefix, 12 hex digits of time and 14 random base62 characters."""
 
+from threading import Lock
 from typing import NewType
 
 from asyncagents.domain.port import Clock, Rng
@@ -23,12 +24,13 @@ _PER_MS = 0x1000
 
 
 class Ids:
-    """Makes ids, each above the one before, also when the clock stands still or steps back."""
+    """Makes ids, each above the one before, in every thread, also when the clock stands still or steps back."""
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
         self._clock = clock
         self._rng = rng
         self._last = 0
+        self._lock = Lock()
 
     def session(self) -> SessionId:
         """Sessions sort newest first, so their time counts down."""
@@ -60,11 +62,12 @@ class Ids:
 
     def _tick(self) -> int:
         """More than 4095 ids in a millisecond borrow from the next one."""
-        tick = self._clock.now() * _PER_MS + 1
-        if tick <= self._last:
-            tick = self._last + 1
-        self._last = tick
-        return tick
+        with self._lock:
+            tick = self._clock.now() * _PER_MS + 1
+            if tick <= self._last:
+                tick = self._last + 1
+            self._last = tick
+            return tick
 
     def _random(self) -> str:
         high, low = divmod(self._rng.below(_RANDOM), _62_8)  # small numbers divide faster

@@ -27,6 +27,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Policy, Together, ToolContext
 from asyncagents.errors import ToolError
+from asyncagents.store.body import body
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import Move
 
@@ -207,7 +208,7 @@ def _checked(outcome: object) -> Outcome:
     """What cannot be kept is the tool's failure, not the run's."""
     if not isinstance(outcome, Completed | Failed | Pending | Together):
         raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
-    encode(outcome)
+    body(outcome)
     return outcome
 
 

@@ -19,6 +19,7 @@ from asyncagents.domain.part import (
     ToolPending,
 )
 from asyncagents.domain.session import Tokens
+from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import (
     Finish,
     ModelEvent,
@@ -36,6 +37,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
+from asyncagents.store.body import body
 from asyncagents.store.verb.step import StepEnd
 
 Written: TypeAlias = TextPart | ReasoningPart
@@ -119,9 +121,9 @@ class Draft:
         """One event of the stream; returns what listeners should see of it."""
         match event:
             case TextDelta(key, text):
-                return self._texts[key].add(text) if text else None
+                return self._texts[key].add(_clean(text)) if text else None
             case ReasoningDelta(key, text):
-                return self._thoughts[key].add(text) if text else None
+                return self._thoughts[key].add(_clean(text)) if text else None
             case TextStart(key):
                 return self._open(TextPart, self._texts, key, now)
             case ReasoningStart(key):
@@ -134,7 +136,7 @@ class Draft:
                 return self._call(key, tool)
             case ToolCallReady(key, tool, given):
                 change = self._call(key, tool)
-                self._called[key].input = given
+                self._called[key].input = _storable(given)
                 return change
             case StepFinish():
                 self._finish = event
@@ -269,3 +271,17 @@ class Draft:
             runs = finish == "tool-calls" and called.input is not None
             calls.append(call if runs else call.to(never))
         return tuple(calls)
+
+
+def _clean(text: str) -> str:
+    """A provider may cut a character in two; half of one cannot be kept."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _storable(given: dict[str, Any]) -> dict[str, Any] | None:
+    """None: arguments that no database could keep; the call is written down as one that never ran."""
+    try:
+        body(given)
+    except InvalidInput:
+        return None
+    return given

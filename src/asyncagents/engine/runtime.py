@@ -2,14 +2,15 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
 from asyncagents.domain.call import Answers as AnswersReply
 from asyncagents.domain.call import Call, Completed, Failed, Once, Reject, Reply
-from asyncagents.domain.event import Event
+from asyncagents.domain.event import Event, PromptAnswered, SessionStatus
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
@@ -17,9 +18,9 @@ from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session, SessionTime, Tokens, default_title, slug
-from asyncagents.domain.status import Status
+from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.engine.answers import Answers
-from asyncagents.engine.bus import Bus
+from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
@@ -49,6 +50,7 @@ class Runtime:
         dispatcher: Dispatcher,
         clock: Clock,
         rng: Rng,
+        ids: Ids,
         alive: Callable[[OwnerId], bool],
         defaults: Defaults,
     ) -> None:
@@ -59,7 +61,7 @@ class Runtime:
         self._alive = alive
         self._clock = clock
         self._rng = rng
-        self._ids = Ids(clock, rng)
+        self._ids = ids
         self._defaults = defaults
 
     @property
@@ -201,11 +203,20 @@ class Runtime:
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._store.open_calls(session_id)
 
-    async def events(self, session_id: SessionId | None = None) -> AsyncIterator[Event]:
-        """What happens from now on, in one session or all. A slow reader may miss states, never the last."""
-        cursor = await self._store.cursor()
-        while True:
-            with self._bus.subscribe(session_id) as subscription:
+    @asynccontextmanager
+    async def events(self, session_id: SessionId | None = None) -> AsyncIterator[AsyncIterator[Event]]:
+        """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
+        with self._bus.subscribe(session_id) as subscription:
+            async with aclosing(self._heard(subscription, await self._store.cursor(), session_id)) as events:
+                yield events
+
+    async def _heard(
+        self, subscription: Subscription, cursor: str, session_id: SessionId | None
+    ) -> AsyncGenerator[Event, None]:
+        async for event in subscription:
+            yield event
+        while True:  # it fell behind: listen afresh, and catch up from the store
+            with self._bus.subscribe(session_id) as again:
                 more = True
                 while more:
                     piece = await self._store.feed(cursor)
@@ -213,8 +224,30 @@ class Runtime:
                     for event in piece.events:
                         if session_id in (None, event.session_id):
                             yield event
-                async for event in subscription:
+                async for event in again:
                     yield event
+
+    async def stream(
+        self, session_id: SessionId, text: str, *, key: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Send a message and follow its session until the message is answered."""
+        async with self.events(session_id) as events:
+            message_id = await self.send(session_id, text, key=key)
+            if (await self._store.input(message_id)).answer_id is not None:
+                return
+            async for event in events:
+                yield event
+                if isinstance(event, PromptAnswered) and event.message_id == message_id:
+                    return
+
+    async def wait(self, session_id: SessionId) -> Status:
+        """Until a session is idle, or waits for something outside; says which."""
+        async with self.events(session_id) as events:
+            status = await self._store.status(session_id)
+            while isinstance(status, Busy | Retry):
+                event = await anext(events)
+                status = event.status if isinstance(event, SessionStatus) else status
+        return status
 
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""

@@ -12,8 +12,8 @@ from asyncagents.store.sqlite.writer import Report, resolve
 from asyncagents.store.tx import Commit, Verb
 from asyncagents.testing.fault import Crash
 
-MAX_BATCH = 5
-MAX_DELAY_MS = 20
+MAX_BATCH = 6
+MAX_DELAY_MS = 40
 
 
 class InlineWriter:

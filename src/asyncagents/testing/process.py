@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asyncagents.app import Setup, World, start
-from asyncagents.domain.id import OwnerId
+from asyncagents.domain.id import Ids, OwnerId
 from asyncagents.domain.port import Rng
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import StoreError
@@ -110,11 +110,17 @@ class Process:
     async def _work(self, owners: _Owners) -> None:
         loop = asyncio.get_running_loop()
         clock, rng = LoopClock(loop), SeededRng(self._machine.rng.below(2**32))
+        ids = Ids(clock, rng)
         async with (
             open_sqlite(
-                self._machine.path, clock=clock, rng=rng, connect=self._connect, make_writer=self._make_writer
+                self._machine.path,
+                clock=clock,
+                rng=rng,
+                ids=ids,
+                connect=self._connect,
+                make_writer=self._make_writer,
             ) as database,
-            start(World(database, owners, clock, rng, poll_seconds=0.5), self._setup(self)) as runtime,
+            start(World(database, owners, clock, rng, ids, poll_seconds=0.5), self._setup(self)) as runtime,
         ):
             self.runtime = runtime
             self.started.set()

@@ -1,0 +1,33 @@
+"""`kill -9`, for real: two processes share a data directory, and neither of them is allowed to live long."""
+
+import fcntl
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.id import OwnerId
+from asyncagents.store.sqlite.owners import FlockOwners
+from tests.e2e.kills import besiege
+
+KILLS = 10
+
+
+@pytest.mark.spec("X-11")
+async def test_nothing_is_lost_or_done_twice_however_often_workers_are_killed(tmp_path: Path) -> None:
+    summary = await besiege(tmp_path, kills=KILLS, seed=1)
+    assert summary.kills >= KILLS
+    assert summary.counts["prompts"] > KILLS
+    assert summary.counts["broken off"] > 0, "nobody was killed at work: this proves nothing"
+
+
+def test_a_dead_owner_is_dead_for_all_who_look_at_the_same_time(tmp_path: Path) -> None:
+    """Or the session it left would wait for the next sweep, half a minute later."""
+    with closing(FlockOwners(tmp_path, "me")) as owners:
+        fd = os.open(tmp_path / "dead.lock", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(fd, fcntl.LOCK_SH)  # another process is looking right now
+        try:
+            assert not owners.alive(OwnerId("dead"))
+        finally:
+            os.close(fd)

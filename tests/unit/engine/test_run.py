@@ -1,0 +1,119 @@
+"""A run can be interrupted at any moment, any number of times, and only what is in its scope ends."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.control import Snapshot
+from asyncagents.domain.id import CallId
+from asyncagents.engine.run import Run, told_to_stop
+from tests.unit.domain.build import CONTROL, SESSION
+
+RUNNING = Snapshot(control=replace(CONTROL, in_turn=True, turn_rev=5))
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_interrupt_ends_what_is_in_the_scope() -> None:
+    run = Run(SESSION)
+    asyncio.get_running_loop().call_soon(run.interrupt)
+    with pytest.raises(TimeoutError):
+        async with run.interruptible():
+            await forever()
+    assert (run.interrupted, run.poked, told_to_stop()) == (True, True, False)
+
+
+async def test_more_interrupts_change_nothing_at_any_moment() -> None:
+    run = Run(SESSION)
+    run.interrupt()
+    run.interrupt()
+    ended = False
+    try:
+        async with run.interruptible():
+            run.interrupt()
+            try:
+                await forever()
+            finally:
+                run.interrupt()  # while the scope is on its way out
+                ended = True
+    except TimeoutError:
+        run.interrupt()
+    assert ended
+
+
+async def test_an_interrupt_after_the_scope_finds_nothing_to_end() -> None:
+    run = Run(SESSION)
+    async with run.interruptible():
+        pass
+    run.interrupt()
+    await asyncio.sleep(0)
+    assert run.interrupted
+
+
+async def test_an_interrupt_before_the_scope_ends_it_at_once() -> None:
+    run = Run(SESSION)
+    run.interrupt()
+    with pytest.raises(TimeoutError):
+        async with run.interruptible():
+            await forever()
+
+
+async def test_a_failure_in_the_scope_stays_what_it_is() -> None:
+    run = Run(SESSION)
+
+    async def fail() -> None:
+        async with run.interruptible():
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert not run.interrupted
+
+
+async def test_the_rows_say_whether_the_interrupted_turn_is_over() -> None:
+    run = Run(SESSION)
+    run.interrupt()
+    run.resumed(replace(RUNNING, control=replace(RUNNING.control, cancel_rev=6)))
+    assert run.interrupted
+    run.resumed(RUNNING)
+    assert not run.interrupted
+
+
+async def test_an_interrupt_ends_the_tools() -> None:
+    run = Run(SESSION)
+    async with asyncio.TaskGroup() as group:
+        task = run.tasks[CallId("tool_1")] = group.create_task(forever())
+        await asyncio.sleep(0)
+        run.interrupt()
+    assert task.cancelled()
+
+
+async def test_a_poke_is_kept_until_somebody_waits_and_a_failure_ends_the_wait() -> None:
+    run = Run(SESSION)
+    run.poke()
+    await run.wait()
+    assert not run.poked
+    run.fail(ZeroDivisionError("first"))
+    run.fail(ValueError("second"))
+    with pytest.raises(ZeroDivisionError, match="first"):
+        await run.wait()
+
+
+async def test_a_task_that_was_cancelled_knows_it() -> None:
+    found: list[bool] = []
+
+    async def look() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            found.append(told_to_stop())
+            raise
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(look())
+        await asyncio.sleep(0)
+        task.cancel()
+    assert found == [True]
