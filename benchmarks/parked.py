@@ -3,9 +3,11 @@
 import asyncio
 import os
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from asyncagents import Pending, ScriptedModel, Tool, ToolContext, call, open_runtime, say
@@ -24,14 +26,7 @@ async def _deploy(args: Deploy, context: ToolContext) -> Pending:
 
 MODEL = ScriptedModel({"ship": [[call("deploy")], [say("done")]]}, remember=False)
 TOOLS = [Tool("deploy", Deploy, _deploy)]
-TABLES = {
-    "session": ("id", "root_id"),
-    "message": ("id", "session_id"),
-    "part": ("id", "message_id", "session_id"),
-    "input": ("message_id", "session_id", "answer_id"),
-    "call": ("id", "session_id", "part_id"),
-    "request": ("id", "session_id", "message_id"),
-}
+TABLES = ("session", "message", "part", "input", "call", "request")
 
 
 async def _park_one(directory: Path) -> None:
@@ -41,41 +36,31 @@ async def _park_one(directory: Path) -> None:
 
 
 def _multiply(path: Path, count: int) -> None:
-    """Copy the rows of the one parked session, each copy with ids of its own."""
+    """Copy the rows of the one parked session; in each copy every id ends with the number of the copy."""
     db = sqlite3.connect(path)
-    (session_id,) = db.execute("SELECT id FROM session").fetchone()
-    for table, ids in TABLES.items():
+    ids = [row[0] for table in TABLES[:3] + TABLES[4:] for row in db.execute(f"SELECT id FROM {table}")]  # noqa: S608
+    for table in TABLES:
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         picked = ", ".join(_copied(column, ids) for column in columns)
         db.execute(
-            f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1}) "
-            f"INSERT INTO {table} SELECT {picked} FROM {table}, n WHERE {_owner(table)} = ?",
-            (session_id,),
+            f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1}) "  # noqa: S608
+            f"INSERT INTO {table} SELECT {picked} FROM {table}, n"
         )
     db.commit()
     db.close()
 
 
-def _owner(table: str) -> str:
-    return "id" if table == "session" else "session_id"
-
-
-def _copied(column: str, ids: tuple[str, ...]) -> str:
-    """The last seven characters of an id become the number of the copy, in its column and in the JSON."""
-    fresh = "substr({0}, 1, length({0}) - 7) || printf('%07d', i)"
-    if column in ids:
-        return fresh.format(column)
+def _copied(column: str, ids: list[str]) -> str:
     if column in ("info", "body"):
-        return _json(column, ids)
-    return column
+        return f"CAST({_renamed(f'CAST({column} AS TEXT)', ids)} AS BLOB)"
+    text = column.endswith("id") or column in ("key", "status")
+    return _renamed(column, ids) if text else column
 
 
-def _json(column: str, ids: tuple[str, ...]) -> str:
-    made = column
-    for name in ids:
-        new = f"substr({name}, 1, length({name}) - 7) || printf('%07d', i)"
-        made = f"replace({made}, {name}, {new})"
-    return f"CAST({made} AS BLOB)"
+def _renamed(expression: str, ids: list[str]) -> str:
+    for each in ids:
+        expression = f"replace({expression}, '{each}', '{each[:-7]}' || printf('%07d', i))"
+    return expression
 
 
 def _memory() -> float:
@@ -84,28 +69,55 @@ def _memory() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+class Seen(Struct, frozen=True):
+    """What a process saw that opened a directory of parked sessions."""
+
+    ready: float
+    memory: float
+    live: int
+    wake: float
+
+
+async def look(directory: Path) -> Seen:
+    """Open it, let the sweep see everything, and wake one session."""
+    begun = time.perf_counter()
+    async with open_runtime(directory, model=MODEL, tools=TOOLS) as runtime:
+        newest = (await runtime.sessions("/project", limit=1))[0]
+        ready = time.perf_counter() - begun
+        await asyncio.sleep(1)  # the sweep at the start, and some polls
+        memory, live = _memory(), runtime.live
+        woken = time.perf_counter()
+        (waiting,) = await runtime.open_calls(newest.id)
+        await runtime.complete(waiting.id, "v2")
+        await runtime.wait(newest.id)
+        return Seen(ready, memory, live, time.perf_counter() - woken)
+
+
+async def _in_a_process(directory: Path) -> Seen:
+    """Memory is only comparable between processes that did nothing else."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.parked", str(directory), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    return msgspec.json.decode(out, type=Seen)
+
+
 async def measure(directory: Path, *, full: bool = False) -> list[Figure]:
     count = MANY if full else FEW
-    await _park_one(directory / "one")
-    await _park_one(directory / "many")
-    async with open_runtime(directory / "one", model=MODEL, tools=TOOLS) as runtime:
-        await runtime.statuses()
-        before = _memory()
+    for name in ("one", "many"):
+        await _park_one(directory / name)
     _multiply(directory / "many" / "asyncagents.db", count)
-    begun = time.perf_counter()
-    async with open_runtime(directory / "many", model=MODEL, tools=TOOLS) as runtime:
-        sessions = await runtime.sessions("/project", limit=3)
-        ready = time.perf_counter() - begun
-        await asyncio.sleep(0.5)  # let the sweep see them all
-        grown, live = _memory() - before, runtime.live
-        woken = time.perf_counter()
-        (waiting,) = await runtime.open_calls(sessions[1].id)
-        await runtime.complete(waiting.id, "v2")
-        await runtime.wait(sessions[1].id)
-        wake = time.perf_counter() - woken
+    one, many = await _in_a_process(directory / "one"), await _in_a_process(directory / "many")
     return [
-        Figure(f"memory of {count:,} parked sessions", grown, "MB", "≤ 5"),
-        Figure("live runs meanwhile", live, "", "0"),
-        Figure("start-up with them", ready * 1e3, "ms"),
-        Figure("wake of one, from result to rest", wake * 1e3, "ms"),
+        Figure(f"memory of {count:,} parked sessions", many.memory - one.memory, "MB", "≤ 5"),
+        Figure("memory of the process with one", one.memory, "MB"),
+        Figure("live runs meanwhile", many.live, "", "0"),
+        Figure("start-up with them", many.ready * 1e3, "ms"),
+        Figure("… with one", one.ready * 1e3, "ms"),
+        Figure("wake of one, from result to rest", many.wake * 1e3, "ms"),
+        Figure("… of the only one", one.wake * 1e3, "ms"),
     ]
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(look(Path(sys.argv[1])))))

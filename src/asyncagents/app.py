@@ -86,7 +86,8 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open a data directory and, unless `serve` is false, work on its sessions until the block ends.
 
-    Only a runtime that serves needs a model. Several processes may open the same directory; each session is run by one of them at a time.
+    Only a runtime that serves needs a model. Several processes may open the same directory; each session
+    is run by one of them at a time.
     """
     if serve and model is None:
         raise InvalidInput("a runtime that serves needs a model; pass model=, or serve=False to look on")

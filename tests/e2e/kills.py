@@ -312,7 +312,7 @@ def main() -> int:
     except (Violation, BaseExceptionGroup) as error:
         sys.stdout.write(f"violation: {reason(error)!r}; see {directory}\n")
         return 1
-    sys.stdout.write(f"{len(list((directory / 'data' / 'owners').iterdir()))} locks\n")
+    shutil.rmtree(directory)
     shutil.rmtree(directory)
     rate = summary.kills / summary.seconds
     sys.stdout.write(f"{summary.kills} kills in {summary.seconds:.0f} s ({rate:.1f}/s): {summary.counts}\n")

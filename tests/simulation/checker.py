@@ -60,9 +60,8 @@ def _check_session(db: sqlite3.Connection, session_id: str) -> None:
     ).fetchone()
     if state != "idle" or json.loads(status) != {"type": "idle"} or in_turn:
         _fail("I6", f"{session_id} is {state} with status {status}, in_turn {in_turn}")
-    places = [row[0] for row in db.execute(
-        "SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position", (session_id,)
-    )]  # fmt: skip
+    placed = "SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position"
+    places = [row[0] for row in db.execute(placed, (session_id,))]
     if places != list(range(1, positions + 1)):
         _fail("I14", f"{session_id} has places {places} of {positions}")
     _check_messages(db, session_id)
@@ -111,6 +110,10 @@ def _check_prompts(db: sqlite3.Connection, stage: Stage) -> None:
             _fail("I0", f"the prompt {text!r} has become {said}")
         if message_id in stage.answers and stage.answers[message_id] != row[1]:
             _fail("I4", f"the answer to {text!r} was {stage.answers[message_id]} and is now {row[1]}")
+    _check_inputs(db)
+
+
+def _check_inputs(db: sqlite3.Connection) -> None:
     for message_id, state, answer in db.execute("SELECT message_id, state, answer_id FROM input"):
         if state == "queued":
             _fail("I6", f"input {message_id} was never read")
@@ -173,6 +176,10 @@ def _check_effects(stage: Stage, calls: dict[str, Call]) -> None:
             _fail("I8", f"{call.tool} ran {done[call.id]} times")
         if call.tool == "gate" and call.reply != Once():
             _fail("I16", f"gate ran though the answer was {call.reply}")
+    _check_doubts(calls, done)
+
+
+def _check_doubts(calls: dict[str, Call], done: dict[str, int]) -> None:
     for call in calls.values():
         assert isinstance(call.state, Settled)
         paid = call.state.result == Completed("paid")

@@ -1,4 +1,4 @@
-"""A reader that was away: it follows the feed from its own cursor, in pieces, and must end where the store is."""
+"""A reader that was away: it follows the feed from its cursor, in pieces, and must end where the store is."""
 
 import json
 from typing import Any

@@ -24,7 +24,7 @@ _PER_MS = 0x1000
 
 
 class Ids:
-    """Makes ids, each above the one before, in every thread, also when the clock stands still or steps back."""
+    """Makes ids, each above the one before, from any thread, even when the clock stands or steps back."""
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
         self._clock = clock

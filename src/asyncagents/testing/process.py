@@ -1,4 +1,4 @@
-"""A simulated machine: a data directory, and processes on it that live, die at any commit, and start again."""
+"""A simulated machine: a data directory, and processes on it that live, die at any commit, start again."""
 
 import asyncio
 from collections.abc import Callable
