@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.app import open_runtime
-from asyncagents.domain.event import PermissionAsked, SessionDeleted
+from asyncagents.domain.event import Event, PermissionAsked, SessionDeleted
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import CAREFUL, PATIENCE, Gate, later, stage
@@ -96,6 +96,26 @@ async def test_a_session_that_another_runtime_works_on_can_be_deleted(tmp_path: 
         with pytest.raises(NotFound):
             await prompt
         await gate.ended.wait()
+
+
+async def test_who_follows_a_session_or_waits_for_it_hears_that_it_is_gone(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool]) as at:
+
+        async def follow() -> list[Event]:
+            return [event async for event in at.runtime.stream(at.session_id, "tool")]
+
+        following = asyncio.ensure_future(follow())
+        await gate.until_started()
+        waiting = asyncio.ensure_future(at.runtime.wait(at.session_id))
+        await asyncio.sleep(0)
+        await at.runtime.delete_session(at.session_id)
+        async with asyncio.timeout(PATIENCE):
+            heard = await following
+            with pytest.raises(NotFound):
+                await waiting
+
+    assert isinstance(heard[-1], SessionDeleted)
 
 
 async def test_nobody_is_deleted_once_more(tmp_path: Path) -> None:

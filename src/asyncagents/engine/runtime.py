@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from asyncagents.domain.call import Answers as AnswersReply
 from asyncagents.domain.call import Call, Completed, Failed, Once, Reject, Reply
-from asyncagents.domain.event import Event, PromptAnswered, SessionStatus
+from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
@@ -22,7 +22,7 @@ from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
@@ -206,8 +206,9 @@ class Runtime:
     @asynccontextmanager
     async def events(self, session_id: SessionId | None = None) -> AsyncIterator[AsyncIterator[Event]]:
         """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
+        cursor = await self._store.cursor()  # before it listens: what it is cut off from comes after
         with self._bus.subscribe(session_id) as subscription:
-            async with aclosing(self._heard(subscription, await self._store.cursor(), session_id)) as events:
+            async with aclosing(self._heard(subscription, cursor, session_id)) as events:
                 yield events
 
     async def _heard(
@@ -230,14 +231,16 @@ class Runtime:
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Send a message and follow its session until the message is answered."""
+        """Send a message and follow its session until the message is answered, or the session is gone."""
         async with self.events(session_id) as events:
-            message_id = await self.send(session_id, text, key=key)
-            if (await self._store.input(message_id)).answer_id is not None:
+            admitted = await self._store.admit(self._input(session_id, text, key=key))
+            message_id = admitted.message_id
+            if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
                 return
             async for event in events:
                 yield event
-                if isinstance(event, PromptAnswered) and event.message_id == message_id:
+                answered = isinstance(event, PromptAnswered) and event.message_id == message_id
+                if answered or isinstance(event, SessionDeleted):
                     return
 
     async def wait(self, session_id: SessionId) -> Status:
@@ -246,6 +249,8 @@ class Runtime:
             status = await self._store.status(session_id)
             while isinstance(status, Busy | Retry):
                 event = await anext(events)
+                if isinstance(event, SessionDeleted):
+                    raise NotFound("session", session_id)
                 status = event.status if isinstance(event, SessionStatus) else status
         return status
 

@@ -179,7 +179,7 @@ async def put_call(tx: Tx, call: Call) -> None:
         call.shown_pending,
     )
     rev = await tx.rev()
-    if await tx.one("put_call", *columns, body(call), SHAPE_VERSION, rev) is None:
+    if not await tx.run("put_call", *columns, body(call), SHAPE_VERSION, rev):
         old = await tx.one("call", call.id)
         assert old is not None
         await tx.one("put_call", *columns, *_merge(old[0], old[1], call), rev)
@@ -189,7 +189,7 @@ async def put_call(tx: Tx, call: Call) -> None:
 async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) -> None:
     columns = part.id, part.message_id, part.session_id
     rev = await tx.rev()
-    if await tx.one("put_part", *columns, body(part), SHAPE_VERSION, rev) is None:
+    if not await tx.run("put_part", *columns, body(part), SHAPE_VERSION, rev):
         old = await tx.one("part", part.id)
         if old is None or old[2] != part.message_id:
             raise Conflict(f"part id {part.id!r} is taken; leave it out or choose another")

@@ -12,7 +12,7 @@ from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.errors import AsyncAgentsError, InvalidInput, StoreError
-from asyncagents.store.sqlite.connection import Connect, Connection, Cursor
+from asyncagents.store.sqlite.connection import Connect, Connection
 from asyncagents.store.tx import Commit, Row, Verb
 from asyncagents.store.verb.feed import changes, revision
 
@@ -69,17 +69,23 @@ class SqliteTx:
         self.due: list[int] = []
 
     async def one(self, statement: str, *params: object) -> Row | None:
-        row: Row | None = self._run(statement, params).fetchone()
+        try:
+            row: Row | None = self._execute(self._sql[statement], params).fetchone()
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise _unfit(error) from error
         return row
 
     async def all(self, statement: str, *params: object) -> list[Row]:
-        return self._run(statement, params).fetchall()
-
-    def _run(self, statement: str, params: tuple[object, ...]) -> Cursor:
         try:
-            return self._execute(self._sql[statement], params)
+            return self._execute(self._sql[statement], params).fetchall()
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInput(f"the store cannot take this value: {error}") from error
+            raise _unfit(error) from error
+
+    async def run(self, statement: str, *params: object) -> int:
+        """Asked of the connection: RETURNING would cost as much again as the statement itself."""
+        await self.one(statement, *params)
+        changed: int = self._execute("SELECT changes()").fetchone()[0]
+        return changed
 
     async def rev(self) -> int:
         if not self._rev:
@@ -103,6 +109,10 @@ class SqliteTx:
 
     def expect(self, due: int) -> None:
         self.due.append(due)
+
+
+def _unfit(error: Exception) -> InvalidInput:
+    return InvalidInput(f"the store cannot take this value: {error}")
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -137,7 +137,9 @@ async def _answer(tx: Tx, control: Control, answer: MessageId | None) -> None:
     """Everyone whose input this turn took in gets its last message."""
     if answer is None or not control.in_turn:
         return
-    for (message_id,) in await tx.all("answer_turn", answer, await tx.rev(), control.id, control.turn):
+    unanswered = await tx.all("unanswered", control.id, control.turn)
+    await tx.one("answer_turn", answer, await tx.rev(), control.id, control.turn)
+    for (message_id,) in unanswered:
         _publish_answer(tx, control.id, message_id, answer)
 
 

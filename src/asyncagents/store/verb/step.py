@@ -174,8 +174,7 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     """Close the step and write down the calls it made, in one transaction: no tool starts before it."""
     row = await held(tx, lease)
     reported = encode(end.tokens) if end.tokens else None
-    ended = await tx.one("end_request", "done", reported, end.request_id)
-    if ended is None:  # a repetition: it had ended before
+    if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row.control)
     await _write(tx, end.parts, end.events)
     for call in end.calls:
@@ -183,10 +182,16 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     await save_message(tx, end.message)
     if end.message.error is not None:
         tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
-    spent = end.tokens or msgspec.json.decode(ended[0], type=Tokens)
+    spent = end.tokens or await _estimated(tx, end.request_id)
     info = charged(row.info, spent, end.message.cost)
     row = await save(tx, row, row.control.progressed(), info)
     return await snapshot(tx, row.control)
+
+
+async def _estimated(tx: Tx, request_id: RequestId) -> Tokens:
+    row = await tx.one("request_tokens", request_id)
+    assert row is not None
+    return msgspec.json.decode(row[0], type=Tokens)
 
 
 class Move(Struct, frozen=True):

@@ -21,8 +21,7 @@ INSERT INTO call (id, session_id, part_id, ask_id, state, due, shown_pending, bo
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET ask_id = excluded.ask_id, state = excluded.state, due = excluded.due,
   shown_pending = excluded.shown_pending, body = excluded.body, version = excluded.version, rev = excluded.rev
-WHERE call.version <= excluded.version
-RETURNING id;
+WHERE call.version <= excluded.version;
 
 -- name: due_calls
 SELECT id FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
@@ -42,9 +41,11 @@ INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, to
 VALUES (?, ?, ?, ?, ?, ?, 'open', ?, 1, ?);
 
 -- name: end_request
--- Ends it once: a second end finds nothing to do. Without a report the estimate stays, marked as one.
-UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS NULL WHERE id = ?3 AND state = 'open'
-RETURNING tokens;
+-- Ends it once: a second end changes nothing. Without a report the estimate stays, marked as one.
+UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS NULL WHERE id = ?3 AND state = 'open';
+
+-- name: request_tokens
+SELECT tokens FROM request WHERE id = ?;
 
 -- name: session_requests
 SELECT id, message_id, state, tokens, estimated FROM request WHERE session_id = ? ORDER BY id;

@@ -31,7 +31,10 @@ UPDATE input SET state = 'promoted', turn = ?, rev = ? WHERE session_id = ? AND 
 UPDATE input SET state = 'aborted', rev = ? WHERE session_id = ? AND state = 'queued' RETURNING message_id;
 
 -- name: answer_turn
-UPDATE input SET answer_id = ?, rev = ? WHERE session_id = ? AND turn = ? AND answer_id IS NULL RETURNING message_id;
+UPDATE input SET answer_id = ?, rev = ? WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
+
+-- name: unanswered
+SELECT message_id FROM input WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
 
 -- name: answer_aborted
 UPDATE input SET answer_id = ?, rev = ?

@@ -50,5 +50,4 @@ SELECT body, version, message_id FROM part WHERE id = ?;
 -- Writes nothing over a part of another message, or one that a newer program wrote.
 INSERT INTO part (id, message_id, session_id, body, version, rev) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = excluded.version, rev = excluded.rev
-WHERE part.message_id = excluded.message_id AND part.version <= excluded.version
-RETURNING id;
+WHERE part.message_id = excluded.message_id AND part.version <= excluded.version;
