@@ -313,7 +313,6 @@ def main() -> int:
         sys.stdout.write(f"violation: {reason(error)!r}; see {directory}\n")
         return 1
     shutil.rmtree(directory)
-    shutil.rmtree(directory)
     rate = summary.kills / summary.seconds
     sys.stdout.write(f"{summary.kills} kills in {summary.seconds:.0f} s ({rate:.1f}/s): {summary.counts}\n")
     return 0
