@@ -289,8 +289,10 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
         await at.runtime.send(at.session_id, "more", wakes=False)
         stopped = asyncio.ensure_future(at.runtime.abort(at.session_id, seconds=0.1))
         await at.runtime.send(at.session_id, "and more", wakes=False)
-        assert not await stopped
-        let_go.set()
+        try:
+            assert not await stopped
+        finally:
+            let_go.set()
         assert await at.abort()
         answer = await prompt
 

@@ -10,6 +10,7 @@ import pytest
 from asyncagents.app import Setup, open_runtime
 from asyncagents.domain.call import IN_DOUBT, TIMED_OUT, Completed
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle
+from asyncagents.domain.failure import aborted
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
@@ -72,6 +73,22 @@ async def test_closing_leaves_nothing_half_open(tmp_path: Path) -> None:
     assert (cut.text, cut.info.time.completed is not None, status) == ("I beg", True, Busy())
     (part,) = (part for part in cut.parts if isinstance(part, ToolPart))
     assert isinstance(part.state, ToolError)
+
+
+@pytest.mark.spec("X-11", "C-10")
+async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_who_serves_next(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+    async with open_runtime(tmp_path, serve=False) as runtime:
+        assert await runtime.abort(at.session_id)
+    model = ScriptedModel({})
+    *_, last = await reopened(tmp_path, at.session_id, model)
+
+    assert isinstance(last.info, AssistantMessage)
+    assert (last.info.error, model.requests) == (aborted(), [])
 
 
 @pytest.mark.spec("X-11")

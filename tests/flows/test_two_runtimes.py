@@ -91,13 +91,11 @@ async def test_an_abort_from_another_runtime_ends_the_turn(tmp_path: Path) -> No
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_from_another_runtime_that_serves_ends_the_turn(tmp_path: Path) -> None:
-    async with (
-        stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at,
-        open_runtime(tmp_path, model=ScriptedModel({})) as other,
-    ):
+    async with stage(tmp_path, {"go": [[say("I beg"), pause(3600)]]}) as at:
         prompt = asyncio.ensure_future(at.prompt("go"))
         await at.ears.until_said("I beg")
-        assert await other.abort(at.session_id)
+        async with open_runtime(tmp_path, model=ScriptedModel({})) as other:
+            assert await other.abort(at.session_id)
         answer = await prompt
 
     assert answer_of(answer).error == aborted()

@@ -76,8 +76,8 @@ MUTANTS = (
     Mutant(
         "abort_undone_by_recovery",
         "domain/control.py",
-        'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=self.claims + 1)',
-        'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=self.claims + 1,'
+        'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
+        'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",
     ),
     Mutant(

@@ -40,8 +40,9 @@ class Control(Struct, frozen=True):
         state: State = "ready" if self.state == "idle" else self.state
         return replace(self, wake_seq=self.wake_seq + 1, state=state)
 
-    def claimed(self, owner: OwnerId) -> "Control":
-        return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=self.claims + 1)
+    def claimed(self, owner: OwnerId, *, counts: bool = True) -> "Control":
+        claims = self.claims + counts
+        return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)
 
     def progressed(self) -> "Control":
         return replace(self, claims=0) if self.claims else self

@@ -44,6 +44,8 @@ class Dispatcher:
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._overflow = False
+        self._unwritten: dict[SessionId, bool] = {}
+        """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
         self._sweep_wanted = asyncio.Event()
         self._next_look = math.inf
 
@@ -82,10 +84,12 @@ class Dispatcher:
             self._tasks[session_id] = self._group.create_task(self._run(run, dead))
 
     async def _run(self, run: Run, dead: OwnerId | None) -> None:
+        counts = not self._unwritten.pop(run.session_id, False)
         try:
-            await self._runner.run(run, self._owner, dead=dead)
+            await self._runner.run(run, self._owner, dead=dead, counts=counts)
         except StoreError:
             _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
+            self._unwritten[run.session_id] = True
             asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._sweep_wanted.set)
         except Exception:  # noqa: BLE001  the edge of a run
             _log.exception("the run of session %s failed; the sweep takes it up", run.session_id)

@@ -44,9 +44,9 @@ class Runner:
         self._calls = calls
         self._before_rest = before_rest
 
-    async def run(self, run: Run, owner: OwnerId, *, dead: OwnerId | None) -> None:
+    async def run(self, run: Run, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True) -> None:
         """Work on a session until it parks or rests, if it can be claimed."""
-        snapshot = await self._store.claim(run.session_id, owner, dead=dead)
+        snapshot = await self._store.claim(run.session_id, owner, dead=dead, counts=counts)
         if snapshot is None:
             return
         run.lease = lease = Lease(run.session_id, snapshot.control.fence)

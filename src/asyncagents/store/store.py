@@ -82,9 +82,11 @@ class Store:
 
     # A run: every write holds the lease, or raises `LeaseLost`.
 
-    async def claim(self, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None) -> Snapshot | None:
+    async def claim(
+        self, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True
+    ) -> Snapshot | None:
         """Take a session that is ready or whose owner is `dead`. None: there is nothing to take."""
-        return await self._write(lambda tx: claim.claim(tx, session_id, owner, dead=dead))
+        return await self._write(lambda tx: claim.claim(tx, session_id, owner, dead=dead, counts=counts))
 
     async def release(self, lease: Lease) -> None:
         """Give it back unfinished: whoever serves it goes on."""

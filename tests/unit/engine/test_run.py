@@ -28,12 +28,10 @@ async def test_an_interrupt_ends_what_is_in_the_scope() -> None:
 
 async def test_more_interrupts_change_nothing_at_any_moment() -> None:
     run = Run(SESSION)
-    run.interrupt()
-    run.interrupt()
+    asyncio.get_running_loop().call_soon(run.interrupt)
     ended = False
     try:
         async with run.interruptible():
-            run.interrupt()
             try:
                 await forever()
             finally:

@@ -26,9 +26,27 @@ class FlockOwners:
         self._directory = directory
         self.me = OwnerId(name)
         self._path = directory / f"{name}.lock"
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._closed = False
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        self._fd = self._lock(directory / f"{name}.new")
+        self._bury()
+
+    def _lock(self, fresh: Path) -> int:
+        """The file gets its name once it is locked: whoever finds it unlocked knows its owner is dead."""
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            os.link(fresh, self._path)
+        except BaseException:
+            os.close(fd)
+            raise
+        finally:
+            fresh.unlink()
+        return fd
+
+    def _bury(self) -> None:
+        """Remove what the dead left behind."""
+        for path in self._directory.glob("*.lock"):
+            self.alive(OwnerId(path.stem))
 
     def alive(self, owner: OwnerId) -> bool:
         """False once and for all when its lock can be taken; the name is never used again."""

@@ -25,15 +25,20 @@ from asyncagents.store.tx import Tx
 CUT_OFF = "The process stopped while this answer was being written; it is written again."
 
 
-async def claim(tx: Tx, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None) -> Snapshot | None:
-    """Take a session that is ready, or whose owner is `dead`; None if there is nothing to take."""
+async def claim(
+    tx: Tx, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True
+) -> Snapshot | None:
+    """Take a session that is ready, or whose owner is `dead`; None if there is nothing to take.
+
+    It counts towards a crash loop, unless the run before it only failed to write.
+    """
     row = await find_session(tx, session_id)
     if row is None:
         return None
     if not _free(row.control, dead):
         return None
     info = await _close_cut_steps(tx, row.info)
-    row = await save(tx, row, row.control.claimed(owner), info)
+    row = await save(tx, row, row.control.claimed(owner, counts=counts), info)
     return await snapshot(tx, row.control)
 
 
