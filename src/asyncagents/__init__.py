@@ -1,7 +1,8 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
-from asyncagents.domain.call import Call, Completed, Failed
+from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.call import Call, Completed, Failed, Reject
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
@@ -10,6 +11,7 @@ from asyncagents.domain.event import (
     PermissionAsked,
     PromptAnswered,
     QuestionAsked,
+    SessionDeleted,
     SessionIdle,
     SessionStatus,
 )
@@ -18,8 +20,16 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.engine.runtime import Runtime
-from asyncagents.engine.tool import Ask, Pending, Tool, ToolContext
-from asyncagents.errors import AlreadySettled, AsyncAgentsError, Conflict, InvalidInput, NotFound, ToolError
+from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
+from asyncagents.errors import (
+    AlreadySettled,
+    AsyncAgentsError,
+    Closed,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    ToolError,
+)
 from asyncagents.llm.model import Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
 
@@ -30,6 +40,7 @@ __all__ = [
     "Busy",
     "Call",
     "CallId",
+    "Closed",
     "Completed",
     "Conflict",
     "Entry",
@@ -41,20 +52,25 @@ __all__ = [
     "MessageUpdated",
     "Model",
     "NotFound",
+    "Option",
     "PartDelta",
     "PartUpdated",
     "Pending",
     "PermissionAsked",
     "PromptAnswered",
+    "Question",
     "QuestionAsked",
+    "Reject",
     "Retry",
     "Runtime",
     "ScriptedModel",
     "Session",
+    "SessionDeleted",
     "SessionId",
     "SessionIdle",
     "SessionStatus",
     "Status",
+    "Together",
     "Tool",
     "ToolContext",
     "ToolError",

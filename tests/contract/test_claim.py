@@ -182,3 +182,12 @@ async def test_claiming_does_not_change_the_status(lab: Lab) -> None:
     await lab.claim(session_id)
     assert await lab.store.status(session_id) == Busy()
     assert not [event for event in lab.events if isinstance(event, SessionStatus)]
+
+
+async def test_a_claim_after_a_failed_write_counts_for_nothing(lab: Lab) -> None:
+    """Nothing crashed: a full disk is no crash loop, however long it stays full."""
+    session_id, _, _ = await lab.prompted()
+    for _ in range(6):
+        snapshot = await lab.store.claim(session_id, ALICE, dead=ALICE, counts=False)
+        assert snapshot is not None
+        assert not snapshot.crash_loop

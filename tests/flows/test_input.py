@@ -7,7 +7,7 @@ import pytest
 
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionIdle
 from asyncagents.domain.id import SessionId
-from asyncagents.errors import NotFound
+from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import Gate, Stage, roles, stage
@@ -143,3 +143,10 @@ async def test_a_prompt_to_nobody_is_refused(tmp_path: Path) -> None:
             await at.runtime.prompt(SessionId("ses_nobody"), "hello")
         await at.prompt("hello")
         await at.ears.until(SessionIdle)
+
+
+async def test_a_prompt_without_text_is_refused(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        with pytest.raises(InvalidInput, match="needs some text"):
+            await at.prompt("")
+        assert await at.messages() == ()

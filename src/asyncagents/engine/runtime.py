@@ -118,11 +118,13 @@ class Runtime:
     async def send(
         self, session_id: SessionId, text: str, *, key: str | None = None, wakes: bool = True
     ) -> MessageId:
-        """Store a message and return at once; `wakes=False` keeps it for the next one to bring along."""
+        """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
         admitted = await self._store.admit(self._input(session_id, text, key=key, wakes=wakes))
         return admitted.message_id
 
     def _input(self, session_id: SessionId, text: str, *, key: str | None, wakes: bool = True) -> Admit:
+        if not text:
+            raise InvalidInput("a prompt needs some text")
         message = UserMessage(
             id=self._ids.message(),
             session_id=session_id,

@@ -112,3 +112,14 @@ def test_looking_at_many_dead_leaves_no_files_behind(tmp_path: Path) -> None:
         assert not me.alive(OwnerId(f"dead{n}"))
     assert [path.name for path in tmp_path.iterdir()] == ["me.lock"]
     me.close()
+
+
+def test_a_newcomer_buries_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
+    living = FlockOwners(tmp_path, "living")
+    (tmp_path / "dead.lock").touch()
+    newcomer = FlockOwners(tmp_path, "newcomer")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["living.lock", "newcomer.lock"]
+    assert newcomer.alive(living.me)
+    assert living.alive(newcomer.me)
+    newcomer.close()
+    living.close()

@@ -176,3 +176,10 @@ async def test_what_was_there_before_is_not_news(tmp_path: Path, here: Process) 
         assert [info.id for info in await late.store.sessions(PROJECT)] == [session_id]
         assert [active.session_id for active in await late.store.active(POOL)] == [session_id]
         assert (await late.store.claim(session_id, OwnerId("carol"), dead=None)) is not None
+
+
+async def test_a_deadline_that_the_other_set_is_reported(here: Process, there: Process) -> None:
+    due = here.clock.now() + 10
+    await here.called(here.waiting(due=due))
+    await there.look()
+    assert [each for commit in there.commits for each in commit.due] == [due]

@@ -272,7 +272,7 @@ class Batches:
         if version == self._version:
             return nothing(), version
         found = drive(changes(self._tx(), self._seen, upto))
-        return Commit(found.events, found.sessions, found.interrupted, []), version
+        return Commit(found.events, found.sessions, found.interrupted, found.due), version
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

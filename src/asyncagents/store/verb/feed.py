@@ -45,6 +45,7 @@ class Changes(Struct, frozen=True):
     events: list[Event]
     sessions: list[SessionId]
     interrupted: list[SessionId]
+    due: list[int]
 
 
 class Feed(Struct, frozen=True):
@@ -113,7 +114,10 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     for _, session_id, message_id, answer_id in await tx.all("changed_inputs", after, upto):
         answered = MessageId(message_id), MessageId(answer_id)
         events.append(PromptAnswered(session_id=session_id, message_id=answered[0], answer_id=answered[1]))
-    return Changes(events, [SessionId(row[1]) for row in sessions], interrupted)
+    due = await tx.one("changed_due", after, upto)
+    return Changes(
+        events, [SessionId(row[1]) for row in sessions], interrupted, [] if due is None else [due[0]]
+    )
 
 
 async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:

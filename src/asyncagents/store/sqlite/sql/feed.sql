@@ -17,6 +17,10 @@ WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL ORDER BY rev, message_id;
 -- name: changed_calls
 SELECT rev, session_id, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
+-- name: changed_due
+-- The earliest deadline among them.
+SELECT due FROM call WHERE rev > ? AND rev <= ? AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
+
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > ? AND rev <= ? ORDER BY rev, kind, id;
 
