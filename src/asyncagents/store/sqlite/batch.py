@@ -84,7 +84,7 @@ class SqliteTx:
     async def run(self, statement: str, *params: object) -> int:
         """Asked of the connection: RETURNING would cost as much again as the statement itself."""
         await self.one(statement, *params)
-        changed: int = self._execute("SELECT changes()").fetchone()[0]
+        changed: int = self._execute(self._sql["changes"]).fetchone()[0]
         return changed
 
     async def rev(self) -> int:
