@@ -89,9 +89,12 @@ async def open_runtime(
     Only a runtime that serves needs a model. Several processes may open the same directory; each session
     is run by one of them at a time.
     """
+    names = [tool.name for tool in tools]
+    if len(names) != len(set(names)):
+        raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
     if serve and model is None:
         raise InvalidInput("a runtime that serves needs a model; pass model=, or serve=False to look on")
-    directory = Path(data)
+    directory = _private(Path(data))
     clock, rng = SystemClock(), SystemRng()
     ids = Ids(clock, rng)
     setup = Setup(
@@ -117,7 +120,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     """Put the pieces together and keep them going until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        runtime, dispatcher, answers = _assemble(world, setup, group)
+        runtime, dispatcher = _assemble(world, setup, group)
         chores = [group.create_task(_poll_forever(world))]
         if setup.serve:
             dispatcher.serve(group)
@@ -129,12 +132,12 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
         for chore in chores:
             chore.cancel()
         await dispatcher.stop()
-        answers.close()
+        runtime.close()
     if failure is not None:
         raise failure
 
 
-def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Answers]:
+def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher]:
     store, bus, answers = Store(world.database), Bus(), Answers()
     clock, ids = world.clock, world.ids
     turn = Turn(store=store, model=setup.model, tools=setup.tools, bus=bus, clock=clock, ids=ids, group=group)
@@ -166,7 +169,13 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
     )
-    return runtime, dispatcher, answers
+    return runtime, dispatcher
+
+
+def _private(directory: Path) -> Path:
+    """A directory that we make is its owner's alone; one that is there stays as it is."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory
 
 
 async def _poll_forever(world: World) -> None:

@@ -10,6 +10,7 @@ AsyncAgentsError                                    who hears of it
 ├─ ToolError         the tool failed; its message is written for the model
 └─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
    ├─ LeaseLost      another run owns this session now
+   ├─ Damaged        a row of this session cannot be read
    ├─ SchemaMismatch this program cannot read that database
    └─ Closed         the store was closed
 """
@@ -61,6 +62,10 @@ class LeaseLost(StoreError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} is run by someone else now")
         self.session_id = session_id
+
+
+class Damaged(StoreError):
+    """A row cannot be read; its session cannot go on, all others can. Look at it in a backup."""
 
 
 class SchemaMismatch(StoreError):

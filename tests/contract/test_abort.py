@@ -147,8 +147,8 @@ async def test_a_cancel_wins_over_recovery(lab: Lab) -> None:
 async def test_a_cancel_of_an_idle_session_does_nothing_to_what_comes(lab: Lab) -> None:
     session_id = await lab.session()
     lab.commits.clear()
-    control = await lab.store.cancel(session_id)
-    assert (control.state, lab.woken) == ("idle", [])
+    assert await lab.store.cancel(session_id) == (session_id,)
+    assert ((await lab.store.control(session_id)).state, lab.woken) == ("idle", [])
     await lab.prompt(session_id)
     lease = await lab.claim(session_id)
     assert not (await lab.store.snapshot(lease)).cancelled
@@ -216,3 +216,26 @@ async def test_the_model_hears_of_an_aborted_call_that_it_was_told_is_pending(la
     tail = (await lab.step(lease)).started.tail
     texts = [part.text for entry in tail for part in entry.parts if isinstance(part, TextPart)]
     assert texts.count(result_text(await lab.store.call(call.id))) == 1
+
+
+@pytest.mark.spec("C-10")
+async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
+    parent, _, _ = await lab.prompted()
+    child = await lab.session(parent=parent)
+    await lab.prompt(child)
+    lease = await lab.claim(child)
+    await lab.step(lease)
+    assert await lab.store.cancel(parent) == (parent, child)
+    assert (await lab.store.snapshot(lease)).cancelled
+
+
+@pytest.mark.spec("C-10")
+async def test_a_cancel_outside_a_turn_covers_what_is_still_open(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(lease)
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
+    await lab.store.cancel(session_id)
+    lease = await lab.claim(session_id)
+    assert (await lab.store.snapshot(lease)).cancelled
+    await _abort(lab, lease)
+    assert result_of(await lab.store.call(call.id)) == Failed("Tool execution aborted")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.errors import NotFound
-from tests.flows.kit import stage
+from asyncagents.app import open_runtime
+from asyncagents.errors import Closed, InvalidInput, NotFound
+from asyncagents.llm.scripted import ScriptedModel, call
+from tests.flows.kit import ECHO, PATIENCE, Gate, stage
 
 TEN_LINES = """
 import asyncio
@@ -104,3 +106,39 @@ async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) 
     assert created.time.created == created.time.updated == used.time.created
     assert created.time.updated <= used.time.updated <= answer.info.time.created
     assert (used.agent, used.model is not None) == ("build", True)
+
+
+async def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        with pytest.raises(InvalidInput, match="a prompt is a text, not int"):
+            await at.runtime.send(at.session_id, 7)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="a title is a text"):
+            await at.runtime.create_session(title=5)  # type: ignore[arg-type]
+
+
+async def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="same name"):
+        async with open_runtime(tmp_path, model=ScriptedModel({}), tools=[ECHO, ECHO]):
+            pass
+
+
+async def test_whoever_waits_is_let_go_when_the_runtime_closes(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with open_runtime(
+        tmp_path, model=ScriptedModel({"go": [[call("gate")]]}), tools=[gate.tool]
+    ) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.send(session.id, "go")
+        waiting = asyncio.ensure_future(runtime.wait(session.id))
+        await gate.until_started()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Closed):
+            await waiting
+
+
+async def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with open_runtime(data, model=ScriptedModel({})) as runtime:
+        await runtime.create_session(directory=tmp_path)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in [data, *data.iterdir()]}
+    assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)

@@ -1,6 +1,7 @@
 """Tools: they run side by side, and whatever goes wrong with one is an error that the model reads."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.engine.tool import Together, Tool, ToolContext
+from asyncagents.engine.tool import Outcome, Pending, Together, Tool, ToolContext
 from asyncagents.errors import ToolError as ToolFailure
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, say
@@ -159,3 +160,44 @@ async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
     (spec,) = at.model.requests[0].tools
     assert (spec.name, spec.description) == ("echo", "Does something with a text.")
     assert "text" in str(spec.parameters)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Completed(42), "Expected `str`"),  # type: ignore[arg-type]
+        (Pending(kind="question"), "with its questions"),
+        (Pending(kind="ask"), "kind async or wait"),
+        (Pending(seconds=math.inf), "OverflowError"),
+    ],
+)
+async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
+    tmp_path: Path, outcome: Outcome, error: str
+) -> None:
+    async def odd(args: Nothing, context: ToolContext) -> Outcome:
+        return outcome
+
+    script = {"go": [[call("odd")], [say("I see.")]]}
+    async with stage(tmp_path, script, tools=[Tool("odd", Nothing, odd)]) as at:
+        answer = await at.prompt("go")
+        told = at.model.requests[-1].messages[-1]
+
+    assert answer.text == "I see."
+    assert isinstance(told, FromTool)
+    assert told.failed
+    assert error in told.output
+
+
+async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Path) -> None:
+    async def odd(args: Nothing, context: ToolContext) -> Outcome:
+        raise ToolFailure("no file \udcff")
+
+    async with stage(
+        tmp_path, {"go": [[call("odd")], [say("Oh.")]]}, tools=[Tool("odd", Nothing, odd)]
+    ) as at:
+        answer = await at.prompt("go")
+        told = at.model.requests[-1].messages[-1]
+
+    assert answer.text == "Oh."
+    assert isinstance(told, FromTool)
+    assert told.output == "no file ?"

@@ -78,14 +78,26 @@ def _check_messages(db: sqlite3.Connection, session_id: str) -> None:
             _fail("X-11", f"the model sees the step {info['id']} that a crash cut off")
         if info["role"] == "assistant" and "completed" not in info["time"]:
             _fail("C1", f"step {info['id']} was never closed")
+        if info.get("finish") == "tool-calls" and not _tools(db, info["id"]):
+            _fail("I1", f"the calls of step {info['id']} are lost")
         if info["role"] == "assistant" and position is None:
             _fail("I14", f"step {info['id']} has no place")
+    _check_parts(db, session_id)
+
+
+def _check_parts(db: sqlite3.Connection, session_id: str) -> None:
     for (raw,) in db.execute("SELECT body FROM part WHERE session_id = ?", (session_id,)):
         part = json.loads(raw)
         if part["type"] == "tool" and part["state"]["status"] in OPEN_STATES:
             _fail("C1", f"tool part {part['id']} is still {part['state']['status']}")
         if part["type"] in ("text", "reasoning") and "time" in part and "end" not in part["time"]:
             _fail("C1", f"part {part['id']} was never closed")
+
+
+def _tools(db: sqlite3.Connection, message_id: str) -> int:
+    query = "SELECT COUNT(*) FROM part WHERE message_id = ? AND body ->> 'type' = 'tool'"
+    count: int = db.execute(query, (message_id,)).fetchone()[0]
+    return count
 
 
 def _check_tokens(db: sqlite3.Connection, session_id: str, info: dict[str, Any]) -> None:

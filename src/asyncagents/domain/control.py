@@ -55,9 +55,9 @@ class Control(Struct, frozen=True):
         state: State = "ready" if unread else "idle"
         return replace(self, state=state, owner=None, claims=0, in_turn=False)
 
-    def cancelled(self, *, stranded: int) -> bool:
-        """A cancel covers the turn it came in and, before a turn began, the input that it held back."""
-        return self.cancel_rev > self.turn_rev and (self.in_turn or stranded > 0)
+    def cancelled(self, *, stranded: int = 0, calls: int = 0) -> bool:
+        """A cancel covers the turn it came in and, outside a turn, input it held back and open calls."""
+        return self.cancel_rev > self.turn_rev and (self.in_turn or stranded > 0 or calls > 0)
 
     def in_a_turn(self, rev: int) -> "Control":
         if self.in_turn:
@@ -87,7 +87,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def cancelled(self) -> bool:
-        return self.control.cancelled(stranded=self.stranded)
+        return self.control.cancelled(stranded=self.stranded, calls=len(self.calls))
 
     @property
     def crash_loop(self) -> bool:

@@ -15,12 +15,20 @@ class Subscription:
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue(size + 1)
         self._size = size
         self.lagging = False
+        self.closed = False
 
     def push(self, event: Event) -> None:
         if self.lagging:
             return
         self.lagging = self._queue.qsize() >= self._size
         self._queue.put_nowait(None if self.lagging else event)
+
+    def close(self) -> None:
+        """There will be no more events."""
+        self.closed = True
+        if not self.lagging:
+            self.lagging = True
+            self._queue.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Ends when the listener has fallen behind; what it missed is in the store's feed."""
@@ -34,6 +42,7 @@ class Bus:
     def __init__(self, *, size: int = QUEUE) -> None:
         self._size = size
         self._listeners: dict[SessionId | None, dict[Subscription, None]] = {}
+        self._closed = False
 
     def publish(self, event: Event) -> None:
         if not self._listeners:
@@ -43,12 +52,21 @@ class Bus:
             for listener in self._listeners.get(key, ()):
                 listener.push(event)
 
+    def close(self) -> None:
+        """Let every listener go, and whoever still comes."""
+        self._closed = True
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener.close()
+
     @contextmanager
     def subscribe(self, session_id: SessionId | None = None) -> Iterator[Subscription]:
         """The events of one session, or of all."""
         subscription = Subscription(self._size)
         listeners = self._listeners.setdefault(session_id, {})
         listeners[subscription] = None
+        if self._closed:
+            subscription.close()
         try:
             yield subscription
         finally:

@@ -27,7 +27,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Policy, Together, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.store.body import body
+from asyncagents.store.body import body, whole
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import Move
 
@@ -87,7 +87,8 @@ class Calls:
             return Failed(f"There is no tool named {call.tool!r}. Available: {known}.")
         try:
             args = msgspec.convert(call.input, tool.args)
-            asks = await tool.plan(args, context) if tool.plan else ()
+            async with asyncio.timeout(tool.timeout):
+                asks = await tool.plan(args, context) if tool.plan else ()
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {error}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
@@ -122,8 +123,8 @@ class Calls:
         try:
             outcome = await self._outcome(call, context)
             match outcome:
-                case Pending():
-                    await self._store.advance(lease, (Move(call.id, self._opened(call, outcome)),))
+                case Open():
+                    await self._store.advance(lease, (Move(call.id, outcome),))
                 case Together(result, facts):
                     await self._store.finish_call(lease, call.id, result, facts)
                 case Completed() | Failed():
@@ -134,12 +135,13 @@ class Calls:
             run.tasks.pop(call.id, None)
             run.poke()
 
-    async def _outcome(self, call: Call, context: ToolContext) -> Outcome:
+    async def _outcome(self, call: Call, context: ToolContext) -> Completed | Failed | Together | Open:
         tool = self._tools[call.tool]
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                return _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
+                outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
+            return self._opened(call, outcome) if isinstance(outcome, Pending) else outcome
         except TimeoutError as error:
             if limit.expired():
                 return Failed(f"{TIMED_OUT} after {tool.timeout:g} s.")
@@ -167,12 +169,16 @@ class Calls:
             question=question,
         )
 
-    async def recover(self, lease: Lease, abandoned: tuple[Call, ...]) -> Snapshot:
+    async def recover(self, run: Run, lease: Lease, abandoned: tuple[Call, ...]) -> Snapshot:
         """Their process died while they ran: what may run again does, the rest is in doubt."""
         again = [Move(call.id, Requested()) for call in abandoned if call.effect != "once"]
-        for call in abandoned:
-            if call.effect == "once":
-                await self._store.finish_call(lease, call.id, await self._reconciled(call))
+        try:
+            async with run.interruptible():
+                for call in abandoned:
+                    if call.effect == "once":
+                        await self._store.finish_call(lease, call.id, await self._reconciled(call))
+        except TimeoutError:
+            return await self._store.snapshot(lease)
         return await self._store.advance(lease, tuple(again))
 
     async def _reconciled(self, call: Call) -> Result:
@@ -183,8 +189,12 @@ class Calls:
         session = await self._store.session(call.session_id)
         context = _context(call, session.agent or "", session.directory)
         try:
-            return await tool.reconcile(msgspec.convert(call.input, tool.args), context) or doubt
-        except Exception:  # noqa: BLE001  the edge of a call: without an answer it stays in doubt
+            async with asyncio.timeout(tool.timeout):
+                known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)
+            return _results.decode(body(known)) if known is not None else doubt
+        except (Exception, asyncio.CancelledError):
+            if told_to_stop():
+                raise
             _log.exception("reconcile of %s failed", call.tool)
             return doubt
 
@@ -204,11 +214,23 @@ def _hash(call: Call, ask: Ask) -> str:
     return hashlib.sha256(encode((call.tool, call.input, ask))).hexdigest()
 
 
+_results = msgspec.json.Decoder(Completed | Failed)
+_pendings = msgspec.json.Decoder(Pending)
+
+
 def _checked(outcome: object) -> Outcome:
-    """What cannot be kept is the tool's failure, not the run's."""
-    if not isinstance(outcome, Completed | Failed | Pending | Together):
-        raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
-    body(outcome)
+    """What cannot be kept, or not be read again, is the tool's failure, not the run's."""
+    match outcome:
+        case Completed() | Failed():
+            _results.decode(body(outcome))
+        case Together(result):
+            _results.decode(body(result))
+        case Pending(kind=kind, questions=questions):
+            _pendings.decode(body(outcome))
+            if (kind == "question") != bool(questions) or kind == "ask":
+                raise TypeError("a tool that waits says kind async or wait, or question with its questions")
+        case _:
+            raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
     return outcome
 
 
@@ -217,6 +239,6 @@ def _failed(call: Call, error: BaseException) -> Failed:
     if isinstance(error, asyncio.CancelledError) and told_to_stop():
         raise error
     if isinstance(error, ToolError):
-        return Failed(str(error))
+        return Failed(whole(str(error)))
     _log.warning("tool %s failed", call.tool, exc_info=error)
-    return Failed(f"{type(error).__name__}: {error}")
+    return Failed(whole(f"{type(error).__name__}: {error}"))

@@ -9,7 +9,7 @@ from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
-from asyncagents.errors import AsyncAgentsError, LeaseLost, StoreError
+from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 
@@ -87,9 +87,10 @@ class Dispatcher:
         counts = not self._unwritten.pop(run.session_id, False)
         try:
             await self._runner.run(run, self._owner, dead=dead, counts=counts)
-        except StoreError:
+        except StoreError as error:
             _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
-            self._unwritten[run.session_id] = True
+            self._unwritten[run.session_id] = not isinstance(error, Damaged)
+            run.clear()  # not at once: the sweep comes soon enough
             asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._sweep_wanted.set)
         except Exception:  # noqa: BLE001  the edge of a run
             _log.exception("the run of session %s failed; the sweep takes it up", run.session_id)
@@ -128,8 +129,11 @@ class Dispatcher:
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
     async def _take_up(self) -> None:
-        after = ""
+        after = "~"
         while page := await self._store.active(self._pool, after=after, limit=PAGE):
+            if len(self._runs) >= RUNS:
+                self._overflow = True
+                return
             for session in page:
                 if session.session_id in self._runs:
                     continue

@@ -37,7 +37,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.store.body import body
+from asyncagents.store.body import body, whole
 from asyncagents.store.verb.step import StepEnd
 
 Written: TypeAlias = TextPart | ReasoningPart
@@ -121,9 +121,9 @@ class Draft:
         """One event of the stream; returns what listeners should see of it."""
         match event:
             case TextDelta(key, text):
-                return self._texts[key].add(_clean(text)) if text else None
+                return self._texts[key].add(whole(text)) if text else None
             case ReasoningDelta(key, text):
-                return self._thoughts[key].add(_clean(text)) if text else None
+                return self._thoughts[key].add(whole(text)) if text else None
             case TextStart(key):
                 return self._open(TextPart, self._texts, key, now)
             case ReasoningStart(key):
@@ -237,7 +237,7 @@ class Draft:
                 return "content-filter", content_filter("The provider's filter stopped this answer.")
             case "error":
                 return "error", api("The provider reported an error.", is_retryable=False)
-            case "unknown":
+            case _:  # also what no finish should be called
                 return "unknown", unknown(NO_FINISH)
 
     def _step_finish(self, finish: Finish, cost: float, tokens: Tokens | None) -> StepFinishPart:
@@ -271,11 +271,6 @@ class Draft:
             runs = finish == "tool-calls" and called.input is not None
             calls.append(call if runs else call.to(never))
         return tuple(calls)
-
-
-def _clean(text: str) -> str:
-    """A provider may cut a character in two; half of one cannot be kept."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _storable(given: dict[str, Any]) -> dict[str, Any] | None:

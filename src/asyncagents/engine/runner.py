@@ -66,7 +66,7 @@ class Runner:
         """Do the next thing. None: the run is over."""
         match decide(snapshot):
             case Recover(calls):
-                return await self._calls.recover(lease, calls)
+                return await self._calls.recover(run, lease, calls)
             case RunCalls():
                 return await self._calls.start(run, lease, snapshot)
             case Await():
@@ -87,7 +87,7 @@ class Runner:
 
     async def _rest(self, lease: Lease, snapshot: Snapshot, reason: Reason) -> Snapshot | None:
         facts: tuple[Fact, ...] = ()
-        if reason not in ("aborted", "crash_loop"):
+        if snapshot.control.in_turn and reason not in ("aborted", "crash_loop"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):
                 if reason == "done" and (await self._store.admit(verdict.fact)).new:

@@ -22,7 +22,7 @@ from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
-from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
@@ -64,6 +64,11 @@ class Runtime:
         self._ids = ids
         self._defaults = defaults
 
+    def close(self) -> None:
+        """Let everyone go who waits; `open_runtime` does this when its block ends."""
+        self._answers.close()
+        self._bus.close()
+
     @property
     def live(self) -> int:
         """How many sessions are being worked on here and now."""
@@ -80,6 +85,7 @@ class Runtime:
         """The same key again gives the same session."""
         now = self._clock.now()
         where = _absolute(directory)
+        title = _a_text(title, "a title") if title is not None else None
         info = Session(
             id=self._ids.session(),
             slug=slug(self._rng),
@@ -123,7 +129,7 @@ class Runtime:
         return admitted.message_id
 
     def _input(self, session_id: SessionId, text: str, *, key: str | None, wakes: bool = True) -> Admit:
-        if not text:
+        if not _a_text(text, "a prompt"):
             raise InvalidInput("a prompt needs some text")
         message = UserMessage(
             id=self._ids.message(),
@@ -152,28 +158,34 @@ class Runtime:
 
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
         """Give an open call its result, once; the same again is answered alike, another is a conflict."""
-        return await self._store.settle(call_id, Completed(output, title))
+        return await self._store.settle(
+            call_id, Completed(_a_text(output, "a result"), _a_text(title, "a title"))
+        )
 
     async def fail(self, call_id: CallId, error: str) -> Call:
         """Tell an open call that what it waits for failed."""
-        return await self._store.settle(call_id, Failed(error))
+        return await self._store.settle(call_id, Failed(_a_text(error, "an error")))
 
     async def abort(self, session_id: SessionId, *, seconds: float = 5.0) -> bool:
-        """End the turn under way. False: it is durable, but somebody has not stopped yet."""
-        with self._bus.subscribe(session_id) as subscription:
-            await self._store.cancel(session_id)
+        """End what a session and its descendants do. False: it is durable, but somebody still stops."""
+        with self._bus.subscribe() as subscription:
+            tree = await self._store.cancel(session_id)
             events = aiter(subscription)
             try:
                 async with asyncio.timeout(seconds):
-                    while not await self._stopped(session_id):
-                        await anext(events, None)
+                    for each in tree:
+                        while not await self._stopped(each):
+                            await anext(events, None)
             except TimeoutError:
                 return False
         return True
 
     async def _stopped(self, session_id: SessionId) -> bool:
-        control = await self._store.control(session_id)
-        covered = control.in_turn and control.cancel_rev > control.turn_rev
+        try:
+            control = await self._store.control(session_id)
+            covered = control.cancelled(calls=len(await self._store.open_calls(session_id)))
+        except NotFound:
+            return True
         if not covered or self._dispatcher.serves:
             return not covered
         return control.state != "running" or not self._alive(control.owner or OwnerId(""))
@@ -218,17 +230,21 @@ class Runtime:
     ) -> AsyncGenerator[Event, None]:
         async for event in subscription:
             yield event
-        while True:  # it fell behind: listen afresh, and catch up from the store
+        closed = subscription.closed
+        while not closed:  # it fell behind: listen afresh, and catch up from the store
             with self._bus.subscribe(session_id) as again:
                 more = True
                 while more:
                     piece = await self._store.feed(cursor)
+                    piece = await self._store.feed() if piece.reset else piece
                     cursor, more = piece.cursor, piece.more
                     for event in piece.events:
                         if session_id in (None, event.session_id):
                             yield event
                 async for event in again:
                     yield event
+                closed = again.closed
+        raise Closed("the runtime was closed")
 
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None
@@ -259,6 +275,13 @@ class Runtime:
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""
         return await self._store.feed(after)
+
+
+def _a_text(value: object, what: str) -> str:
+    """Types are promised, not checked: what is stored must be readable again."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
+    return value
 
 
 def _absolute(directory: str | Path) -> str:

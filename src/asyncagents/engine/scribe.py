@@ -41,6 +41,7 @@ class Scribe:
         self._timer: asyncio.Handle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+        self._over = False
 
     def take(self, change: NewPart | NewText) -> None:
         match change:
@@ -60,12 +61,14 @@ class Scribe:
             self._events.append(delta)
 
     def _flush_soon(self) -> None:
+        if self._over:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_soon(self._begin)
 
     def _flush_later(self) -> None:
-        if self._timer is None and self._writing is None:
+        if self._timer is None and self._writing is None and not self._over:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._begin)
 
     def _begin(self) -> None:
@@ -80,6 +83,7 @@ class Scribe:
         except Exception as error:  # noqa: BLE001  raised again by `close`; the stream need not go on
             self._failure = error
             self._run.interrupt()
+            return
         finally:
             self._writing = None
         self._now_known(parts)
@@ -114,16 +118,25 @@ class Scribe:
         return replace(end, parts=kept + end.parts, events=events + last)
 
     async def close(self) -> None:
-        """The stream is over: let the write under way end. What is left goes with the end of the step."""
+        """The stream is over: let the write under way end, and begin no other.
+
+        What is left goes with the end of the step; a write begun now could fail unheard.
+        """
+        self._stop()
         if self._writing is not None:
             await asyncio.wait([self._writing])
         if self._failure is not None:
             raise self._failure
 
-    def drop(self) -> None:
-        """Whatever happens, nothing more is written from here."""
+    def _stop(self) -> None:
+        self._over = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def drop(self) -> None:
+        """Whatever happens, nothing more is written from here."""
+        self._stop()
         if self._writing is not None:
             self._writing.cancel()
 

@@ -13,7 +13,7 @@ from asyncagents.domain.id import CallId, MessageId, OwnerId, SessionId
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
-from asyncagents.errors import StoreError
+from asyncagents.errors import Damaged
 from asyncagents.store.tx import Commit, Database, Verb
 from asyncagents.store.verb import answer, claim, feed, read, rest, session, signal, step
 from asyncagents.store.verb.feed import Feed
@@ -36,13 +36,13 @@ class Store:
         try:
             return await self._database.write(verb)
         except Unreadable as error:
-            raise StoreError(str(error)) from error
+            raise Damaged(str(error)) from error
 
     async def _read(self, verb: Verb[T]) -> T:
         try:
             return await self._database.read(verb)
         except Unreadable as error:
-            raise StoreError(str(error)) from error
+            raise Damaged(str(error)) from error
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
@@ -65,8 +65,8 @@ class Store:
         """Answer an ask or a question, once."""
         return await self._write(lambda tx: answer.answer(tx, ask_id, reply, ask_hash=ask_hash))
 
-    async def cancel(self, session_id: SessionId) -> Control:
-        """Abort the turn under way; input that was not read yet is held back."""
+    async def cancel(self, session_id: SessionId) -> tuple[SessionId, ...]:
+        """Abort what a session and its descendants do; input that was not read yet is held back."""
         return await self._write(lambda tx: rest.cancel(tx, session_id))
 
     async def expire(self, limit: int = 500) -> int:
@@ -176,8 +176,8 @@ class Store:
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._read(lambda tx: read.open_calls(tx, session_id))
 
-    async def active(self, pool: str, *, after: str = "", limit: int = 500) -> tuple[Active, ...]:
-        """Sessions that want a run, or had one when its process died."""
+    async def active(self, pool: str, *, after: str = "~", limit: int = 500) -> tuple[Active, ...]:
+        """Sessions that want a run, or had one when its process died, the oldest first."""
         return await self._read(lambda tx: read.active(tx, pool, after=after, limit=limit))
 
     async def next_due(self) -> int | None:

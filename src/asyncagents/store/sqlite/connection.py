@@ -39,5 +39,7 @@ def prepare(connection: Connection, *, synchronous: str) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: to the disk, not to its cache
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -8000")

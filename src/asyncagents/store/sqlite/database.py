@@ -122,7 +122,7 @@ async def open_sqlite(
 
     Messages are read in the order of their ids, so whoever else makes ids in this process shares `ids`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sql, ids = load_statements(), ids or Ids(clock, rng)
     try:
         _migrated(path, connect, epoch=f"{rng.below(2**48):012x}")
@@ -138,6 +138,7 @@ async def open_sqlite(
 
 
 def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # transcripts are the owner's alone
     with _turn(path.parent), closing(connect(path)) as connection:
         migrate(connection, path, epoch=epoch, scripts=load_scripts())
 

@@ -72,6 +72,6 @@ def _min_reader(script: str, number: int) -> int:
 def _back_up(path: Path, version: int) -> None:
     """What is committed, as it is before the schema changes."""
     target = path.parent / "backups" / f"{path.stem}-schema-{version}.db"
-    target.parent.mkdir(exist_ok=True)
+    target.parent.mkdir(mode=0o700, exist_ok=True)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)

@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakSet
 
 from asyncagents.domain.id import OwnerId
 
@@ -22,12 +23,13 @@ class FlockOwners:
     """
 
     def __init__(self, directory: Path, name: str) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self.me = OwnerId(name)
         self._path = directory / f"{name}.lock"
         self._closed = False
         self._fd = self._lock(directory / f"{name}.new")
+        _held.add(self)
         self._bury()
 
     def _lock(self, fresh: Path) -> int:
@@ -65,8 +67,25 @@ class FlockOwners:
         finally:
             os.close(fd)
 
+    def let_go(self) -> None:
+        """In a forked child: a copy of the lock must not outlive its owner."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._fd)
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
+
+
+_held: WeakSet[FlockOwners] = WeakSet()
+
+
+def _let_go() -> None:
+    for owners in list(_held):
+        owners.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -103,8 +103,9 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     events: list[Event] = []
     interrupted: list[SessionId] = []
     for _, _, gone, body in await tx.all("changed_tombstones", after, upto):
-        events.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
         interrupted.append(SessionId(gone))
+        with _spared(events, SessionId(gone)):
+            events.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
     sessions = await tx.all("changed_sessions", after, upto)
     interrupted.extend(SessionId(row[1]) for row in sessions if row[5])
     await _content(tx, events, sessions, (after, upto))

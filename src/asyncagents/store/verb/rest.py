@@ -28,8 +28,8 @@ from asyncagents.store.verb.signal import apply, dismiss
 
 Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
 CRASH_LOOP = (
-    "crash_loop: this session was taken up several times and its process stopped each time before "
-    "anything was finished. It rests now; the next prompt tries again."
+    "crash_loop: this session was taken up several times, and each time its run ended before anything was "
+    "finished: the process stopped, or the log says why. It rests now; the next prompt tries again."
 )
 
 
@@ -147,14 +147,24 @@ def _publish_answer(tx: Tx, session_id: SessionId, message_id: str, answer: Mess
     tx.emit(PromptAnswered(session_id=session_id, message_id=MessageId(message_id), answer_id=answer))
 
 
-async def cancel(tx: Tx, session_id: SessionId) -> Control:
-    """Abort the turn that is under way. Input it has not read yet is held back, kept and shown."""
-    row = await the_session(tx, session_id)
-    rev = await tx.rev()
+async def cancel(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
+    """Abort what a session and its descendants are doing; returns them all.
+
+    Input they have not read yet is held back, kept and shown; calls that are open are settled.
+    """
+    await the_session(tx, session_id)
+    tree = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
+    for each in tree:
+        await _cancel(tx, await the_session(tx, each))
+    return tree
+
+
+async def _cancel(tx: Tx, row: SessionRow) -> None:
+    session_id, rev = row.control.id, await tx.rev()
     await tx.one("insert_cancel", session_id, rev, tx.now)
     held_back = await tx.all("hold_inputs", rev, session_id)
     control = replace(row.control, cancel_rev=rev)
-    if control.in_turn or held_back:
+    if control.in_turn or held_back or await unsettled(tx, session_id):
         control = control.woken()
         tx.interrupt(session_id)
-    return (await save(tx, row, control)).control
+    await save(tx, row, control)

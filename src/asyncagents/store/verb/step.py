@@ -205,7 +205,7 @@ async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
     Nothing is started in a turn that was cancelled.
     """
     row = await held(tx, lease)
-    cancelled = row.control.cancelled(stranded=0)
+    cancelled = row.control.cancelled()
     for move in moves:
         call = await the_call(tx, move.call_id)
         if isinstance(call.state, Settled) or (cancelled and isinstance(move.state, Running)):

@@ -41,7 +41,7 @@ SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: active_sessions
 -- Sessions that want a run or had one: the dispatcher decides which of their owners live.
-SELECT id, state, owner FROM session WHERE pool = ? AND state <> 'idle' AND id > ? ORDER BY id LIMIT ?;
+SELECT id, state, owner FROM session WHERE pool = ? AND state <> 'idle' AND id < ? ORDER BY id DESC LIMIT ?;
 
 -- name: subtree
 WITH RECURSIVE tree (id, depth) AS (
