@@ -10,6 +10,7 @@ import msgspec
 from asyncagents.domain.call import IN_DOUBT, Call, Completed, Failed, Once, Settled, render
 from asyncagents.domain.shape import encode
 from asyncagents.store.verb.claim import CUT_OFF
+from asyncagents.testing.clock import EPOCH_MS
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Stage, Violation
 
@@ -203,15 +204,14 @@ def _check_doubts(calls: dict[str, Call], done: dict[str, int]) -> None:
 
 
 def _check_aborts(stage: Stage, calls: dict[str, Call]) -> None:
-    """I9: after an abort was acknowledged nothing of that turn touches the world."""
+    """I9: after an abort was acknowledged, nothing that was there when it was asked for touches the world."""
     for effect in stage.effects:
         call = calls[effect.call_id]
         if effect.process in stage.suspects:
             continue
-        for at in stage.aborted.get(call.session_id, ()):
-            made = call.created - 1_700_000_000_000
-            if made < at < effect.at * 1000:
-                _fail("I9", f"{call.tool} of a turn aborted at {at} ran at {effect.at * 1000}")
+        for asked, acknowledged in stage.aborted.get(call.session_id, ()):
+            if call.created - EPOCH_MS < asked and acknowledged < effect.at * 1000:
+                _fail("I9", f"{call.tool} of a turn aborted at {acknowledged} ran at {effect.at * 1000}")
 
 
 def _check_held_back(db: sqlite3.Connection) -> None:

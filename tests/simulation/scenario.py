@@ -198,11 +198,12 @@ class Scenario:
         self.stage.prompts[message_id] = text
 
     async def _abort(self, session_id: SessionId) -> None:
+        clock = asyncio.get_running_loop().time
+        asked = int(clock() * 1000)
         stopped = await self.request(lambda r: r.abort(session_id, seconds=20))
         self.stage.count("aborts")
         if stopped:
-            now = asyncio.get_running_loop().time()
-            self.stage.aborted.setdefault(session_id, []).append(int(now * 1000))
+            self.stage.aborted.setdefault(session_id, []).append((asked, int(clock() * 1000)))
 
     async def _answer(self, session_id: SessionId) -> None:
         for call in await self.insist(lambda r: r.open_calls(session_id)):

@@ -37,7 +37,8 @@ class Stage:
         self.answers: dict[MessageId, MessageId] = {}
         self.results: dict[CallId, Result] = {}
         self.replies: dict[str, Reply] = {}
-        self.aborted: dict[SessionId, list[int]] = {}
+        self.aborted: dict[SessionId, list[tuple[int, int]]] = {}
+        """When an abort was asked for, and when it was acknowledged, in ms."""
         self.effects: list[Effect] = []
         self.jobs: list[CallId] = []
         self.requests: dict[str, tuple[Told, ...]] = {}
