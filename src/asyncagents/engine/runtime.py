@@ -29,6 +29,8 @@ from asyncagents.store.verb.session import NewSession
 
 VERSION = "0.1.0"
 POOL = "local"
+UNHEARD_SECONDS = 0.05
+"""How often to look when no event can tell any more: the listener fell behind, or the runtime closes."""
 
 
 class Defaults(Struct, frozen=True):
@@ -175,7 +177,8 @@ class Runtime:
                 async with asyncio.timeout(seconds):
                     for each in tree:
                         while not await self._stopped(each):
-                            await anext(events, None)
+                            if await anext(events, None) is None:
+                                await asyncio.sleep(UNHEARD_SECONDS)
             except TimeoutError:
                 return False
         return True
