@@ -34,6 +34,12 @@ def test_a_last_write_that_fails_leaves_no_part_open(seed: int) -> None:
     play(seed)
 
 
+@pytest.mark.spec("X-11", "C-10")
+def test_an_abort_does_not_spin_while_its_runtime_closes() -> None:
+    """Found by a soak: with no more events to come it read the store again and again."""
+    play(24848)
+
+
 @pytest.mark.spec("X-11")
 def test_a_seed_gives_the_same_trace_in_every_process() -> None:
     first, second = (_digests(hash_seed) for hash_seed in ("1", "2"))
