@@ -108,7 +108,7 @@ class Powered:
         if sql == "COMMIT" and self._writing:
             self._witness.commits(self._real, self._members)
         try:
-            return self._real.execute(sql, params)
+            return cast(Cursor, self._real.execute(sql, params))
         except PowerLost as lost:
             raise Crash from lost
 

@@ -129,17 +129,24 @@ async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     return tuple(decode_call(row) for row in rows)
 
 
-async def snapshot(tx: Tx, control: Control) -> Snapshot:
+async def snapshot(tx: Tx, control: Control, *, last: Message | None = None) -> Snapshot:
+    """All that `decide` needs; who has just written the `last` message of the turn need not have it read."""
     unread, stranded = await unread_input(tx, control.id)
-    last = await tx.one("last_message", control.id)
-    fresh = last is not None and control.in_turn and last[2] == control.turn
     return Snapshot(
         control=control,
         calls=await unsettled(tx, control.id),
         unread=unread,
         stranded=stranded,
-        last=decode_message(upcast(last[1], last[0])) if last is not None and fresh else None,
+        last=last or await last_message(tx, control),
     )
+
+
+async def last_message(tx: Tx, control: Control) -> Message | None:
+    """The newest message of this turn that the model would see."""
+    if not control.in_turn:
+        return None
+    row = await tx.one("last_message", control.id)
+    return decode_message(upcast(row[1], row[0])) if row is not None and row[2] == control.turn else None
 
 
 async def unread_input(tx: Tx, session_id: SessionId) -> tuple[int, int]:
@@ -202,19 +209,19 @@ async def insert_message(
     tx: Tx, message: Message, *, position: int | None = None, turn: int | None = None
 ) -> None:
     raw = body(message)
-    rev = await tx.rev()
-    await tx.one(
-        "insert_message", message.id, message.session_id, position, turn, False, raw, SHAPE_VERSION, rev
-    )
+    columns = message.id, message.session_id, position, turn, False
+    if not await tx.run("insert_message", *columns, raw, SHAPE_VERSION, await tx.rev()):
+        raise Conflict(f"message id {message.id!r} is taken; leave it out or choose another")
     tx.emit(MessageUpdated(session_id=message.session_id, info=message))
 
 
 async def save_message(tx: Tx, message: Message, *, hidden: bool = False) -> None:
-    row = await tx.one("message", message.id)
-    if row is None:
-        raise NotFound("message", message.id)
-    raw, version = _merge(row[5], row[6], message)
-    await tx.one("save_message", hidden, raw, version, await tx.rev(), message.id)
+    rev = await tx.rev()
+    if not await tx.run("save_message", hidden, body(message), SHAPE_VERSION, rev, message.id):
+        old = await tx.one("message", message.id)
+        if old is None:
+            raise NotFound("message", message.id)
+        await tx.one("save_message", hidden, *_merge(old[5], old[6], message), rev, message.id)
     tx.emit(MessageUpdated(session_id=message.session_id, info=message))
 
 

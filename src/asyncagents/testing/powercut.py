@@ -22,6 +22,10 @@ class PowerLost(apsw.IOError):
 class _Cursor(apsw.Cursor):
     """A cursor dropped with rows unread ends its statement, perhaps on a dead disk: nobody can be told."""
 
+    @property
+    def rowcount(self) -> int:
+        return self.connection.changes()
+
     def __del__(self) -> None:
         with suppress(apsw.Error):
             self.close()

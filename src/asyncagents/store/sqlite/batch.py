@@ -82,10 +82,11 @@ class SqliteTx:
             raise _unfit(error) from error
 
     async def run(self, statement: str, *params: object) -> int:
-        """Asked of the connection: RETURNING would cost as much again as the statement itself."""
-        await self.one(statement, *params)
-        changed: int = self._execute(self._sql["changes"]).fetchone()[0]
-        return changed
+        """RETURNING would cost as much again as the statement itself."""
+        try:
+            return self._execute(self._sql[statement], params).rowcount
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise _unfit(error) from error
 
     async def rev(self) -> int:
         if not self._rev:

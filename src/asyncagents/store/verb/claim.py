@@ -37,7 +37,9 @@ async def claim(
         return None
     if not _free(row.control, dead):
         return None
-    info = await _close_cut_steps(tx, row.info)
+    info = row.info
+    if row.control.state == "running":
+        info = await _close_cut_steps(tx, info)
     row = await save(tx, row, row.control.claimed(owner, counts=counts), info)
     return await snapshot(tx, row.control)
 

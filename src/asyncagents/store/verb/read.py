@@ -18,7 +18,7 @@ from asyncagents.domain.codec import (
 from asyncagents.domain.control import Control, Lease, Snapshot, State
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, OwnerId, PartId, SessionId
-from asyncagents.domain.part import Part
+from asyncagents.domain.part import Part, ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
 from asyncagents.errors import NotFound
@@ -122,8 +122,14 @@ async def told(tx: Tx, session_id: SessionId) -> ToldBefore:
     step = await tx.one("last_step_position", session_id)
     since = step[0] if step else 0
     entries = await placed(tx, session_id, 0, before=since)
-    shown = frozenset(PartId(row[0]) for row in await tx.all("shown_calls", session_id))
-    return ToldBefore(entries, shown, since)
+    return ToldBefore(entries, await shown_calls(tx, session_id, entries), since)
+
+
+async def shown_calls(tx: Tx, session_id: SessionId, entries: tuple[Entry, ...]) -> frozenset[PartId]:
+    """The tool parts among these entries whose calls a request showed as pending, and perhaps others."""
+    if not any(isinstance(part, ToolPart) for entry in entries for part in entry.parts):
+        return frozenset()
+    return frozenset(PartId(row[0]) for row in await tx.all("shown_calls", session_id))
 
 
 async def messages(

@@ -17,6 +17,7 @@ from asyncagents.store.row import (
     SessionRow,
     held,
     insert_message,
+    last_message,
     save,
     save_message,
     the_session,
@@ -80,7 +81,7 @@ async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
 
 async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Control, MessageId | None]:
     """The last step of the turn carries the error; without one, a message of its own does."""
-    last = await _last_message(tx, row.control)
+    last = await last_message(tx, row.control)
     if isinstance(last, AssistantMessage):
         if last.error is None:
             await save_message(tx, _failed(last, failure, tx.now))
@@ -114,16 +115,8 @@ def _empty_step(tx: Tx, info: Session, asked_by: UserMessage) -> AssistantMessag
     )
 
 
-async def _last_message(tx: Tx, control: Control) -> UserMessage | AssistantMessage | None:
-    """The newest visible message of this turn."""
-    row = await tx.one("last_message", control.id)
-    if row is None or not control.in_turn or row[2] != control.turn:
-        return None
-    return decode_message(upcast(row[1], row[0]))
-
-
 async def _last_step(tx: Tx, control: Control) -> MessageId | None:
-    last = await _last_message(tx, control)
+    last = await last_message(tx, control)
     return last.id if isinstance(last, AssistantMessage) else None
 
 
@@ -138,6 +131,8 @@ async def _answer(tx: Tx, control: Control, answer: MessageId | None) -> None:
     if answer is None or not control.in_turn:
         return
     unanswered = await tx.all("unanswered", control.id, control.turn)
+    if not unanswered:
+        return
     await tx.one("answer_turn", answer, await tx.rev(), control.id, control.turn)
     for (message_id,) in unanswered:
         _publish_answer(tx, control.id, message_id, answer)

@@ -52,8 +52,6 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
         return Admitted(MessageId(known[0]), new=False)
-    if await tx.one("message", fact.message.id) is not None:
-        raise Conflict(f"message id {fact.message.id!r} is taken; leave it out or choose another")
     await _keep(tx, fact)
     control = row.control.woken() if fact.wakes else row.control
     row = await save(tx, row, control, _addressed(touched(row.info, tx.now), fact.message))

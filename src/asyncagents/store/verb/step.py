@@ -25,13 +25,12 @@ from asyncagents.store.row import (
     save_message,
     snapshot,
     the_call,
-    unread_input,
     unsettled,
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.claim import charged
-from asyncagents.store.verb.read import placed
+from asyncagents.store.verb.read import placed, shown_calls
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
@@ -54,6 +53,16 @@ class Started(Struct, frozen=True):
     """The tool parts whose calls the model is told are pending."""
 
 
+class Unread(Struct, frozen=True):
+    """Input that no step has promoted yet."""
+
+    message_id: MessageId
+    info: bytes
+    version: int
+    state: str
+    answer_id: MessageId | None
+
+
 class StepEnd(Struct, frozen=True, kw_only=True):
     request_id: RequestId
     message: AssistantMessage
@@ -68,13 +77,14 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
     row = await held(tx, lease)
-    unread, stranded = await unread_input(tx, row.control.id)
-    if row.control.cancelled(stranded=stranded) or not (row.control.in_turn or unread):
+    unread = [Unread(*each) for each in await tx.all("unread_inputs", row.control.id)]
+    if not _wanted(row.control, unread):
         return None
-    control, asked_by = await _promote(tx, row.control)
-    shown = await _show_pending(tx, control)
+    control, asked_by = await _promote(tx, row.control, unread)
+    await _show_pending(tx, control)
     message = await _message(tx, row, new, asked_by)
     tail = await placed(tx, control.id, new.since)
+    shown = await shown_calls(tx, control.id, tail)
     control = replace(control, positions=control.positions + 1)
     await insert_message(tx, message, position=control.positions, turn=control.turn)
     await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
@@ -94,27 +104,33 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     return Started(message, control.positions, control.turn, tail, shown)
 
 
-async def _promote(tx: Tx, control: Control) -> tuple[Control, UserMessage | None]:
+def _wanted(control: Control, unread: list[Unread]) -> bool:
+    stranded = sum(each.state == "aborted" and each.answer_id is None for each in unread)
+    if control.cancelled(stranded=stranded):
+        return False
+    return control.in_turn or any(each.state == "queued" for each in unread)
+
+
+async def _promote(tx: Tx, control: Control, unread: list[Unread]) -> tuple[Control, UserMessage | None]:
     """Give unread input its place; returns the newest message, which the step answers."""
     rev = await tx.rev()
     control = control.in_a_turn(rev)
     newest: UserMessage | None = None
-    for message_id, info, version in await tx.all("unread_inputs", control.id):
+    for each in unread:
         control = replace(control, positions=control.positions + 1)
-        await tx.one("place_message", control.positions, control.turn, rev, message_id)
-        message = decode_message(upcast(version, info))
+        await tx.one("place_message", control.positions, control.turn, rev, each.message_id)
+        message = decode_message(upcast(each.version, each.info))
         newest = message if isinstance(message, UserMessage) else newest
     if newest is not None:
         await tx.one("promote_inputs", control.turn, rev, control.id)
     return control, newest
 
 
-async def _show_pending(tx: Tx, control: Control) -> frozenset[PartId]:
+async def _show_pending(tx: Tx, control: Control) -> None:
     """From here on the model has been told that these calls are pending."""
     for call in await unsettled(tx, control.id):
         if not call.shown_pending:
             await put_call(tx, replace(call, shown_pending=True))
-    return frozenset(PartId(row[0]) for row in await tx.all("shown_calls", control.id))
 
 
 async def _message(tx: Tx, row: SessionRow, new: NewStep, asked_by: UserMessage | None) -> AssistantMessage:
@@ -185,7 +201,7 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     spent = end.tokens or await _estimated(tx, end.request_id)
     info = charged(row.info, spent, end.message.cost)
     row = await save(tx, row, row.control.progressed(), info)
-    return await snapshot(tx, row.control)
+    return await snapshot(tx, row.control, last=end.message)
 
 
 async def _estimated(tx: Tx, request_id: RequestId) -> Tokens:

@@ -14,7 +14,7 @@ FROM input WHERE session_id = ? AND state <> 'promoted';
 
 -- name: unread_inputs
 -- In the order of admission, with the messages they brought.
-SELECT input.message_id, message.info, message.version FROM input JOIN message ON message.id = input.message_id
+SELECT input.message_id, message.info, message.version, input.state, input.answer_id FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.state <> 'promoted' ORDER BY input.seq, input.message_id;
 
 -- name: newest_aborted

@@ -2,10 +2,12 @@
 SELECT id, session_id, position, turn, hidden, info, version FROM message WHERE id = ?;
 
 -- name: insert_message
-INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
 
 -- name: save_message
-UPDATE message SET hidden = ?, info = ?, version = ?, rev = ? WHERE id = ?;
+-- Writes nothing over a message that a newer program wrote.
+UPDATE message SET hidden = ?, info = ?, version = ?3, rev = ? WHERE id = ? AND version <= ?3;
 
 -- name: place_message
 -- Promotion: the message gets its place in the order the model reads.

@@ -2,10 +2,6 @@
 -- Once for a batch: the last revision that its transactions took.
 UPDATE revision SET rev = ? WHERE id = 1;
 
--- name: changes
--- How many rows the statement before it changed.
-SELECT changes();
-
 -- name: lease
 -- Only what tells whether a run still holds its session.
 SELECT fence, state FROM session WHERE id = ?;
