@@ -57,7 +57,7 @@ soak: $(STAMP)
 lock: | $(BIN)/python
 	@$(NEED_UV)
 	$(COMPILE) pyproject.toml -o requirements/base.txt
-	$(COMPILE) pyproject.toml --group dev -c requirements/base.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/base.txt -o requirements/dev.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
 
 clean:

@@ -22,7 +22,16 @@ from asyncagents.domain.part import ToolError
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import AlreadySettled, Conflict
-from asyncagents.llm.model import FromModel, FromUser, ModelEvent, Request, StreamStart, TextDelta, TextStart
+from asyncagents.llm.model import (
+    FromModel,
+    FromUser,
+    ModelEvent,
+    Request,
+    Said,
+    StreamStart,
+    TextDelta,
+    TextStart,
+)
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, Text, answer_of, echo, later, roles, stage
 
@@ -233,7 +242,7 @@ async def test_what_was_said_before_an_abort_is_what_the_model_remembers(tmp_pat
         await at.abort()
         await at.prompt("next")
 
-    assert at.told() == [FromUser("go"), FromModel("I beg"), FromUser("next")]
+    assert at.told() == [FromUser("go"), FromModel((Said("I beg"),)), FromUser("next")]
 
 
 class Stubborn(ScriptedModel):

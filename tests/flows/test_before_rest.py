@@ -15,7 +15,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.status import Busy, Idle
 from asyncagents.engine.runner import Continue, Verdict
 from asyncagents.engine.runtime import Runtime
-from asyncagents.llm.model import FromModel, FromUser
+from asyncagents.llm.model import FromModel, FromUser, Said
 from asyncagents.llm.scripted import call, fail, pause, say
 from asyncagents.store.verb.rest import Reason
 from tests.flows.kit import CAREFUL, answer_of, later, stage
@@ -54,9 +54,9 @@ async def test_a_turn_goes_on_when_somebody_objects_to_its_end(tmp_path: Path) -
     assert hook.reasons == ["done"] * 3
     assert at.told() == [
         FromUser("go"),
-        FromModel("Done."),
+        FromModel((Said("Done."),)),
         FromUser("You forgot the tests."),
-        FromModel("Tests too."),
+        FromModel((Said("Tests too."),)),
         FromUser("And the docs."),
     ]
     assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]

@@ -13,7 +13,7 @@ from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import ToolError
 from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import ModelError
-from asyncagents.llm.model import FromModel, FromUser, ModelEvent, Request, StreamError, TextDelta
+from asyncagents.llm.model import FromModel, FromUser, ModelEvent, Request, Said, StreamError, TextDelta
 from asyncagents.llm.scripted import ScriptedModel, Step, call, end, fail, say
 from tests.flows.kit import Gate, answer_of, stage
 
@@ -59,7 +59,7 @@ async def test_a_model_that_raises_ends_the_turn_with_its_error(
     assert step.error.data.message == message
     assert [event.error for event in at.ears.of(SessionError)] == [step.error]
     assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
-    assert at.told() == [FromUser("go"), FromModel("I beg"), FromUser("next")]
+    assert at.told() == [FromUser("go"), FromModel((Said("I beg"),)), FromUser("next")]
 
 
 @pytest.mark.spec("C-01")

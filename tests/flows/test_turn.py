@@ -23,7 +23,7 @@ from asyncagents.domain.part import (
     ToolPart,
 )
 from asyncagents.domain.status import Busy, Idle
-from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser
+from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Thought
 from asyncagents.llm.scripted import call, end, pause, say, think
 from tests.flows.kit import ECHO, Gate, answer_of, roles, stage
 
@@ -125,7 +125,7 @@ async def test_reasoning_text_and_calls_are_parts_in_the_order_in_which_they_cam
     assert answer_of(first).finish == "tool-calls"
     assert at.told() == [
         FromUser("hello"),
-        FromModel("I look.", "Hm.", (CallMade("call_1_2", "echo", {"text": "a"}),)),
+        FromModel((Thought("Hm."), Said("I look."), CallMade("call_1_2", "echo", {"text": "a"}))),
         FromTool("call_1_2", "echo", "a"),
     ]
 
@@ -164,9 +164,9 @@ async def test_the_next_turn_is_told_the_whole_history_in_its_order(tmp_path: Pa
 
     assert at.told() == [
         FromUser("one"),
-        FromModel("", "", (CallMade("call_1_0", "echo", {"text": "a"}),)),
+        FromModel((CallMade("call_1_0", "echo", {"text": "a"}),)),
         FromTool("call_1_0", "echo", "a"),
-        FromModel("A."),
+        FromModel((Said("A."),)),
         FromUser("two"),
     ]
 

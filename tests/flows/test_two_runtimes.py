@@ -15,7 +15,7 @@ from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Tool, ToolContext
-from asyncagents.llm.model import ModelEvent, Request
+from asyncagents.llm.model import FromUser, ModelEvent, Request
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import (
     PATIENCE,
@@ -125,7 +125,9 @@ class Watched(ScriptedModel):
         self._most = most
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        number = str(request.messages[0]).split()[-1]
+        first = request.messages[0]
+        assert isinstance(first, FromUser)
+        number = first.text.split()[-1]
         self._now[number] += 1
         self._most[number] = max(self._most[number], self._now[number])
         try:

@@ -7,8 +7,26 @@ from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId
 from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import Part, ReasoningPart, TextPart, ToolCompleted, ToolError, ToolPart
-from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Told
+from asyncagents.domain.part import (
+    FilePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+)
+from asyncagents.llm.model import (
+    Attachment,
+    Block,
+    CallMade,
+    FromModel,
+    FromTool,
+    FromUser,
+    Said,
+    Thought,
+    Told,
+)
 
 INTERRUPTED = "[Tool execution was interrupted]"
 
@@ -32,23 +50,36 @@ class Prompt:
 
 
 def _told(entry: Entry, shown: frozenset[PartId]) -> Iterator[Told]:
-    texts = [p.text for p in entry.parts if isinstance(p, TextPart) and not p.ignored and p.text]
     if not isinstance(entry.info, AssistantMessage):
-        if texts:
-            yield FromUser("\n".join(texts))
+        yield from _from_user(entry.parts)
         return
-    tools = [p for p in entry.parts if isinstance(p, ToolPart)]
-    reasoning = _reasoning(entry.parts)
-    if not (texts or tools):
+    blocks = tuple(_blocks(entry.parts))
+    if all(isinstance(block, Thought) for block in blocks):
         return
-    calls = tuple(CallMade(p.call_id, p.tool, p.state.input) for p in tools)
-    yield FromModel("\n".join(texts), reasoning, calls)
-    for part in tools:
-        yield _result(part, shown)
+    yield FromModel(blocks)
+    for part in entry.parts:
+        if isinstance(part, ToolPart):
+            yield _result(part, shown)
 
 
-def _reasoning(parts: tuple[Part | UnknownPart, ...]) -> str:
-    return "\n".join(p.text for p in parts if isinstance(p, ReasoningPart) and p.text)
+def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
+    texts = [p.text for p in parts if isinstance(p, TextPart) and not p.ignored and p.text]
+    files = tuple(Attachment(p.mime, p.url, p.filename) for p in parts if isinstance(p, FilePart))
+    if texts or files:
+        yield FromUser("\n".join(texts), files)
+
+
+def _blocks(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Block]:
+    for part in parts:
+        match part:
+            case TextPart(text=text, ignored=ignored) if text and not ignored:
+                yield Said(text)
+            case ReasoningPart(text=text, metadata=metadata) if text or metadata:
+                yield Thought(text, metadata)
+            case ToolPart():
+                yield CallMade(part.call_id, part.tool, part.state.input)
+            case _:
+                pass
 
 
 def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:

@@ -12,8 +12,28 @@ from asyncagents.domain.session import Tokens
 Finish: TypeAlias = Literal["stop", "tool-calls", "length", "content-filter", "error", "unknown"]
 
 
+class Attachment(Struct, frozen=True):
+    """A file beside a text; `url` is a `data:` URL, or an address that the provider can read itself."""
+
+    mime: str
+    url: str
+    filename: str | None = None
+
+
 class FromUser(Struct, frozen=True):
     text: str
+    files: tuple[Attachment, ...] = ()
+
+
+class Said(Struct, frozen=True):
+    text: str
+
+
+class Thought(Struct, frozen=True):
+    """`metadata` is what the provider wants back with it, under the provider's wire: a signature, say."""
+
+    text: str
+    metadata: dict[str, Any] | None = None
 
 
 class CallMade(Struct, frozen=True):
@@ -22,10 +42,21 @@ class CallMade(Struct, frozen=True):
     input: dict[str, Any]
 
 
+Block: TypeAlias = Said | Thought | CallMade
+
+
 class FromModel(Struct, frozen=True):
-    text: str
-    reasoning: str = ""
-    calls: tuple[CallMade, ...] = ()
+    """One step, in the order in which it was written."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(block.text for block in self.blocks if isinstance(block, Said))
+
+    @property
+    def calls(self) -> tuple[CallMade, ...]:
+        return tuple(block for block in self.blocks if isinstance(block, CallMade))
 
 
 class FromTool(Struct, frozen=True):
@@ -46,11 +77,22 @@ class ToolSpec(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
+class Options(Struct, frozen=True, kw_only=True):
+    """What an agent asks of its model; None leaves it to the provider."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output: int | None = None
+    body: dict[str, Any] = {}
+    """Fields of the provider's own request, as its documentation names them."""
+
+
 class Request(Struct, frozen=True, kw_only=True):
     model: ModelRef
     messages: Sequence[Told]
     tools: tuple[ToolSpec, ...] = ()
     system: str = ""
+    options: Options = Options()
 
 
 class StreamStart(Struct, frozen=True, tag="start"):
@@ -112,7 +154,10 @@ class StreamFinish(Struct, frozen=True, tag="finish"):
 
 
 class StreamError(Struct, frozen=True, tag="error"):
+    """The request failed, before its first word or after; `retry_after`: when to try again, in seconds."""
+
     failure: Failure
+    retry_after: float | None = None
 
 
 ModelEvent: TypeAlias = (
@@ -134,5 +179,8 @@ ModelEvent: TypeAlias = (
 
 class Model(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        """Closing the generator, or cancelling the task that reads it, ends the request."""
+        """Closing the generator, or cancelling the task that reads it, ends the request.
+
+        A provider's failure is a `StreamError`, never an exception.
+        """
         ...

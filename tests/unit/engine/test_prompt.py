@@ -14,7 +14,7 @@ from asyncagents.domain.message import Message
 from asyncagents.domain.part import Part, PartTime, ReasoningPart, StepFinishPart, StepStartPart, TextPart
 from asyncagents.domain.session import Tokens
 from asyncagents.engine.prompt import INTERRUPTED, Prompt
-from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Told
+from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Thought, Told
 from tests.unit.domain.build import SESSION, call, step, user, waiting
 
 NONE: frozenset[PartId] = frozenset()
@@ -63,27 +63,33 @@ MADE = (CallMade("toolu_1", "deploy", GIVEN),)
         ),
         pytest.param(entry(user(), text("shown", ignored=True)), [], id="nothing but ignored"),
         pytest.param(entry(user()), [], id="an empty prompt"),
-        pytest.param(entry(step("stop"), START, text("Yes"), FINISH), [FromModel("Yes")], id="an answer"),
         pytest.param(
-            entry(step("stop"), thought("Hm"), text("Yes")), [FromModel("Yes", "Hm")], id="with reasoning"
+            entry(step("stop"), START, text("Yes"), FINISH), [FromModel((Said("Yes"),))], id="an answer"
+        ),
+        pytest.param(
+            entry(step("stop"), thought("Hm"), text("Yes")),
+            [FromModel((Thought("Hm"), Said("Yes")))],
+            id="with reasoning",
         ),
         pytest.param(entry(step("stop"), START, FINISH), [], id="an empty answer"),
         pytest.param(entry(step("stop"), thought("Hm")), [], id="nothing but reasoning"),
         pytest.param(entry(step(None, aborted())), [], id="aborted before a word"),
-        pytest.param(entry(step(None, aborted()), text("Ye")), [FromModel("Ye")], id="aborted halfway"),
+        pytest.param(
+            entry(step(None, aborted()), text("Ye")), [FromModel((Said("Ye"),))], id="aborted halfway"
+        ),
         pytest.param(
             entry(step("tool-calls"), text("I will"), DONE),
-            [FromModel("I will", "", MADE), FromTool("toolu_1", "deploy", "v2")],
+            [FromModel((Said("I will"), *MADE)), FromTool("toolu_1", "deploy", "v2")],
             id="a call and its result",
         ),
         pytest.param(
             entry(step("tool-calls"), BROKEN),
-            [FromModel("", "", MADE), FromTool("toolu_1", "deploy", "no route", failed=True)],
+            [FromModel(MADE), FromTool("toolu_1", "deploy", "no route", failed=True)],
             id="a call that failed",
         ),
         pytest.param(
             entry(step("tool-calls"), call(Running(1))),
-            [FromModel("", "", MADE), FromTool("toolu_1", "deploy", INTERRUPTED, failed=True)],
+            [FromModel(MADE), FromTool("toolu_1", "deploy", INTERRUPTED, failed=True)],
             id="a call without an end",
         ),
     ],
@@ -97,7 +103,7 @@ def test_a_call_that_was_shown_as_pending_stays_so(state: Any) -> None:
     row = call(state)
     pending = FromTool("toolu_1", "deploy", pending_text("toolu_1", "deploy"))
     assert told(entry(step("tool-calls"), row), shown=frozenset({row.part_id})) == [
-        FromModel("", "", MADE),
+        FromModel(MADE),
         pending,
     ]
 
@@ -105,7 +111,7 @@ def test_a_call_that_was_shown_as_pending_stays_so(state: Any) -> None:
 def test_calls_come_before_their_results_in_the_order_in_which_they_were_made() -> None:
     second = replace(BROKEN, part_id=PartId("prt_2"), call_id="toolu_2", tool="notify")
     assert told(entry(step("tool-calls"), DONE, second)) == [
-        FromModel("", "", (*MADE, CallMade("toolu_2", "notify", GIVEN))),
+        FromModel((*MADE, CallMade("toolu_2", "notify", GIVEN))),
         FromTool("toolu_1", "deploy", "v2"),
         FromTool("toolu_2", "notify", "no route", failed=True),
     ]
@@ -122,5 +128,5 @@ def test_a_prompt_grows_and_what_was_told_stays() -> None:
     prompt.extend([entry(user(), text("Hi"))], NONE, since=2)
     before = list(prompt.messages)
     prompt.extend([entry(step("stop"), text("Yes")), entry(user(), text("And?"))], NONE, since=4)
-    assert list(prompt.messages) == [*before, FromModel("Yes"), FromUser("And?")]
+    assert list(prompt.messages) == [*before, FromModel((Said("Yes"),)), FromUser("And?")]
     assert prompt.since == 4
