@@ -1,0 +1,125 @@
+"""Everything an operator can set, as one frozen value, with OpenCode's names where it has them."""
+
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.message import ModelRef
+
+Action: TypeAlias = Literal["allow", "deny", "ask"]
+
+
+class ModelLimit(Struct, frozen=True, kw_only=True):
+    """In tokens."""
+
+    context: int | None = None
+    output: int | None = None
+
+
+class ModelCost(Struct, frozen=True, kw_only=True):
+    """US dollars for a million tokens."""
+
+    input: float = 0
+    output: float = 0
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True):
+    id: str | None = None
+    """The provider's own name of the model, if it is not the key."""
+    name: str | None = None
+    limit: ModelLimit = ModelLimit()
+    cost: ModelCost | None = None
+    attachment: bool | None = None
+    reasoning: bool | None = None
+    tool_call: bool | None = None
+    temperature: bool | None = None
+    options: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    variants: dict[str, dict[str, Any]] = {}
+    """Named sets of options; a prompt may choose one."""
+
+
+class ProviderConfig(Struct, frozen=True, kw_only=True):
+    npm: str | None = None
+    """Which wire it speaks, by the package that speaks it elsewhere."""
+    name: str | None = None
+    base_url: str | None = None
+    api_key: Secret | None = None
+    env: tuple[str, ...] = ()
+    """Variables that may hold the key."""
+    headers: dict[str, str] = {}
+    timeout_seconds: float | None = None
+    """How long a stream may say nothing of meaning; 0 is for ever."""
+    concurrency: int | None = None
+    """Requests open at once, for each model of this provider."""
+    options: dict[str, Any] = {}
+    """What else stood under `options`."""
+    models: dict[str, ModelConfig] = {}
+    whitelist: tuple[str, ...] = ()
+    blacklist: tuple[str, ...] = ()
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True):
+    description: str | None = None
+    mode: Literal["primary", "subagent", "all"] | None = None
+    model: ModelRef | None = None
+    variant: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    steps: int | None = None
+    prompt: str | None = None
+    hidden: bool | None = None
+    disable: bool | None = None
+    tools: dict[str, bool] = {}
+    permission: "Permission" = {}
+    options: dict[str, Any] = {}
+
+
+Permission: TypeAlias = dict[str, Action | dict[str, Action]]
+"""In the order in which it was written: the last rule that matches wins."""
+
+
+class CommandConfig(Struct, frozen=True, kw_only=True):
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    subtask: bool | None = None
+
+
+class McpConfig(Struct, frozen=True, kw_only=True):
+    type: Literal["local", "remote"]
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+    enabled: bool = True
+    timeout_seconds: float | None = None
+
+
+class CompactionConfig(Struct, frozen=True, kw_only=True):
+    auto: bool = True
+    prune: bool = True
+    reserved: int | None = None
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    data_dir: Path
+    model: ModelRef | None = None
+    small_model: ModelRef | None = None
+    default_agent: str | None = None
+    provider: dict[str, ProviderConfig] = {}
+    disabled_providers: tuple[str, ...] = ()
+    enabled_providers: tuple[str, ...] = ()
+    agent: dict[str, AgentConfig] = {}
+    permission: Permission = {}
+    command: dict[str, CommandConfig] = {}
+    plugin: tuple[str, ...] = ()
+    mcp: dict[str, McpConfig] = {}
+    instructions: tuple[str, ...] = ()
+    compaction: CompactionConfig = CompactionConfig()
+    experimental: dict[str, Any] = {}
