@@ -22,6 +22,7 @@ from asyncagents.engine.runtime import POOL, Defaults, Runtime
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.engine.turn import Turn
 from asyncagents.errors import InvalidInput
+from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import Model
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
@@ -72,6 +73,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     serve: bool = True
     agent: str = "build"
     model_ref: ModelRef = SCRIPTED
+    concurrency: Concurrency = default_concurrency
 
 
 @asynccontextmanager
@@ -139,16 +141,13 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
 
 def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher]:
     store, bus, answers = Store(world.database), Bus(), Answers()
-    clock, ids = world.clock, world.ids
-    turn = Turn(store=store, model=setup.model, tools=setup.tools, bus=bus, clock=clock, ids=ids, group=group)
-    calls = Calls(store=store, tools=setup.tools, policy=setup.policy, clock=clock, ids=ids, group=group)
     dispatcher = Dispatcher(
         store=store,
-        runner=Runner(store=store, turn=turn, calls=calls, before_rest=setup.before_rest),
+        runner=_runner(world, setup, store, bus, group),
         owner=world.owners.me,
         alive=world.owners.alive,
         pool=POOL,
-        clock=clock,
+        clock=world.clock,
     )
 
     def committed(commit: Commit) -> None:
@@ -163,13 +162,30 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         bus=bus,
         answers=answers,
         dispatcher=dispatcher,
-        clock=clock,
+        clock=world.clock,
         rng=world.rng,
-        ids=ids,
+        ids=world.ids,
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
     )
     return runtime, dispatcher
+
+
+def _runner(world: World, setup: Setup, store: Store, bus: Bus, group: asyncio.TaskGroup) -> Runner:
+    clock, ids = world.clock, world.ids
+    turn = Turn(
+        store=store,
+        model=setup.model,
+        tools=setup.tools,
+        bus=bus,
+        clock=clock,
+        ids=ids,
+        rng=world.rng,
+        limits=Limits(clock=clock, rng=world.rng, concurrency=setup.concurrency),
+        group=group,
+    )
+    calls = Calls(store=store, tools=setup.tools, policy=setup.policy, clock=clock, ids=ids, group=group)
+    return Runner(store=store, turn=turn, calls=calls, before_rest=setup.before_rest, clock=clock)
 
 
 def _private(directory: Path) -> Path:

@@ -34,7 +34,7 @@ async def rewrite_session(lab: Lab, session_id: SessionId, raw: bytes, version: 
     async def verb(tx: Tx) -> None:
         row: Row | None = await tx.one("session", session_id)
         assert row is not None
-        await tx.one("save_session", *row[5:17], raw, version, await tx.rev(), session_id)
+        await tx.one("save_session", *row[5:18], raw, version, await tx.rev(), session_id)
 
     await lab.database.write(verb)
 
@@ -43,7 +43,7 @@ async def rewrite_status(lab: Lab, session_id: SessionId, text: str) -> None:
     async def verb(tx: Tx) -> None:
         row: Row | None = await tx.one("session", session_id)
         assert row is not None
-        await tx.one("save_session", *row[5:16], text, *row[17:19], await tx.rev(), session_id)
+        await tx.one("save_session", *row[5:17], text, *row[18:20], await tx.rev(), session_id)
 
     await lab.database.write(verb)
 

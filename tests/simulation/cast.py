@@ -71,33 +71,44 @@ class WildModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         session = session_of(request.messages)
-        self._stage.asked(request.messages)
+        tries = self._stage.asked(request.messages)
         self._stage.enter(session, self._process.number)
         try:
-            async for event in self._speak(request):
+            async for event in self._speak(request, random.Random(f"{self._seed}:{session}:{tries}")):
                 yield event
         finally:
             self._stage.leave(session, self._process.number)
 
-    async def _speak(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def _speak(self, request: Request, luck: random.Random) -> AsyncGenerator[ModelEvent, None]:
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
         await asyncio.sleep(rng.random())
-        (finish,) = rng.choices(ENDS, WEIGHTS)
+        if luck.random() < 0.1:
+            yield _trouble(luck)
+            return
+        (finish,) = luck.choices(ENDS, WEIGHTS)
         async for event in _text(rng):
             yield event
-        if rng.random() < 0.04:
-            yield StreamError(api("overloaded", is_retryable=False))
+        if luck.random() < 0.08:
+            yield _trouble(luck) if luck.random() < 0.6 else StreamError(api("no", is_retryable=False))
             return
         if rng.random() < 0.03:
             raise ConnectionResetError("the provider hung up")
-        if rng.random() < 0.03:
+        if luck.random() < 0.03:
             await asyncio.sleep(40)
         for event in _calls(rng, request):
             yield event
         if finish is not None:
             yield StepFinish(finish, _tokens(rng) if rng.random() < 0.8 else None)
             yield StreamFinish()
+
+
+def _trouble(luck: random.Random) -> StreamError:
+    """It passes: at once, after a short wait, or after a long one that no run sits out."""
+    status = luck.choice([429, 529, None])
+    return StreamError(
+        api("overloaded", is_retryable=True, status_code=status), luck.choice([None, 0.0, 1.5, 8.0, 30.0])
+    )
 
 
 async def _text(rng: random.Random) -> AsyncGenerator[ModelEvent, None]:

@@ -9,6 +9,7 @@ import msgspec
 
 from asyncagents.domain.call import IN_DOUBT, Call, Completed, Failed, Once, Settled, render
 from asyncagents.domain.shape import encode
+from asyncagents.engine.retry import RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
 from tests.simulation.mirror import Mirror
@@ -67,6 +68,7 @@ def _check_session(db: sqlite3.Connection, session_id: str) -> None:
         _fail("I14", f"{session_id} has places {places} of {positions}")
     _check_messages(db, session_id)
     _check_tokens(db, session_id, json.loads(info))
+    _check_tries(db, session_id)
 
 
 def _check_messages(db: sqlite3.Connection, session_id: str) -> None:
@@ -110,6 +112,24 @@ def _check_tokens(db: sqlite3.Connection, session_id: str, info: dict[str, Any])
         spent += json.loads(raw)["input"]
     if spent != info["tokens"]["input"]:
         _fail("overspent", f"{session_id} says {info['tokens']['input']}, its requests {spent}")
+
+
+def _check_tries(db: sqlite3.Connection, session_id: str) -> None:
+    """C-05: at most five retries, each counted, none before it is due, and none still waited for."""
+    query = "SELECT state, turn, attempt, started, next_at FROM request WHERE session_id = ? ORDER BY id"
+    before = ("", 0, 0, 0, 0)
+    for row in db.execute(query, (session_id,)):
+        state, turn, attempt, started, _ = row
+        again = before[:2] == ("failed", turn)
+        if state == "backoff":
+            _fail("C-05", f"a request of {session_id} still waits for its next try")
+        if attempt > 1 + RETRIES:
+            _fail("C-05", f"a request of {session_id} was tried {attempt} times")
+        if again and attempt != before[2] + 1:
+            _fail("C-05", f"try {attempt} of {session_id} came after try {before[2]}")
+        if again and started < before[4]:
+            _fail("C-05", f"{session_id} tried again {before[4] - started} ms too early")
+        before = row
 
 
 def _check_prompts(db: sqlite3.Connection, stage: Stage) -> None:

@@ -21,7 +21,7 @@ MUTANTS = (
             from asyncagents.store.row import held, put_call, snapshot
             for call in end.calls:
                 await put_call(tx, call)
-            return await snapshot(tx, (await held(tx, lease)).control)
+            return await snapshot(tx, await held(tx, lease))
         return await self._write(late)""",
     ),
     Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._take_up()\n", ""),
@@ -30,8 +30,8 @@ MUTANTS = (
         "store/verb/rest.py",
         """    if row.control.wake_seq > wake_seq:
         return False
-    if not any(""",
-        "    if not any(",
+    holding = any(""",
+        "    holding = any(",
     ),
     Mutant(
         "missing_fence",
@@ -109,11 +109,19 @@ MUTANTS = (
 """,
         "",
     ),
-    Mutant("settled_without_a_wake", "store/verb/signal.py", "control = row.control.woken().progressed()",
-           "control = row.control.progressed()"),
+    Mutant(
+        "settled_without_a_wake",
+        "store/verb/signal.py",
+        "control = row.control.woken().progressed()",
+        "control = row.control.progressed()",
+    ),
     Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False"),
-    Mutant("living_owner_robbed", "store/verb/claim.py",
-           '(control.state == "running" and control.owner == dead)', 'control.state == "running"'),
+    Mutant(
+        "living_owner_robbed",
+        "store/verb/claim.py",
+        '(control.state == "running" and control.owner == dead)',
+        'control.state == "running"',
+    ),
     Mutant(
         "lost_request_charged_to_nobody",
         "store/verb/claim.py",
@@ -132,4 +140,17 @@ MUTANTS = (
         "body = excluded.body, version = excluded.version, rev = excluded.rev\nWHERE part",
         "body = excluded.body, version = excluded.version\nWHERE part",
     ),
-)  # fmt: skip
+    Mutant(
+        "retried_before_it_is_due",
+        "engine/decide.py",
+        "due = session.backoff.next_at <= session.now",
+        "due = True",
+    ),
+    Mutant("retries_not_counted", "store/verb/step.py", "attempt = backoff.attempt + 1", "attempt = 1"),
+    Mutant(
+        "nobody_wakes_for_a_retry",
+        "store/verb/signal.py",
+        "            await save(tx, row, row.control.woken())\n    return len(rows)",
+        "            pass\n    return 0",
+    ),
+)

@@ -29,7 +29,7 @@ from tests.simulation.stage import Stage, Violation
 T = TypeVar("T")
 ACTIVE_SECONDS = 25
 QUIET_SECONDS = 600
-MAX_STEPS = 8_000
+MAX_STEPS = 20_000
 
 
 class Summary(Struct, frozen=True):

@@ -11,7 +11,7 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from tests.simulation.mirror import Mirror
 
-MOST_REQUESTS = 80
+MOST_REQUESTS = 250
 
 
 class Violation(AssertionError):
@@ -65,8 +65,11 @@ class Stage:
         if self.broken:
             raise Violation(self.broken[0])
 
-    def asked(self, messages: Sequence[Told]) -> None:
-        """A model request goes out: it answers every call, and extends the one before it."""
+    def asked(self, messages: Sequence[Told]) -> int:
+        """A model request goes out: it answers every call, and extends the one before it.
+
+        Returns how many went out before it, of all sessions.
+        """
         self.count("requests")
         if self.counts["requests"] > MOST_REQUESTS:
             self.violate(f"overspent: more than {MOST_REQUESTS} model requests")
@@ -78,6 +81,7 @@ class Stage:
         self.requests[session] = now
         if wrong := unanswered(now):
             self.violate(f"I12: {wrong}")
+        return self.counts["requests"]
 
     def name(self, session_id: SessionId) -> str:
         return f"s{self.sessions.index(session_id)}"

@@ -6,9 +6,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Open, Requested, Running
-from asyncagents.domain.id import OwnerId, SessionId
-from asyncagents.domain.message import AssistantMessage, Message
-from asyncagents.domain.status import Busy, Idle, Status, WaitingAsync
+from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
+from asyncagents.domain.message import AssistantMessage, Message, ModelRef
+from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 
 State: TypeAlias = Literal["idle", "ready", "running"]
 CLAIM_LIMIT = 3
@@ -35,6 +35,8 @@ class Control(Struct, frozen=True):
     """Claims since anything last moved forward."""
     positions: int = 0
     """How many messages have a place in the order the model reads."""
+    backoff: RequestId | None = None
+    """The request that failed and waits for its next try."""
 
     def woken(self) -> "Control":
         state: State = "ready" if self.state == "idle" else self.state
@@ -53,7 +55,7 @@ class Control(Struct, frozen=True):
     def rested(self, *, unread: bool) -> "Control":
         """The turn is over; input that came for the next one keeps the session ready."""
         state: State = "ready" if unread else "idle"
-        return replace(self, state=state, owner=None, claims=0, in_turn=False)
+        return replace(self, state=state, owner=None, claims=0, in_turn=False, backoff=None)
 
     def cancelled(self, *, stranded: int = 0, calls: int = 0) -> bool:
         """A cancel covers the turn it came in and, outside a turn, input it held back and open calls."""
@@ -72,6 +74,16 @@ class Lease(Struct, frozen=True):
     fence: int
 
 
+class Backoff(Struct, frozen=True):
+    """A request that failed and is tried again; or, with attempt 0, one that waits for its first try."""
+
+    request_id: RequestId
+    message_id: MessageId
+    attempt: int
+    next_at: int
+    failure: str
+
+
 class Snapshot(Struct, frozen=True, kw_only=True):
     """Everything `decide` may look at."""
 
@@ -84,6 +96,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Input that an abort held back and whose callers have not been answered."""
     last: Message | None = None
     """The newest message the model would see."""
+    model: ModelRef | None = None
+    """The one that the next step asks."""
+    backoff: Backoff | None = None
+    now: int = 0
+    """When this was true, by the store's clock."""
 
     @property
     def cancelled(self) -> bool:
@@ -131,8 +148,10 @@ def _runs_under(call: Call, fence: int) -> bool:
     return isinstance(call.state, Running) and call.state.fence == fence
 
 
-def status(control: Control, open_calls: tuple[Call, ...]) -> Status:
+def status(control: Control, open_calls: tuple[Call, ...], backoff: Backoff | None = None) -> Status:
     """A session's status, from its rows alone."""
+    if backoff is not None:
+        return Retry(attempt=max(1, backoff.attempt), message=backoff.failure, next=backoff.next_at)
     if control.state != "idle" or any(call.holding for call in open_calls):
         return Busy()
     waits = [(call, call.state) for call in open_calls if isinstance(call.state, Open)]

@@ -27,6 +27,12 @@ class CallModel(Struct, frozen=True):
     pass
 
 
+class BackOff(Struct, frozen=True):
+    """The model is asked again then."""
+
+    until: int
+
+
 class Park(Struct, frozen=True):
     pass
 
@@ -35,7 +41,7 @@ class Rest(Struct, frozen=True):
     reason: Reason
 
 
-Decision: TypeAlias = Recover | RunCalls | Await | CallModel | Park | Rest
+Decision: TypeAlias = Recover | RunCalls | Await | CallModel | BackOff | Park | Rest
 
 
 def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on one screen
@@ -53,6 +59,9 @@ def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on o
         return Park()
     if session.blocked:
         return Rest("blocked")
+    if session.backoff:
+        due = session.backoff.next_at <= session.now
+        return CallModel() if due else BackOff(session.backoff.next_at)
     if session.step and session.step.error:
         return Rest("error")
     if session.unread:

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import ABORTED, NEVER_RAN, Call, Effect, Failed, Settled
-from asyncagents.domain.failure import Failure, MessageAbortedError, aborted, api, content_filter, unknown
+from asyncagents.domain.failure import Failure, MessageAbortedError, aborted, api, content_filter
 from asyncagents.domain.id import Ids, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import (
@@ -116,6 +116,13 @@ class Draft:
         self._called: dict[str, _Called] = {}
         self._finish: StepFinish | None = None
         self._failure: Failure | None = None
+        self.retry_after: float | None = None
+        """When the provider wants to be asked again, in seconds."""
+
+    @property
+    def said(self) -> bool:
+        """Whether anything of it was shown to people."""
+        return bool(self._written or self._called)
 
     def take(self, event: ModelEvent, now: int) -> Change:  # noqa: C901  one arm for each event
         """One event of the stream; returns what listeners should see of it."""
@@ -140,8 +147,8 @@ class Draft:
                 return change
             case StepFinish():
                 self._finish = event
-            case StreamError(failure):
-                self._failure = failure
+            case StreamError(failure, retry_after):
+                self._failure, self.retry_after = failure, retry_after
             case StreamStart() | StepStart() | StreamFinish():
                 pass
             case _:
@@ -236,9 +243,9 @@ class Draft:
             case "content-filter":
                 return "content-filter", content_filter("The provider's filter stopped this answer.")
             case "error":
-                return "error", api("The provider reported an error.", is_retryable=False)
+                return "error", api("The provider reported an error.", is_retryable=True)
             case _:  # also what no finish should be called
-                return "unknown", unknown(NO_FINISH)
+                return "unknown", api(NO_FINISH, is_retryable=True)
 
     def _step_finish(self, finish: Finish, cost: float, tokens: Tokens | None) -> StepFinishPart:
         return StepFinishPart(

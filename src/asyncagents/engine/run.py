@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import CallId, SessionId
@@ -17,6 +17,7 @@ class Run:
         self.tasks: dict[CallId, asyncio.Task[None]] = {}
         self.failure: Exception | None = None
         self.interrupted = False
+        self.interrupts = 0
         self._poked = asyncio.Event()
         self._scope: asyncio.Timeout | None = None
 
@@ -33,8 +34,11 @@ class Run:
         self.failure = self.failure or error
         self.poke()
 
-    async def wait(self) -> None:
-        await self._poked.wait()
+    async def wait(self, at_most: int | None = None) -> None:
+        """Until something happens, or so many milliseconds have passed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if at_most is None else max(0, at_most) / 1000):
+                await self._poked.wait()
         self._poked.clear()
         if self.failure is not None:
             raise self.failure
@@ -46,6 +50,7 @@ class Run:
     def interrupt(self) -> None:
         """A cancel came: end the stream and the tools; the rows say why."""
         self.interrupted = True
+        self.interrupts += 1
         scope, self._scope = self._scope, None
         if scope is not None:
             scope.reschedule(asyncio.get_running_loop().time())
@@ -64,9 +69,9 @@ class Run:
             finally:
                 self._scope = None
 
-    def resumed(self, snapshot: Snapshot) -> None:
-        """The turn that was interrupted is over."""
-        if not snapshot.cancelled:
+    def resumed(self, snapshot: Snapshot, interrupts: int) -> None:
+        """The turn that was interrupted is over, if the snapshot is newer than the last of the interrupts."""
+        if not snapshot.cancelled and interrupts == self.interrupts:
             self.interrupted = False
 
 

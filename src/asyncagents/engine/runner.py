@@ -10,8 +10,10 @@ from msgspec import Struct
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.id import OwnerId
+from asyncagents.domain.port import Clock
 from asyncagents.engine.calls import Calls
-from asyncagents.engine.decide import Await, CallModel, Park, Recover, Rest, RunCalls, decide
+from asyncagents.engine.decide import Await, BackOff, CallModel, Park, Recover, Rest, RunCalls, decide
+from asyncagents.engine.retry import PATIENCE_MS
 from asyncagents.engine.run import Run
 from asyncagents.engine.turn import Turn
 from asyncagents.errors import LeaseLost
@@ -38,8 +40,11 @@ async def rest_in_peace(snapshot: Snapshot, reason: Reason) -> Verdict:
 
 
 class Runner:
-    def __init__(self, *, store: Store, turn: Turn, calls: Calls, before_rest: BeforeRest) -> None:
+    def __init__(
+        self, *, store: Store, turn: Turn, calls: Calls, before_rest: BeforeRest, clock: Clock
+    ) -> None:
         self._store = store
+        self._clock = clock
         self._turn = turn
         self._calls = calls
         self._before_rest = before_rest
@@ -58,8 +63,10 @@ class Runner:
             await _stop(run)
 
     async def _work(self, run: Run, lease: Lease, snapshot: Snapshot | None) -> None:
+        interrupts = 0
         while snapshot is not None:
-            run.resumed(snapshot)
+            run.resumed(snapshot, interrupts)
+            interrupts = run.interrupts
             snapshot = await self._obey(run, lease, snapshot)
 
     async def _obey(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot | None:
@@ -74,7 +81,10 @@ class Runner:
                 return await self._store.snapshot(lease)
             case CallModel():
                 return await self._turn.step(run, lease, snapshot)
-            case Park():
+            case BackOff(until) if until - self._clock.now() <= PATIENCE_MS:
+                await run.wait(until - self._clock.now())
+                return await self._store.snapshot(lease)
+            case Park() | BackOff():
                 run.clear()
                 parked = await self._store.park(lease, snapshot.control.wake_seq)
                 return None if parked else await self._store.snapshot(lease)

@@ -6,22 +6,27 @@ from contextlib import aclosing
 
 from asyncagents.domain.call import Effect
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.failure import Failure, unknown
-from asyncagents.domain.id import Ids
+from asyncagents.domain.failure import APIError, Failure, unknown
+from asyncagents.domain.id import Ids, RequestId
 from asyncagents.domain.message import ModelRef
-from asyncagents.domain.port import Clock
+from asyncagents.domain.part import RetryPart, RetryTime
+from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.draft import Draft
+from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import ModelError
+from asyncagents.llm.limits import Limits, Slot
 from asyncagents.llm.model import Model, Request
 from asyncagents.store.store import Store
-from asyncagents.store.verb.step import NewStep, Started
+from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
 
 SHORT_HISTORY = 32
 """Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
+
+COOLING = "The provider limits how often this model is asked; it is asked again soon."
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +41,8 @@ class Turn:
         bus: Bus,
         clock: Clock,
         ids: Ids,
+        rng: Rng,
+        limits: Limits,
         group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
@@ -45,10 +52,63 @@ class Turn:
         self._bus = bus
         self._clock = clock
         self._ids = ids
+        self._rng = rng
+        self._limits = limits
         self._group = group
 
     async def step(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Returns what is known after the step; a step that was cancelled before it began changes nothing."""
+        assert snapshot.model is not None, "input says which model reads it"
+        slot = await self._slot(run, snapshot.model)
+        if slot is None:
+            return await self._store.snapshot(lease)
+        try:
+            until = self._limits.wait_until(snapshot.model)
+            if until - self._clock.now() > PATIENCE_MS:
+                return await self._store.hold_step(lease, self._ids.request(), until=until, why=COOLING)
+            if until and not await self._cooled(run, until):
+                return await self._store.snapshot(lease)
+            return await self._step(run, lease, snapshot, slot)
+        finally:
+            slot.release()
+
+    async def _slot(self, run: Run, model: ModelRef) -> Slot | None:
+        """A place at the provider, in order; None: the turn was interrupted first."""
+        if not self._limits.crowded(model):
+            return await self._limits.slot(model)
+        try:
+            async with run.interruptible():
+                return await self._limits.slot(model)
+        except TimeoutError:
+            return None
+
+    async def _cooled(self, run: Run, until: int) -> bool:
+        """False: the turn was interrupted first."""
+        try:
+            async with run.interruptible():
+                await asyncio.sleep(max(0, until - self._clock.now()) / 1000)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _step(self, run: Run, lease: Lease, snapshot: Snapshot, slot: Slot) -> Snapshot:
+        started, request_id = await self._start(run, lease, snapshot)
+        if started is None:
+            return await self._store.snapshot(lease)
+        draft = Draft(started.message, request_id, self._ids, turn=started.turn)
+        scribe = Scribe(
+            store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
+        )
+        try:
+            await self._stream(run, draft, scribe, self._request(run, started))
+            slot.release()
+            await scribe.close()
+        finally:
+            scribe.drop()
+        end = scribe.complete(draft.end(self._clock.now(), self._effects))
+        return await self._finish(lease, end, draft, started.attempt)
+
+    async def _start(self, run: Run, lease: Lease, snapshot: Snapshot) -> tuple[Started | None, RequestId]:
         if run.prompt.since == 0 and snapshot.control.positions > SHORT_HISTORY:
             told = await self._store.told(lease.session_id)
             run.prompt.extend(told.entries, told.shown, since=told.since)
@@ -59,20 +119,31 @@ class Turn:
             since=run.prompt.since,
         )
         started = await self._store.start_step(lease, new)
-        if started is None:
-            return await self._store.snapshot(lease)
-        run.prompt.extend(started.tail, started.shown, since=started.position)
-        draft = Draft(started.message, new.request_id, self._ids, turn=started.turn)
-        scribe = Scribe(
-            store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
+        if started is not None:
+            run.prompt.extend(started.tail, started.shown, since=started.position)
+        return started, new.request_id
+
+    async def _finish(self, lease: Lease, end: StepEnd, draft: Draft, attempt: int) -> Snapshot:
+        """Close the step, or let it wait for its next try."""
+        failure = end.message.error
+        wait = pause(failure, attempt, draft.retry_after, self._rng)
+        if wait is None or not isinstance(failure, APIError):
+            return await self._store.finish_step(lease, end)
+        now = self._clock.now()
+        message = end.message
+        if rate_limited(failure):
+            model = ModelRef(provider_id=message.provider_id, model_id=message.model_id)
+            self._limits.cool(model, until=now + wait)
+        part = RetryPart(
+            id=self._ids.part(),
+            session_id=lease.session_id,
+            message_id=message.id,
+            attempt=attempt,
+            error=failure,
+            time=RetryTime(created=now),
         )
-        try:
-            await self._stream(run, draft, scribe, self._request(run, started))
-            await scribe.close()
-        finally:
-            scribe.drop()
-        end = scribe.complete(draft.end(self._clock.now(), self._effects))
-        return await self._store.finish_step(lease, end)
+        retry = Retrying(end=end, said=draft.said, part=part, next_at=now + wait)
+        return await self._store.retry_step(lease, retry)
 
     def _request(self, run: Run, started: Started) -> Request:
         message = started.message

@@ -57,6 +57,7 @@ class End(Struct, frozen=True):
 
 class Fail(Struct, frozen=True):
     failure: Failure
+    retry_after: float | None = None
 
 
 Line: TypeAlias = Say | Think | Call | Pause | End | Fail
@@ -84,8 +85,10 @@ def end(finish: Finish | None) -> Line:
     return End(finish)
 
 
-def fail(message: str) -> Line:
-    return Fail(api(message, is_retryable=False))
+def fail(
+    message: str, *, retryable: bool = False, status: int | None = None, retry_after: float | None = None
+) -> Line:
+    return Fail(api(message, is_retryable=retryable, status_code=status), retry_after)
 
 
 OK: Step = (Say(("ok",)),)
@@ -118,8 +121,8 @@ class ScriptedModel:
             match line:
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
-                case Fail(failure):
-                    yield StreamError(failure)
+                case Fail(failure, retry_after):
+                    yield StreamError(failure, retry_after)
                     return
                 case End(given):
                     finish = given

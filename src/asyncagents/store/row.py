@@ -17,7 +17,7 @@ from asyncagents.domain.codec import (
     unreadable,
     upcast,
 )
-from asyncagents.domain.control import Control, Lease, Snapshot, status
+from asyncagents.domain.control import Backoff, Control, Lease, Snapshot, status
 from asyncagents.domain.event import (
     MessageUpdated,
     PartUpdated,
@@ -27,9 +27,9 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.message import Message
+from asyncagents.domain.message import Message, ModelRef
 from asyncagents.domain.part import Part
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import Session, SessionModel
 from asyncagents.domain.shape import encode
 from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import Conflict, LeaseLost, NotFound
@@ -53,8 +53,8 @@ async def find_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
     row = await tx.one("session", session_id)
     if row is None:
         return None
-    status_text, raw, version = row[16:19]
-    return SessionRow(Control(*row[:16]), decode_session(upcast(version, raw)), status_text, raw, version)
+    status_text, raw, version = row[17:20]
+    return SessionRow(Control(*row[:17]), decode_session(upcast(version, raw)), status_text, raw, version)
 
 
 async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:
@@ -99,6 +99,7 @@ async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None =
         control.blocked_turn,
         control.claims,
         control.positions,
+        control.backoff,
         now_status,
         raw,
         version,
@@ -119,6 +120,8 @@ def publish_status(tx: Tx, session_id: SessionId, text: str) -> None:
 
 
 async def _status(tx: Tx, control: Control) -> str:
+    if control.backoff is not None:
+        return encode(status(control, (), await find_backoff(tx, control))).decode()
     if control.state != "idle":
         return _BUSY
     return encode(status(control, await unsettled(tx, control.id))).decode()
@@ -129,8 +132,15 @@ async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     return tuple(decode_call(row) for row in rows)
 
 
-async def snapshot(tx: Tx, control: Control, *, last: Message | None = None) -> Snapshot:
+async def find_backoff(tx: Tx, control: Control) -> Backoff | None:
+    """The request that waits for its next try, if one does."""
+    row = await tx.one("backoff", control.backoff) if control.backoff is not None else None
+    return Backoff(*row) if row is not None else None
+
+
+async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> Snapshot:
     """All that `decide` needs; who has just written the `last` message of the turn need not have it read."""
+    control, model = row.control, row.info.model
     unread, stranded = await unread_input(tx, control.id)
     return Snapshot(
         control=control,
@@ -138,7 +148,14 @@ async def snapshot(tx: Tx, control: Control, *, last: Message | None = None) -> 
         unread=unread,
         stranded=stranded,
         last=last or await last_message(tx, control),
+        model=_ref(model) if model else None,
+        backoff=await find_backoff(tx, control),
+        now=tx.now,
     )
+
+
+def _ref(model: SessionModel) -> ModelRef:
+    return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
 
 
 async def last_message(tx: Tx, control: Control) -> Message | None:

@@ -9,7 +9,7 @@ from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, MessageId, OwnerId, SessionId
+from asyncagents.domain.id import CallId, MessageId, OwnerId, RequestId, SessionId
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
@@ -20,7 +20,7 @@ from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.step import Move, NewStep, Started, StepEnd
+from asyncagents.store.verb.step import Move, NewStep, Retrying, Started, StepEnd
 
 T = TypeVar("T")
 
@@ -103,6 +103,14 @@ class Store:
     async def finish_step(self, lease: Lease, end: StepEnd) -> Snapshot:
         """Close the step and write down its calls."""
         return await self._write(lambda tx: step.finish_step(tx, lease, end))
+
+    async def retry_step(self, lease: Lease, retry: Retrying) -> Snapshot:
+        """Close a step that failed and let its next try wait as a row."""
+        return await self._write(lambda tx: step.retry_step(tx, lease, retry))
+
+    async def hold_step(self, lease: Lease, request_id: RequestId, *, until: int, why: str) -> Snapshot:
+        """Wait as a row before the first try, or longer before the next."""
+        return await self._write(lambda tx: step.hold_step(tx, lease, request_id, until=until, why=why))
 
     async def advance(self, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         """Move calls on. A settled call never changes; nothing starts in a cancelled turn."""

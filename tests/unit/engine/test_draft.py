@@ -231,9 +231,9 @@ ENDINGS = {
         (*WHOLE, StepFinish("content-filter")), "content-filter", ContentFilterError, (NEVER,)
     ),
     "error": Ending((*WHOLE, StepFinish("error")), "error", APIError, (NEVER,)),
-    "unknown": Ending((*WHOLE, StepFinish("unknown")), "unknown", UnknownError, (NEVER,)),
-    "cut off": Ending((*WHOLE, *HALF), "unknown", UnknownError, (NEVER, NEVER)),
-    "cut off at once": Ending((), "unknown", UnknownError),
+    "unknown": Ending((*WHOLE, StepFinish("unknown")), "unknown", APIError, (NEVER,)),
+    "cut off": Ending((*WHOLE, *HALF), "unknown", APIError, (NEVER, NEVER)),
+    "cut off at once": Ending((), "unknown", APIError),
     "an error event": Ending(
         (*WHOLE, StreamError(api("overloaded", is_retryable=False))), "error", APIError, (NEVER,)
     ),

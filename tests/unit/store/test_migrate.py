@@ -119,7 +119,7 @@ async def test_a_schema_that_is_too_new_is_refused_and_left_alone(tmp_path: Path
     path = tmp_path / "store.db"
     _migrate(path, SECOND, THIRD)
     before = path.read_bytes()
-    with pytest.raises(SchemaMismatch, match=r"schema 3.*this one knows 1.*Upgrade"):
+    with pytest.raises(SchemaMismatch, match=r"schema 3.*this one knows 2.*Upgrade"):
         async with open_sqlite(path, clock=FakeClock(), rng=SeededRng(1), connect=Faults().connect):
             pass
     assert path.read_bytes() == before

@@ -41,7 +41,7 @@ async def claim(
     if row.control.state == "running":
         info = await _close_cut_steps(tx, info)
     row = await save(tx, row, row.control.claimed(owner, counts=counts), info)
-    return await snapshot(tx, row.control)
+    return await snapshot(tx, row)
 
 
 def _free(control: Control, dead: OwnerId | None) -> bool:

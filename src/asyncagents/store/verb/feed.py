@@ -115,10 +115,9 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     for _, session_id, message_id, answer_id in await tx.all("changed_inputs", after, upto):
         answered = MessageId(message_id), MessageId(answer_id)
         events.append(PromptAnswered(session_id=session_id, message_id=answered[0], answer_id=answered[1]))
-    due = await tx.one("changed_due", after, upto)
-    return Changes(
-        events, [SessionId(row[1]) for row in sessions], interrupted, [] if due is None else [due[0]]
-    )
+    due = [await tx.one("changed_due", after, upto), await tx.one("changed_backoffs", after, upto)]
+    woken = [SessionId(row[1]) for row in sessions]
+    return Changes(events, woken, interrupted, [row[0] for row in due if row is not None])
 
 
 async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:

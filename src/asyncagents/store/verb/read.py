@@ -64,7 +64,7 @@ async def control(tx: Tx, session_id: SessionId) -> Control:
 
 
 async def leased_snapshot(tx: Tx, lease: Lease) -> Snapshot:
-    return await snapshot(tx, (await held(tx, lease)).control)
+    return await snapshot(tx, await held(tx, lease))
 
 
 async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[Session, ...]:
@@ -163,5 +163,5 @@ async def active(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[Active, 
 
 
 async def next_due(tx: Tx) -> int | None:
-    row = await tx.one("next_due")
-    return row[0] if row else None
+    call, backoff = await tx.one("next_due"), await tx.one("next_backoff")
+    return min((row[0] for row in (call, backoff) if row and row[0] is not None), default=None)

@@ -39,7 +39,8 @@ async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
     row = await held(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
-    if not any(call.holding for call in await unsettled(tx, row.control.id)):
+    holding = any(call.holding for call in await unsettled(tx, row.control.id))
+    if not holding and row.control.backoff is None:
         await _answer(tx, row.control, await _last_step(tx, row.control))
     await save(tx, row, row.control.parked())
     return True
@@ -61,6 +62,8 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
         control = await _give_up(tx, row, unknown(CRASH_LOOP))
     else:
         await _answer(tx, control, await _last_step(tx, control))
+    if control.backoff is not None:
+        await tx.one("end_backoff", control.backoff)
     unread, _ = await unread_input(tx, control.id)
     await save(tx, row, control.rested(unread=unread > 0))
     return True

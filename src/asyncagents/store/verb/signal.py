@@ -20,7 +20,7 @@ from asyncagents.domain.call import (
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
-from asyncagents.domain.id import CallId, MessageId, PartId
+from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.session import Session, SessionModel
@@ -175,7 +175,23 @@ async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) ->
 
 
 async def expire(tx: Tx, limit: int) -> int:
-    """Settle what is overdue, by the store's clock; returns how many."""
+    """Settle what is overdue, and wake whose next try is due, by the store's clock; returns how many."""
+    return await _wake_due(tx, limit) + await _expire_calls(tx, limit)
+
+
+async def _wake_due(tx: Tx, limit: int) -> int:
+    rows = await tx.all("due_backoffs", tx.now, limit)
+    for session_id, request_id in rows:
+        try:
+            row = await the_session(tx, SessionId(session_id))
+        except Unreadable:
+            await tx.one("end_backoff", request_id)  # nobody can run it: it must not stand in the way
+        else:
+            await save(tx, row, row.control.woken())
+    return len(rows)
+
+
+async def _expire_calls(tx: Tx, limit: int) -> int:
     rows = await tx.all("due_calls", tx.now, limit)
     for (call_id,) in rows:
         try:

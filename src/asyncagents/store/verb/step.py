@@ -8,15 +8,17 @@ from asyncagents.domain.call import Call, CallState, Open, Requested, Running, S
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
+from asyncagents.domain.failure import unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
-from asyncagents.domain.part import Part, StepStartPart
+from asyncagents.domain.part import Part, RetryPart, StepStartPart
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.store.row import (
     SessionRow,
     check_lease,
+    find_backoff,
     held,
     insert_message,
     put_call,
@@ -47,6 +49,7 @@ class Started(Struct, frozen=True):
     message: AssistantMessage
     position: int
     turn: int
+    attempt: int
     tail: tuple[Entry, ...]
     """What the model reads from `since` on, before this step."""
     shown: frozenset[PartId]
@@ -61,6 +64,14 @@ class Unread(Struct, frozen=True):
     version: int
     state: str
     answer_id: MessageId | None
+
+
+class _Try(Struct, frozen=True):
+    """Which try of a step this is, and the message that the try before it left empty."""
+
+    attempt: int = 1
+    message: AssistantMessage | None = None
+    position: int = 0
 
 
 class StepEnd(Struct, frozen=True, kw_only=True):
@@ -80,28 +91,46 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     unread = [Unread(*each) for each in await tx.all("unread_inputs", row.control.id)]
     if not _wanted(row.control, unread):
         return None
-    control, asked_by = await _promote(tx, row.control, unread)
+    before = await _end_backoff(tx, row.control, reuse=not unread)
+    control, asked_by = await _promote(tx, replace(row.control, backoff=None), unread)
     await _show_pending(tx, control)
-    message = await _message(tx, row, new, asked_by)
     tail = await placed(tx, control.id, new.since)
     shown = await shown_calls(tx, control.id, tail)
-    control = replace(control, positions=control.positions + 1)
-    await insert_message(tx, message, position=control.positions, turn=control.turn)
-    await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
-    estimate = encode(_estimate(tail))
-    await tx.one(
-        "insert_request",
-        new.request_id,
-        control.id,
-        message.id,
-        control.turn,
-        control.fence,
-        1,
-        estimate,
-        tx.now,
-    )
+    message, position = before.message, before.position
+    if message is None:
+        message, position = await _message(tx, row, new, asked_by), control.positions + 1
+        control = replace(control, positions=position)
+        await insert_message(tx, message, position=position, turn=control.turn)
+        await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
+    await _request(tx, control, new.request_id, message.id, before.attempt, _estimate(tail))
     await save(tx, row, control)
-    return Started(message, control.positions, control.turn, tail, shown)
+    return Started(message, position, control.turn, before.attempt, tail, shown)
+
+
+async def _end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
+    """The wait is over. A try that said nothing left a message for this one, unless input came since."""
+    backoff = await find_backoff(tx, control)
+    if backoff is None:
+        return _Try()
+    await tx.one("end_backoff", backoff.request_id)
+    attempt = backoff.attempt + 1
+    row = await tx.one("message", backoff.message_id)
+    if row is None or row[4]:  # none yet, or one that was closed with its try
+        return _Try(attempt)
+    message = decode_message(upcast(row[6], row[5]))
+    assert isinstance(message, AssistantMessage)
+    if reuse:
+        return _Try(attempt, message, row[2])
+    time = replace(message.time, completed=tx.now)
+    await save_message(tx, replace(message, error=unknown(backoff.failure), time=time), hidden=True)
+    return _Try(attempt)
+
+
+async def _request(  # noqa: PLR0917  the columns of its row
+    tx: Tx, control: Control, request_id: RequestId, message_id: str, attempt: int, estimate: Tokens
+) -> None:
+    columns = request_id, control.id, message_id, control.turn, control.fence, attempt
+    await tx.one("insert_request", *columns, encode(estimate), tx.now)
 
 
 def _wanted(control: Control, unread: list[Unread]) -> bool:
@@ -168,7 +197,7 @@ async def _addressee(
 
 def _estimate(tail: tuple[Entry, ...]) -> Tokens:
     """Before the provider tells: what the last step took, and a token for four bytes of what is new."""
-    before = [e.info.tokens for e in tail if isinstance(e.info, AssistantMessage)]
+    before = [e.info.tokens for e in tail if isinstance(e.info, AssistantMessage) and e.info.finish]
     known = before[-1].input + before[-1].output + before[-1].cache.read if before else 0
     return replace(Tokens.zero(), input=known + sum(len(encode(e.parts)) for e in tail) // 4)
 
@@ -191,17 +220,61 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     row = await held(tx, lease)
     reported = encode(end.tokens) if end.tokens else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
-        return await snapshot(tx, row.control)
+        return await snapshot(tx, row)
+    await _close(tx, end, hidden=False)
+    info = charged(row.info, end.tokens or await _estimated(tx, end.request_id), end.message.cost)
+    if end.message.error is not None:
+        tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
+    row = await save(tx, row, row.control.progressed(), info)
+    return await snapshot(tx, row, last=end.message)
+
+
+async def _close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
+    """Write down what a step said and asked for."""
     await _write(tx, end.parts, end.events)
     for call in end.calls:
         await put_call(tx, call)
-    await save_message(tx, end.message)
-    if end.message.error is not None:
-        tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
-    spent = end.tokens or await _estimated(tx, end.request_id)
+    await save_message(tx, end.message, hidden=hidden)
+
+
+class Retrying(Struct, frozen=True, kw_only=True):
+    """A step that failed and is tried again; what it had `said` is closed, and kept for people."""
+
+    end: StepEnd
+    said: bool
+    part: RetryPart
+    next_at: int
+
+
+async def retry_step(tx: Tx, lease: Lease, retry: Retrying) -> Snapshot:
+    """From here on the request waits as a row; whatever process is there when it is due tries again."""
+    row = await held(tx, lease)
+    end, failure = retry.end, retry.part.error.data.message
+    spent = end.tokens or (await _estimated(tx, end.request_id) if retry.said else Tokens.zero())
+    columns = retry.next_at, failure, encode(spent), end.tokens is None
+    if not await tx.run("back_off", *columns, end.request_id):  # a repetition
+        return await snapshot(tx, row)
+    if retry.said:
+        await _close(tx, end, hidden=True)
     info = charged(row.info, spent, end.message.cost)
-    row = await save(tx, row, row.control.progressed(), info)
-    return await snapshot(tx, row.control, last=end.message)
+    await put_part(tx, retry.part)
+    tx.expect(retry.next_at)
+    row = await save(tx, row, replace(row.control.progressed(), backoff=end.request_id), info)
+    return await snapshot(tx, row)
+
+
+async def hold_step(tx: Tx, lease: Lease, request_id: RequestId, *, until: int, why: str) -> Snapshot:
+    """The provider cools down: wait as a row, without counting a try."""
+    row = await held(tx, lease)
+    tx.expect(until)
+    waiting = row.control.backoff or request_id
+    if row.control.backoff is None:
+        await _request(tx, row.control, request_id, "", 0, Tokens.zero())
+        await tx.one("back_off", until, why, encode(Tokens.zero()), False, request_id)
+    else:
+        await tx.one("hold_back", until, why, waiting)
+    row = await save(tx, row, replace(row.control, backoff=waiting))
+    return await snapshot(tx, row)
 
 
 async def _estimated(tx: Tx, request_id: RequestId) -> Tokens:
@@ -229,7 +302,7 @@ async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         moved = _moved(call, move.state, tx.now)
         await put_call(tx, moved)
         asked(tx, moved)
-    return await snapshot(tx, row.control)
+    return await snapshot(tx, row)
 
 
 def _moved(call: Call, state: CallState, now: int) -> Call:

@@ -44,6 +44,31 @@ VALUES (?, ?, ?, ?, ?, ?, 'open', ?, 1, ?);
 -- Ends it once: a second end changes nothing. Without a report the estimate stays, marked as one.
 UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS NULL WHERE id = ?3 AND state = 'open';
 
+-- name: back_off
+-- The request failed; another try is due at `next_at`.
+UPDATE request SET state = 'backoff', next_at = ?, failure = ?, tokens = ?, estimated = ? WHERE id = ? AND state = 'open';
+
+-- name: hold_back
+-- It waits longer: its provider cools down.
+UPDATE request SET next_at = ?, failure = ? WHERE id = ? AND state = 'backoff';
+
+-- name: end_backoff
+UPDATE request SET state = 'failed' WHERE id = ? AND state = 'backoff';
+
+-- name: backoff
+SELECT id, message_id, attempt, next_at, failure FROM request WHERE id = ?;
+
+-- name: due_backoffs
+-- Of sessions that nobody runs: a run looks after its own.
+SELECT session.id, request.id FROM request
+JOIN session ON session.id = request.session_id AND session.backoff = request.id
+WHERE request.state = 'backoff' AND request.next_at <= ? AND session.state = 'idle'
+ORDER BY request.next_at, session.id LIMIT ?;
+
+-- name: next_backoff
+SELECT request.next_at FROM request JOIN session ON session.id = request.session_id AND session.backoff = request.id
+WHERE request.state = 'backoff' AND session.state = 'idle' ORDER BY request.next_at LIMIT 1;
+
 -- name: request_tokens
 SELECT tokens FROM request WHERE id = ?;
 

@@ -21,6 +21,12 @@ SELECT rev, session_id, body, version FROM call WHERE rev > ? AND rev <= ? ORDER
 -- The earliest deadline among them.
 SELECT due FROM call WHERE rev > ? AND rev <= ? AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
 
+-- name: changed_backoffs
+-- The earliest among the sessions that changed.
+SELECT request.next_at FROM session JOIN request ON request.id = session.backoff
+WHERE session.rev > ? AND session.rev <= ? AND session.backoff IS NOT NULL AND request.state = 'backoff'
+ORDER BY request.next_at LIMIT 1;
+
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > ? AND rev <= ? ORDER BY rev, kind, id;
 

@@ -1,0 +1,7 @@
+-- min_reader: 2
+-- A request that failed and is tried again later waits as a row: the session names it, nobody sleeps for it.
+
+ALTER TABLE request ADD COLUMN next_at INTEGER;
+ALTER TABLE request ADD COLUMN failure TEXT;
+CREATE INDEX request_backoff ON request (next_at) WHERE state = 'backoff';
+ALTER TABLE session ADD COLUMN backoff TEXT;

@@ -1,0 +1,242 @@
+"""A scriptable model provider over real HTTP: OpenAI's chat completions and Anthropic's Messages.
+
+`python -m asyncagents.testing.provider --port 4900` serves one to try things by hand. A prompt may say
+itself how it wants to be answered, with the fields of a `Reply` (bytes in base64):
+`[[{"text": "a long story", "chunks": 5, "gap": 0.1}]]`, or in a loop of tools
+`[[{"steps": [{"tools": [{"name": "ls", "args": {}}]}, {"text": "done"}]}]]`.
+"""
+
+import argparse
+import asyncio
+import itertools
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from asyncagents.testing.provider_anthropic import anthropic_bytes, anthropic_error, anthropic_json
+from asyncagents.testing.provider_openai import openai_bytes, openai_error, openai_json
+from asyncagents.testing.provider_reply import OK, Reply, Script, Stamp, ToolUse, Usage
+from asyncagents.testing.provider_script import Playbook
+from asyncagents.testing.provider_send import send
+from asyncagents.testing.provider_wire import ANTHROPIC, JSON, OPENAI, Wire, answer
+
+__all__ = [
+    "Provider",
+    "Reply",
+    "Script",
+    "Seen",
+    "Stamp",
+    "ToolUse",
+    "Usage",
+    "anthropic_bytes",
+    "anthropic_error",
+    "anthropic_json",
+    "open_provider",
+    "openai_bytes",
+    "openai_error",
+    "openai_json",
+]
+
+HOST = "127.0.0.1"
+MODELS = ("local",)
+MAX_BODY = 64 * 1024 * 1024
+BACKLOG = 4096
+STOP_SECONDS = 1.0
+"""Handlers are cancelled when the provider closes; this only bounds what aiohttp itself waits for."""
+
+
+class Seen(Struct, frozen=True):
+    """A request as it came; the names of `headers` are in lower case."""
+
+    wire: Literal["openai", "anthropic"]
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+class Provider:
+    """Made by `open_provider`. `answered` + `disconnects` + `active` is `asked`.
+
+    `answered` counts answers that came to the end the script wants for them, a cut connection too;
+    `disconnects` counts clients that left before.
+    """
+
+    def __init__(self, playbook: Playbook, *, key: str | None, strict: bool, remember: bool) -> None:
+        self.url = ""
+        self.requests: list[Seen] = []
+        self.asked = 0
+        self.active = 0
+        self.peak = 0
+        self.answered = 0
+        self.disconnects = 0
+        self._playbook = playbook
+        self._key = key
+        self._strict = strict
+        self._remember = remember
+        # Ids of calls must not come again when a session meets the next provider.
+        mine = secrets.token_hex(4)
+        self._ids = (f"{mine}{number:x}" for number in itertools.count(1))
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._change = asyncio.Event()
+        self._closing = False
+
+    async def wait_requests(self, n: int) -> None:
+        """Until so many requests have come in."""
+        await self.wait_for(lambda: self.asked >= n)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Until the condition holds; it is looked at whenever one of the counts moves."""
+        while not condition():
+            await self._change.wait()
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [
+            web.post("/v1/chat/completions", partial(self._answer, OPENAI)),
+            web.post("/v1/messages", partial(self._answer, ANTHROPIC)),
+            web.get("/v1/models", self._models),
+        ]
+
+    def close(self) -> None:
+        """End what is under way; a client sees its connection close."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _models(self, request: web.Request) -> web.Response:
+        wire = ANTHROPIC if "anthropic-version" in request.headers else OPENAI
+        refused = self._unknown(wire, request)
+        if refused is not None:
+            body = wire.error(refused, Stamp(id=next(self._ids)))
+            return web.Response(body=body, status=refused.status, content_type=JSON)
+        return web.Response(body=wire.models(MODELS), content_type=JSON)
+
+    async def _answer(self, wire: Wire, request: web.Request) -> web.StreamResponse:
+        raw = await request.read()
+        response = web.StreamResponse()
+        with self._in_flight():
+            body = _parse(raw)
+            self._see(wire, request, body or {})
+            reply = self._unknown(wire, request) or self._reply(wire, request, body)
+            await send(request, response, answer(wire, reply, body or {}, next(self._ids)), reply)
+        return response
+
+    def _reply(self, wire: Wire, request: web.Request, body: dict[str, Any] | None) -> Reply:
+        if body is None:
+            return Reply(status=400, error="The body must be a JSON object with a list of messages.")
+        refusal = wire.refusal(body, request.headers) if self._strict else None
+        return self._playbook.pick(body["messages"]) if refusal is None else Reply(status=400, error=refusal)
+
+    def _unknown(self, wire: Wire, request: web.Request) -> Reply | None:
+        """The refusal of a client without the key."""
+        given = wire.key(request.headers)
+        if self._key is None or given == self._key:
+            return None
+        return Reply(status=401, error="Incorrect API key provided." if given else "No API key was provided.")
+
+    def _see(self, wire: Wire, request: web.Request, body: dict[str, Any]) -> None:
+        self.asked += 1
+        if self._remember:
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            self.requests.append(Seen(wire.name, request.path, headers, body))
+        self._changed()
+
+    @contextmanager
+    def _in_flight(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.active += 1
+        self.peak = max(self.peak, self.active)
+        try:
+            yield
+            self.answered += 1
+        except ConnectionError:
+            self.disconnects += 1  # aiohttp ends the connection by itself once the handler returns
+        except asyncio.CancelledError:
+            self.disconnects += not self._closing
+            raise
+        finally:
+            self._tasks.discard(task)
+            self.active -= 1
+            self._changed()
+
+    def _changed(self) -> None:
+        change, self._change = self._change, asyncio.Event()
+        change.set()
+
+
+def _parse(raw: bytes) -> dict[str, Any] | None:
+    """None for what no provider could read."""
+    try:
+        body = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    messages = body.get("messages") if isinstance(body, dict) else None
+    readable = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+    return body if readable else None
+
+
+@asynccontextmanager
+async def open_provider(
+    script: Script | None = None,
+    *,
+    otherwise: Reply = OK,
+    port: int = 0,
+    key: str | None = None,
+    strict: bool = True,
+    remember: bool = True,
+) -> AsyncIterator[Provider]:
+    """A provider on this machine until the block is left; port 0 takes a free one.
+
+    With a `key`, requests without it get a 401. `strict` refuses what the real providers refuse.
+    Without `remember`, `requests` stays empty: for long runs.
+    """
+    provider = Provider(
+        Playbook(script or {}, otherwise=otherwise), key=key, strict=strict, remember=remember
+    )
+    app = web.Application(client_max_size=MAX_BODY)
+    app.add_routes(provider.routes())
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, port, backlog=BACKLOG).start()
+        provider.url = f"http://{HOST}:{runner.addresses[0][1]}"
+        yield provider
+    finally:
+        provider.close()
+        await runner.cleanup()
+
+
+async def serve(port: int, key: str | None) -> None:
+    """Until interrupted."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with open_provider(port=port, key=key, remember=False) as provider:
+        sys.stdout.write(f"{provider.url}\n")
+        sys.stdout.flush()
+        await stopped.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m asyncagents.testing.provider",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")
+    parser.add_argument("--key", help="refuse requests that do not carry this key")
+    given = parser.parse_args()
+    asyncio.run(serve(given.port, given.key))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What the real providers refuse with a 400, so that a wrong request fails here and not at a customer's."""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+Text = Annotated[str, Meta(min_length=1)]
+
+# From this version on Anthropic refuses sampling parameters, even with their default values.
+NO_SAMPLING = "2026-10-21"
+SAMPLING = ("temperature", "top_p", "top_k")
+
+
+class Call(Struct):
+    id: Text
+
+
+class ChatMessage(Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+
+
+class Chat(Struct):
+    """The fields of a chat completion that are looked at."""
+
+    model: Text
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    tools: Annotated[list[Any], Meta(min_length=1)] | None = None
+
+
+class Block(Struct):
+    type: str
+    text: str | None = None
+    signature: str | None = None
+    id: str = ""
+    tool_use_id: str = ""
+
+
+class Message(Struct):
+    role: Literal["user", "assistant", "system"]
+    content: Text | Annotated[list[Block], Meta(min_length=1)]
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [Block("text", self.content)] if isinstance(self.content, str) else self.content
+
+
+class Messages(Struct):
+    """The fields of an Anthropic request that are looked at."""
+
+    model: Text
+    max_tokens: Annotated[int, Meta(ge=1)]
+    messages: Annotated[list[Message], Meta(min_length=1)]
+
+
+def openai_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | None:
+    """Why OpenAI would not take this request; None: it would."""
+    del headers
+    try:
+        chat = msgspec.convert(body, Chat)
+    except msgspec.ValidationError as error:
+        return str(error)
+    if chat.stream_options is not None and not chat.stream:
+        return "stream_options is allowed only with stream: true"
+    return next(_unanswered_calls(chat.messages), None)
+
+
+def anthropic_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | None:
+    """Why Anthropic would not take this request; None: it would."""
+    version = headers.get("anthropic-version")
+    if version is None:
+        return "anthropic-version: header is required"
+    try:
+        messages = msgspec.convert(body, Messages).messages
+    except msgspec.ValidationError as error:
+        return str(error)
+    refused = [name for name in SAMPLING if name in body] if version >= NO_SAMPLING else []
+    if refused:
+        return f"{refused[0]}: Extra inputs are not permitted"
+    # Messages of one role in a row are one turn.
+    turns = [
+        [block for message in group for block in message.blocks]
+        for _, group in groupby(messages, key=lambda message: message.role)
+    ]
+    return next(_bad_blocks(turns), None) or next(_unpaired_tools(turns), None)
+
+
+def _unanswered_calls(messages: list[ChatMessage]) -> Iterator[str]:
+    """Right after a message with calls come their results, each once."""
+    open_calls: list[str] = []
+    for number, message in enumerate(messages):
+        if message.role != "tool":
+            if open_calls:
+                yield f"messages[{number}] comes before the tool messages for {', '.join(open_calls)}"
+            open_calls = [call.id for call in message.tool_calls or ()]
+        elif message.tool_call_id in open_calls:
+            open_calls.remove(message.tool_call_id)
+        else:
+            yield f"messages[{number}] answers {message.tool_call_id}, which was not called right before it"
+    if open_calls:
+        yield f"there are no tool messages for {', '.join(open_calls)}"
+
+
+def _bad_blocks(turns: list[list[Block]]) -> Iterator[str]:
+    for number, blocks in enumerate(turns):
+        for block in blocks:
+            if block.type == "text" and not block.text:
+                yield f"messages.{number}: text content blocks must be non-empty"
+            if block.type == "thinking" and not block.signature:
+                yield f"messages.{number}: a thinking block goes back with the signature it came with"
+
+
+def _unpaired_tools(turns: list[list[Block]]) -> Iterator[str]:
+    """The turn after a call opens with its result; a result has its call in the turn before."""
+    called: set[str] = set()
+    for number, blocks in enumerate([*turns, []]):
+        results = {block.tool_use_id for block in blocks if block.type == "tool_result"}
+        if missing := sorted(called - results):
+            yield f"messages.{number - 1}: tool_use without tool_result right after it: {', '.join(missing)}"
+        if unknown := sorted(results - called):
+            yield f"messages.{number}: tool_result without tool_use right before it: {', '.join(unknown)}"
+        others = [block.type != "tool_result" for block in blocks]
+        if results and others != sorted(others):
+            yield f"messages.{number}: tool_result blocks come before all other blocks"
+        called = {block.id for block in blocks if block.type == "tool_use"}

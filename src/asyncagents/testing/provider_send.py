@@ -1,0 +1,60 @@
+"""An answer on its way to the client: how fast it goes, and where it is cut or hangs."""
+
+import asyncio
+
+from aiohttp import web
+
+from asyncagents.testing.provider_reply import Reply
+from asyncagents.testing.provider_wire import Answer
+
+
+async def send(request: web.Request, response: web.StreamResponse, answer: Answer, reply: Reply) -> None:
+    """Ends when the answer has come to the end that the reply wants for it."""
+    stop = reply.cut_at if reply.hang_at is None else reply.hang_at
+    sent = b""
+    if stop is None or stop >= 0:
+        response.set_status(answer.status)
+        response.headers.update(answer.headers)
+        await response.prepare(request)
+        await asyncio.sleep(reply.delay)
+        sent = await _write(response, _until(answer.writes, stop), reply.gap, whole=stop is None)
+    if reply.hang_at is not None:
+        # Inside an event a ping would be a part of it.
+        between = stop == 0 or sent.endswith(b"\n\n")
+        await _hang(response, answer.ping, reply.ping if between else 0)
+    elif stop is not None and request.transport is not None:
+        request.transport.close()
+
+
+def _until(writes: list[bytes], stop: int | None) -> list[bytes]:
+    """The writes up to so many bytes."""
+    if stop is None:
+        return writes
+    kept = []
+    for write in writes:
+        kept.append(write[:stop])
+        stop -= len(kept[-1])
+    return [write for write in kept if write]
+
+
+async def _write(response: web.StreamResponse, writes: list[bytes], gap: float, *, whole: bool) -> bytes:
+    """Without a gap everything goes out in one write, with one every piece; the last one is returned."""
+    if not gap:
+        writes = [b"".join(writes)]
+    for write in writes[:-1]:
+        await response.write(write)
+        await asyncio.sleep(gap)
+    last = writes[-1] if writes else b""
+    if whole:
+        await response.write_eof(last)
+    else:
+        await response.write(last)
+    return last
+
+
+async def _hang(response: web.StreamResponse, ping: bytes, seconds: float) -> None:
+    """For ever: it is cancelled when the client leaves."""
+    while ping and seconds:
+        await asyncio.sleep(seconds)
+        await response.write(ping)
+    await asyncio.get_running_loop().create_future()

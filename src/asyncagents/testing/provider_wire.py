@@ -1,0 +1,95 @@
+"""The two wires side by side: how a reply becomes an HTTP answer on each of them."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from asyncagents.testing import provider_anthropic as anthropic
+from asyncagents.testing import provider_openai as openai
+from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
+from asyncagents.testing.provider_reply import Reply, Stamp
+
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+
+
+class Wire(Struct, frozen=True):
+    name: Literal["openai", "anthropic"]
+    stream: Callable[[Reply, Stamp], list[bytes]]
+    whole: Callable[[Reply, Stamp], bytes]
+    error: Callable[[Reply, Stamp], bytes]
+    models: Callable[[tuple[str, ...]], bytes]
+    ping: bytes
+    request_id: str
+    key: Callable[[Mapping[str, str]], str]
+    """Finds the key in the headers."""
+    refusal: Callable[[dict[str, Any], Mapping[str, str]], str | None]
+    """Says why the real provider would not take this request."""
+
+
+class Answer(Struct, frozen=True):
+    """A reply as it goes over the wire; `ping` is what may be said while nothing is said."""
+
+    status: int
+    headers: dict[str, str]
+    writes: list[bytes]
+    ping: bytes
+
+
+def _bearer(headers: Mapping[str, str]) -> str:
+    return headers.get("authorization", "").removeprefix("Bearer ")
+
+
+OPENAI = Wire(
+    name="openai",
+    stream=openai.openai_bytes,
+    whole=openai.openai_json,
+    error=openai.openai_error,
+    models=openai.openai_models,
+    ping=openai.PING,
+    request_id=openai.REQUEST_ID,
+    key=_bearer,
+    refusal=openai_refusal,
+)
+ANTHROPIC = Wire(
+    name="anthropic",
+    stream=anthropic.anthropic_bytes,
+    whole=anthropic.anthropic_json,
+    error=anthropic.anthropic_error,
+    models=anthropic.anthropic_models,
+    ping=anthropic.PING,
+    request_id=anthropic.REQUEST_ID,
+    key=lambda headers: headers.get("x-api-key") or _bearer(headers),
+    refusal=anthropic_refusal,
+)
+
+
+def answer(wire: Wire, reply: Reply, body: dict[str, Any], id: str) -> Answer:
+    """An error inside a stream has no place in a body that is not streamed: there it is a 500."""
+    options = body.get("stream_options")
+    usage = isinstance(options, dict) and options.get("include_usage") is True
+    stamp = Stamp(id=id, model=str(body.get("model")), created=int(time.time()), usage=usage)
+    if reply.status == 200 and body.get("stream") is True:
+        return _answer(wire, reply, stamp, events=wire.stream(reply, stamp))
+    if reply.status == 200 and not reply.error_in_stream:
+        return _answer(wire, reply, stamp, whole=wire.whole(reply, stamp))
+    return _answer(wire, reply, stamp, whole=wire.error(reply, stamp))
+
+
+def _answer(
+    wire: Wire, reply: Reply, stamp: Stamp, *, events: list[bytes] | None = None, whole: bytes = b""
+) -> Answer:
+    streamed = events is not None
+    writes = [whole] if events is None else events
+    if reply.body is not None:
+        writes = [reply.body]
+    status = 500 if reply.status == 200 and reply.error_in_stream and not streamed else reply.status
+    headers = {"content-type": EVENTS if streamed else JSON, wire.request_id: f"req_{stamp.id}"}
+    if streamed:
+        headers["cache-control"] = "no-cache"
+    else:
+        headers["content-length"] = str(sum(map(len, writes)))
+    headers |= {name.lower(): value for name, value in reply.headers.items()}
+    return Answer(status, headers, writes, wire.ping if streamed else b"")
