@@ -30,13 +30,14 @@ from asyncagents.errors import (
     NotFound,
     ToolError,
 )
-from asyncagents.llm.model import Model
+from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
 
 __all__ = [
     "AlreadySettled",
     "Ask",
     "AsyncAgentsError",
+    "Attachment",
     "Busy",
     "Call",
     "CallId",

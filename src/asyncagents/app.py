@@ -10,6 +10,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from asyncagents.config.config import Config
+from asyncagents.config.env import system_environment
+from asyncagents.config.load import load
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.port import Clock, Rng
@@ -17,8 +20,9 @@ from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.input import Defaults, model_ref
 from asyncagents.engine.runner import BeforeRest, Runner, rest_in_peace
-from asyncagents.engine.runtime import POOL, Defaults, Runtime
+from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.engine.turn import Turn
 from asyncagents.errors import InvalidInput
@@ -31,6 +35,10 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database
 
 POLL_SECONDS = 0.075
+NO_MODEL = (
+    "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
+    'or name one as "model" in asyncagents.json'
+)
 SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
 
 
@@ -76,11 +84,20 @@ class Setup(Struct, frozen=True, kw_only=True):
     concurrency: Concurrency = default_concurrency
 
 
+class Voice(Struct, frozen=True):
+    """Who answers, if a prompt does not say."""
+
+    model: Model
+    ref: ModelRef
+    concurrency: Concurrency = default_concurrency
+
+
 @asynccontextmanager
 async def open_runtime(
-    data: str | Path,
+    data: str | Path | None = None,
     *,
-    model: Model | None = None,
+    model: Model | str | None = None,
+    config: Config | None = None,
     tools: Sequence[AnyTool] = (),
     policy: Policy = ask_everything,
     before_rest: BeforeRest = rest_in_peace,
@@ -88,24 +105,34 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open a data directory and, unless `serve` is false, work on its sessions until the block ends.
 
-    Only a runtime that serves needs a model. Several processes may open the same directory; each session
-    is run by one of them at a time.
+    `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
+    config, by those of the files and the environment; or any `Model` of your own. Several processes may
+    open the same directory; each session is run by one of them at a time.
     """
     names = [tool.name for tool in tools]
     if len(names) != len(set(names)):
         raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
-    if serve and model is None:
-        raise InvalidInput("a runtime that serves needs a model; pass model=, or serve=False to look on")
-    directory = _private(Path(data))
+    if config is None and (data is None or (serve and not _is_model(model))):
+        config = load(system_environment(), directory=Path.cwd()).config
+    directory = _private(Path(data) if data is not None else _configured(config).data_dir)
+    async with _voice(model, config, needed=serve) as voice:
+        setup = Setup(
+            model=voice.model,
+            tools=tuple(tools),
+            policy=policy,
+            before_rest=before_rest,
+            serve=serve,
+            model_ref=voice.ref,
+            concurrency=voice.concurrency,
+        )
+        async with _open(directory, setup) as runtime:
+            yield runtime
+
+
+@asynccontextmanager
+async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
     clock, rng = SystemClock(), SystemRng()
     ids = Ids(clock, rng)
-    setup = Setup(
-        model=model or ScriptedModel({}),
-        tools=tuple(tools),
-        policy=policy,
-        before_rest=before_rest,
-        serve=serve,
-    )
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     try:
         async with (
@@ -118,15 +145,43 @@ async def open_runtime(
 
 
 @asynccontextmanager
+async def _voice(model: Model | str | None, config: Config | None, *, needed: bool) -> AsyncIterator[Voice]:
+    """One's own model, or the providers of a configuration; nobody, if nobody is needed."""
+    if model is not None and not isinstance(model, str):
+        yield Voice(model, SCRIPTED)
+        return
+    if config is None:
+        yield Voice(ScriptedModel({}), SCRIPTED)
+        return
+    from asyncagents.llm.providers import open_providers  # half of all import time; only real ones need it
+
+    async with open_providers(config) as providers:
+        ref = model_ref(model) or providers.default_model()
+        if ref is not None and needed:
+            providers.check(ref)
+        if ref is None and needed:
+            raise InvalidInput(NO_MODEL)
+        yield Voice(providers, ref or SCRIPTED, providers.concurrency)
+
+
+def _is_model(model: Model | str | None) -> bool:
+    return model is not None and not isinstance(model, str)
+
+
+def _configured(config: Config | None) -> Config:
+    assert config is not None, "it was loaded"
+    return config
+
+
+@asynccontextmanager
 async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     """Put the pieces together and keep them going until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher = _assemble(world, setup, group)
-        chores = [group.create_task(_poll_forever(world))]
+        chores = [group.create_task(_poll_forever(world)), group.create_task(dispatcher.sweep_forever())]
         if setup.serve:
-            dispatcher.serve(group)
-            chores.append(group.create_task(dispatcher.sweep_forever()))
+            dispatcher.serve()
         try:
             yield runtime
         except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
@@ -143,11 +198,12 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
     store, bus, answers = Store(world.database), Bus(), Answers()
     dispatcher = Dispatcher(
         store=store,
-        runner=_runner(world, setup, store, bus, group),
+        runner=_runner(world, setup, store=store, bus=bus, group=group),
         owner=world.owners.me,
         alive=world.owners.alive,
         pool=POOL,
         clock=world.clock,
+        group=group,
     )
 
     def committed(commit: Commit) -> None:
@@ -171,7 +227,7 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
     return runtime, dispatcher
 
 
-def _runner(world: World, setup: Setup, store: Store, bus: Bus, group: asyncio.TaskGroup) -> Runner:
+def _runner(world: World, setup: Setup, *, store: Store, bus: Bus, group: asyncio.TaskGroup) -> Runner:
     clock, ids = world.clock, world.ids
     turn = Turn(
         store=store,

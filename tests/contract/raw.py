@@ -9,7 +9,7 @@ from tests.contract.build import Lab
 async def session_row(lab: Lab, session_id: SessionId) -> tuple[bytes, int]:
     row = await lab.database.read(lambda tx: tx.one("session", session_id))
     assert row is not None
-    return row[17], row[18]
+    return row[18], row[19]
 
 
 async def message_row(lab: Lab, message_id: MessageId) -> tuple[bytes, int]:

@@ -38,7 +38,7 @@ class Hook:
 
     def say(self, session_id: SessionId, text: str) -> Admit:
         assert self.runtime is not None
-        fact = self.runtime._input(session_id, text, key=self._key)
+        fact = self.runtime._inputs.admit(session_id, text, key=self._key, to={})
         return replace(fact, source="system")
 
 

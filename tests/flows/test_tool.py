@@ -126,7 +126,9 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
 
 async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
     async def remind(args: Nothing, context: ToolContext) -> Together:
-        note = at.runtime._input(context.session_id, "And the docs.", key=f"note:{context.call_id}")
+        note = at.runtime._inputs.admit(
+            context.session_id, "And the docs.", key=f"note:{context.call_id}", to={}
+        )
         return Together(Completed("noted"), (replace(note, source="system"),))
 
     script = {"go": [[call("remind")], [say("Docs too.")]]}

@@ -8,6 +8,7 @@ PUBLIC = [
     "AlreadySettled",
     "Ask",
     "AsyncAgentsError",
+    "Attachment",
     "Busy",
     "Call",
     "CallId",

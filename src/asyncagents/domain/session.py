@@ -1,5 +1,6 @@
 """A session as clients see it: a conversation in a project's directory."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -40,6 +41,10 @@ class Tokens(Shape, frozen=True, kw_only=True):
             cache=cache,
             total=(self.total or 0) + (other.total or 0) if known else None,
         )
+
+
+TITLE_LENGTH = 60
+_DEFAULT_TITLE = re.compile(r"(New|Child) session - \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 class Rule(Shape, frozen=True, kw_only=True):
@@ -116,6 +121,20 @@ def default_title(now_ms: int, child: bool) -> str:
     seconds, ms = divmod(now_ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{'Child' if child else 'New'} session - {moment}.{ms:03d}Z"
+
+
+def is_default_title(title: str) -> bool:
+    return _DEFAULT_TITLE.fullmatch(title) is not None
+
+
+def title_from(text: str) -> str | None:
+    """A title made from what a person asked first: its first line that says something, cut at a word."""
+    line = next((" ".join(each.split()) for each in text.splitlines() if each.strip(" \t#>*-`")), "")
+    line = line.strip("#>*-` ")
+    if len(line) <= TITLE_LENGTH:
+        return line or None
+    head = line[:TITLE_LENGTH]
+    return (head.rsplit(" ", 1)[0] if " " in head[TITLE_LENGTH // 2 :] else head).rstrip(" ,.;:") + "…"
 
 
 _QUALITIES = (

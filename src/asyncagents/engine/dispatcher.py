@@ -9,7 +9,7 @@ from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
-from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, StoreError
+from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 
@@ -17,6 +17,7 @@ SWEEP_MS = 30_000
 RETRY_MS = 1_000
 RUNS = 2_000
 PAGE = 500
+KNOWN = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """A wake is only a hint: a run claims its session in the store, or finds that there is nothing to do."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that running takes
         self,
         *,
         store: Store,
@@ -33,6 +34,7 @@ class Dispatcher:
         alive: Callable[[OwnerId], bool],
         pool: str,
         clock: Clock,
+        group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
         self._runner = runner
@@ -42,7 +44,10 @@ class Dispatcher:
         self._clock = clock
         self._runs: dict[SessionId, Run] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._group = group
+        self._serving = asyncio.Event()
+        self._root: SessionId | None = None
+        self._ours: dict[SessionId, bool] = {}
         self._overflow = False
         self._unwritten: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
@@ -55,11 +60,12 @@ class Dispatcher:
 
     @property
     def serves(self) -> bool:
-        return self._group is not None
+        return self._serving.is_set()
 
-    def serve(self, group: asyncio.TaskGroup) -> None:
-        """From here on sessions are run, as tasks of this group."""
-        self._group = group
+    def serve(self, *, root: SessionId | None = None) -> None:
+        """From here on sessions are run: all of the pool, or those of one tree."""
+        self._root = root
+        self._serving.set()
 
     def committed(self, commit: Commit) -> None:
         """The store's report: wake, and interrupt what was cancelled or deleted."""
@@ -75,7 +81,7 @@ class Dispatcher:
         """Poke its run, or start one; the table entry is there before the claim."""
         if (run := self._runs.get(session_id)) is not None:
             run.poke()
-        elif self._group is None:
+        elif not self.serves:
             return
         elif len(self._runs) >= RUNS:
             self._overflow = True  # its row stays ready; the next free place looks for it
@@ -86,7 +92,8 @@ class Dispatcher:
     async def _run(self, run: Run, dead: OwnerId | None) -> None:
         counts = not self._unwritten.pop(run.session_id, False)
         try:
-            await self._runner.run(run, self._owner, dead=dead, counts=counts)
+            if await self._is_ours(run.session_id):
+                await self._runner.run(run, self._owner, dead=dead, counts=counts)
         except StoreError as error:
             _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
             self._unwritten[run.session_id] = not isinstance(error, Damaged)
@@ -104,8 +111,22 @@ class Dispatcher:
             self._overflow = False
             self._sweep_wanted.set()
 
+    async def _is_ours(self, session_id: SessionId) -> bool:
+        """Whether it belongs to the tree that is served here; a session never changes its tree."""
+        if self._root is None:
+            return True
+        if session_id not in self._ours:
+            if len(self._ours) >= KNOWN:
+                self._ours.clear()
+            try:
+                self._ours[session_id] = (await self._store.control(session_id)).root_id == self._root
+            except NotFound:
+                return False
+        return self._ours[session_id]
+
     async def sweep_forever(self) -> None:
         """At the start, when something is due, and at least every half minute."""
+        await self._serving.wait()
         while True:
             self._sweep_wanted.clear()
             self._next_look = math.inf  # while we look, whatever becomes due is news
@@ -145,7 +166,7 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """End all runs and give their sessions back, for whoever serves next."""
-        self._group = None
+        self._serving.clear()
         runs, tasks = list(self._runs.values()), list(self._tasks.values())
         for task in tasks:
             task.cancel()

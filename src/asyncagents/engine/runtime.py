@@ -5,23 +5,20 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-
-from msgspec import Struct
+from typing import Unpack
 
 from asyncagents.domain.call import Answers as AnswersReply
 from asyncagents.domain.call import Call, Completed, Failed, Once, Reject, Reply
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
-from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import TextPart
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session, SessionTime, Tokens, default_title, slug
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.input import Defaults, Inputs, To, a_text
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
@@ -31,13 +28,6 @@ VERSION = "0.1.0"
 POOL = "local"
 UNHEARD_SECONDS = 0.05
 """How often to look when no event can tell any more: the listener fell behind, or the runtime closes."""
-
-
-class Defaults(Struct, frozen=True):
-    """What a prompt uses that says nothing else."""
-
-    agent: str
-    model: ModelRef
 
 
 class Runtime:
@@ -64,7 +54,7 @@ class Runtime:
         self._clock = clock
         self._rng = rng
         self._ids = ids
-        self._defaults = defaults
+        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults)
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -87,7 +77,7 @@ class Runtime:
         """The same key again gives the same session."""
         now = self._clock.now()
         where = _absolute(directory)
-        title = _a_text(title, "a title") if title is not None else None
+        title = a_text(title, "a title") if title is not None else None
         info = Session(
             id=self._ids.session(),
             slug=slug(self._rng),
@@ -102,9 +92,18 @@ class Runtime:
         )
         return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
 
-    async def prompt(self, session_id: SessionId, text: str, *, key: str | None = None) -> Entry:
-        """Send a message and wait for the turn that answers it to end, or to wait for something outside."""
-        fact = self._input(session_id, text, key=key)
+    def serve_tree(self, root_id: SessionId) -> None:
+        """Work on one tree of sessions, in a runtime that was opened with `serve=False`."""
+        self._dispatcher.serve(root=root_id)
+
+    async def prompt(
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
+    ) -> Entry:
+        """Send a message and wait for the turn that answers it to end, or to wait for something outside.
+
+        `agent` and `model` ("provider/model") choose who answers, from here on; `files` go along.
+        """
+        fact = self._inputs.admit(session_id, text, key=key, to=to)
         answer = self._answers.expect(session_id, fact.message.id)
         try:
             admitted = await self._store.admit(fact)
@@ -124,24 +123,17 @@ class Runtime:
             answer.cancel()
 
     async def send(
-        self, session_id: SessionId, text: str, *, key: str | None = None, wakes: bool = True
+        self,
+        session_id: SessionId,
+        text: str,
+        *,
+        key: str | None = None,
+        wakes: bool = True,
+        **to: Unpack[To],
     ) -> MessageId:
         """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
-        admitted = await self._store.admit(self._input(session_id, text, key=key, wakes=wakes))
+        admitted = await self._store.admit(self._inputs.admit(session_id, text, key=key, wakes=wakes, to=to))
         return admitted.message_id
-
-    def _input(self, session_id: SessionId, text: str, *, key: str | None, wakes: bool = True) -> Admit:
-        if not _a_text(text, "a prompt"):
-            raise InvalidInput("a prompt needs some text")
-        message = UserMessage(
-            id=self._ids.message(),
-            session_id=session_id,
-            time=MessageTime(created=self._clock.now()),
-            agent=self._defaults.agent,
-            model=self._defaults.model,
-        )
-        part = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=text)
-        return Admit(message=message, parts=(part,), key=key or message.id, wakes=wakes)
 
     async def answer(self, ask_id: str, reply: str | Reply | Sequence[Sequence[str]]) -> Call:
         """Answer a permission with "once" or "reject", a question with its answers, a list for each."""
@@ -161,12 +153,12 @@ class Runtime:
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
         """Give an open call its result, once; the same again is answered alike, another is a conflict."""
         return await self._store.settle(
-            call_id, Completed(_a_text(output, "a result"), _a_text(title, "a title"))
+            call_id, Completed(a_text(output, "a result"), a_text(title, "a title"))
         )
 
     async def fail(self, call_id: CallId, error: str) -> Call:
         """Tell an open call that what it waits for failed."""
-        return await self._store.settle(call_id, Failed(_a_text(error, "an error")))
+        return await self._store.settle(call_id, Failed(a_text(error, "an error")))
 
     async def abort(self, session_id: SessionId, *, seconds: float = 5.0) -> bool:
         """End what a session and its descendants do. False: it is durable, but somebody still stops."""
@@ -250,11 +242,11 @@ class Runtime:
         raise Closed("the runtime was closed")
 
     async def stream(
-        self, session_id: SessionId, text: str, *, key: str | None = None
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
     ) -> AsyncGenerator[Event, None]:
         """Send a message and follow its session until the message is answered, or the session is gone."""
         async with self.events(session_id) as events:
-            admitted = await self._store.admit(self._input(session_id, text, key=key))
+            admitted = await self._store.admit(self._inputs.admit(session_id, text, key=key, to=to))
             message_id = admitted.message_id
             if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
                 return
@@ -275,16 +267,19 @@ class Runtime:
                 status = event.status if isinstance(event, SessionStatus) else status
         return status
 
+    async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
+        """Until no session of a tree is at work; says which of them wait for something outside."""
+        async with self.events() as events:
+            while True:
+                statuses = await self._store.statuses(root_id)
+                if not any(isinstance(status, Busy | Retry) for status in statuses.values()):
+                    return statuses
+                while not isinstance(await anext(events), SessionStatus | SessionDeleted):
+                    pass
+
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""
         return await self._store.feed(after)
-
-
-def _a_text(value: object, what: str) -> str:
-    """Types are promised, not checked: what is stored must be readable again."""
-    if not isinstance(value, str):
-        raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
-    return value
 
 
 def _absolute(directory: str | Path) -> str:

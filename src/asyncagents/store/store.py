@@ -151,9 +151,9 @@ class Store:
     async def status(self, session_id: SessionId) -> Status:
         return await self._read(lambda tx: read.status(tx, session_id))
 
-    async def statuses(self) -> dict[SessionId, Status]:
-        """Of all sessions that are not idle."""
-        return await self._read(read.statuses)
+    async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
+        """Of all sessions, or those of a tree, that are not idle."""
+        return await self._read(lambda tx: read.statuses(tx, root_id))
 
     async def history(self, session_id: SessionId, *, since: int = 0) -> tuple[Entry, ...]:
         """What the model reads, in its order."""

@@ -74,9 +74,11 @@ async def test_a_failure_in_the_scope_stays_what_it_is() -> None:
 async def test_the_rows_say_whether_the_interrupted_turn_is_over() -> None:
     run = Run(SESSION)
     run.interrupt()
-    run.resumed(replace(RUNNING, control=replace(RUNNING.control, cancel_rev=6)))
+    run.resumed(replace(RUNNING, control=replace(RUNNING.control, cancel_rev=6)), run.interrupts)
     assert run.interrupted
-    run.resumed(RUNNING)
+    run.resumed(RUNNING, run.interrupts - 1)
+    assert run.interrupted, "the snapshot is older than the interrupt"
+    run.resumed(RUNNING, run.interrupts)
     assert not run.interrupted
 
 

@@ -88,10 +88,11 @@ async def status(tx: Tx, session_id: SessionId) -> Status:
     return decode_status((await the_session(tx, session_id)).status.encode())
 
 
-async def statuses(tx: Tx) -> dict[SessionId, Status]:
-    """Of all sessions that are not idle. One that cannot be read does not hide the others."""
+async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, Status]:
+    """Of all sessions, or those of a tree, that are not idle. One that cannot be read hides no other."""
     found: dict[SessionId, Status] = {}
-    for session_id, text in await tx.all("statuses"):
+    rows = await (tx.all("tree_statuses", root_id) if root_id else tx.all("statuses"))
+    for session_id, text in rows:
         with suppress(Unreadable):
             found[SessionId(session_id)] = decode_status(text.encode())
     return found

@@ -23,7 +23,7 @@ from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import Session, SessionModel
+from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
 from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound
 from asyncagents.store.body import body, check_names
@@ -54,7 +54,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
         return Admitted(MessageId(known[0]), new=False)
     await _keep(tx, fact)
     control = row.control.woken() if fact.wakes else row.control
-    row = await save(tx, row, control, _addressed(touched(row.info, tx.now), fact.message))
+    row = await save(tx, row, control, _titled(_addressed(touched(row.info, tx.now), fact.message), fact))
     if fact.source == "person" and fact.wakes and control.in_turn:
         await _end_waits(tx, row)
     return Admitted(fact.message.id, new=True)
@@ -86,6 +86,15 @@ def _addressed(info: Session, message: UserMessage) -> Session:
         id=message.model.model_id, provider_id=message.model.provider_id, variant=message.model.variant
     )
     return replace(info, agent=message.agent, model=model)
+
+
+def _titled(info: Session, fact: Admit) -> Session:
+    """What a person asks first names a root session that nobody named."""
+    if info.parent_id is not None or fact.source != "person" or not is_default_title(info.title):
+        return info
+    texts = [part.text for part in fact.parts if isinstance(part, TextPart) and not part.synthetic]
+    title = title_from("\n".join(texts))
+    return replace(info, title=title) if title else info
 
 
 async def settle(tx: Tx, fact: Settle) -> Call:

@@ -35,6 +35,10 @@ SELECT info, version FROM session WHERE parent_id = ? ORDER BY id DESC;
 -- name: statuses
 SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 
+-- name: tree_statuses
+-- Of the sessions of a tree that are not idle.
+SELECT id, status FROM session WHERE root_id = ? AND status <> '{"type":"idle"}' ORDER BY id;
+
 -- name: active_sessions
 -- Sessions that want a run or had one: the dispatcher decides which of their owners live.
 SELECT id, state, owner FROM session WHERE pool = ? AND state <> 'idle' AND id < ? ORDER BY id DESC LIMIT ?;

@@ -5,3 +5,6 @@ ALTER TABLE request ADD COLUMN next_at INTEGER;
 ALTER TABLE request ADD COLUMN failure TEXT;
 CREATE INDEX request_backoff ON request (next_at) WHERE state = 'backoff';
 ALTER TABLE session ADD COLUMN backoff TEXT;
+
+-- The sessions of a tree.
+CREATE INDEX session_root ON session (root_id);

@@ -1,0 +1,88 @@
+"""What a person sends becomes a fact: a message with its parts, an addressee, and a key."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from msgspec import Struct
+
+from asyncagents.domain.fact import Admit
+from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import FilePart, Part, TextPart
+from asyncagents.domain.port import Clock
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.model import Attachment
+
+
+class Defaults(Struct, frozen=True):
+    """What a prompt uses that says nothing else."""
+
+    agent: str
+    model: ModelRef
+
+
+class To(TypedDict, total=False):
+    """Who answers a prompt, and what goes along with it."""
+
+    agent: str | None
+    model: str | ModelRef | None
+    files: Sequence[Attachment]
+
+
+class Inputs:
+    def __init__(self, *, ids: Ids, clock: Clock, defaults: Defaults) -> None:
+        self._ids = ids
+        self._clock = clock
+        self._defaults = defaults
+
+    def admit(
+        self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
+    ) -> Admit:
+        files = to.get("files", ())
+        if not a_text(text, "a prompt") and not files:
+            raise InvalidInput("a prompt needs some text")
+        message = UserMessage(
+            id=self._ids.message(),
+            session_id=session_id,
+            time=MessageTime(created=self._clock.now()),
+            agent=to.get("agent") or self._defaults.agent,
+            model=model_ref(to.get("model")) or self._defaults.model,
+        )
+        parts = self._parts(session_id, message.id, text, files)
+        return Admit(message=message, parts=parts, key=key or message.id, wakes=wakes)
+
+    def _parts(
+        self, session_id: SessionId, message_id: MessageId, text: str, files: Sequence[Attachment]
+    ) -> tuple[Part, ...]:
+        parts: list[Part] = []
+        if text:
+            part = TextPart(id=self._ids.part(), session_id=session_id, message_id=message_id, text=text)
+            parts.append(part)
+        parts.extend(
+            FilePart(
+                id=self._ids.part(),
+                session_id=session_id,
+                message_id=message_id,
+                mime=file.mime,
+                url=file.url,
+                filename=file.filename,
+            )
+            for file in files
+        )
+        return tuple(parts)
+
+
+def model_ref(model: str | ModelRef | None) -> ModelRef | None:
+    if not isinstance(model, str):
+        return model
+    provider_id, _, model_id = model.partition("/")
+    if not (provider_id and model_id):
+        raise InvalidInput(f'{model!r} is no model; write it as "provider/model"')
+    return ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def a_text(value: object, what: str) -> str:
+    """Types are promised, not checked: what is stored must be readable again."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
+    return value

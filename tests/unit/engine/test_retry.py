@@ -1,0 +1,69 @@
+"""When a request is tried again: the policy as a table."""
+
+import pytest
+
+from asyncagents.domain.failure import Failure, aborted, api, context_overflow, provider_auth, unknown
+from asyncagents.engine.retry import RETRIES, pause, rate_limited
+
+
+class Least:
+    def below(self, n: int) -> int:
+        return 0
+
+
+class Most:
+    def below(self, n: int) -> int:
+        return n - 1
+
+
+BUSY = api("overloaded", is_retryable=True, status_code=529)
+
+
+@pytest.mark.spec("C-05")
+@pytest.mark.parametrize(
+    ("attempt", "least", "most"), [(1, 2_000, 2_499), (2, 4_000, 4_999), (5, 32_000, 39_999)]
+)
+def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> None:
+    assert (pause(BUSY, attempt, None, Least()), pause(BUSY, attempt, None, Most())) == (least, most)
+
+
+@pytest.mark.spec("C-05")
+@pytest.mark.parametrize(
+    ("seconds", "least", "most"),
+    [(0.0, 0, 99), (1.5, 1_500, 1_749), (60.0, 60_000, 66_099), (-3.0, 0, 99)],
+)
+def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: int) -> None:
+    assert (pause(BUSY, 5, seconds, Least()), pause(BUSY, 5, seconds, Most())) == (least, most)
+
+
+@pytest.mark.spec("C-05")
+@pytest.mark.parametrize(
+    "failure",
+    [
+        None,
+        aborted(),
+        unknown("?"),
+        context_overflow("too long"),
+        provider_auth("anthropic", "no key"),
+        api("no such model", is_retryable=False),
+    ],
+)
+def test_other_failures_are_not_tried_again(failure: Failure | None) -> None:
+    assert pause(failure, 1, None, Least()) is None
+
+
+@pytest.mark.spec("C-05")
+def test_there_are_five_retries() -> None:
+    assert [pause(BUSY, attempt, None, Least()) is None for attempt in (RETRIES, RETRIES + 1)] == [
+        False,
+        True,
+    ]
+
+
+def test_a_wait_of_more_than_a_day_is_a_failure() -> None:
+    assert pause(BUSY, 1, 90_000.0, Least()) is None
+
+
+def test_only_a_rate_limit_is_everybodys() -> None:
+    limited = api("slow down", is_retryable=True, status_code=429)
+    assert [rate_limited(each) for each in (limited, BUSY, unknown("?"), None)] == [True, False, False, False]

@@ -1,0 +1,61 @@
+"""Places at a model, in order, and a cool-down that everybody keeps."""
+
+import asyncio
+
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.limits import Limits
+from asyncagents.testing.clock import FakeClock, SeededRng
+
+MODEL = ModelRef(provider_id="p", model_id="m")
+OTHER = ModelRef(provider_id="p", model_id="other")
+
+
+def limits(clock: FakeClock, at_once: int = 1) -> Limits:
+    return Limits(clock=clock, rng=SeededRng(1), concurrency=lambda model: at_once)
+
+
+async def test_places_are_given_in_the_order_in_which_they_were_asked_for() -> None:
+    lanes, order = limits(FakeClock()), []
+
+    async def ask(number: int) -> None:
+        slot = await lanes.slot(MODEL)
+        order.append(number)
+        await asyncio.sleep(0)
+        slot.release()
+
+    await asyncio.gather(*(ask(number) for number in range(5)))
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_a_place_is_given_back_once() -> None:
+    lanes = limits(FakeClock())
+    slot = await lanes.slot(MODEL)
+    assert lanes.crowded(MODEL)
+    assert not lanes.crowded(OTHER)
+    slot.release()
+    slot.release()
+    await lanes.slot(MODEL)
+    assert lanes.crowded(MODEL)
+
+
+async def test_whoever_leaves_the_queue_takes_no_place_along() -> None:
+    lanes = limits(FakeClock())
+    slot = await lanes.slot(MODEL)
+    waiting = asyncio.ensure_future(lanes.slot(MODEL))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    slot.release()
+    assert not lanes.crowded(MODEL)
+
+
+def test_a_cool_down_is_the_models_and_those_who_wait_come_back_spread() -> None:
+    clock = FakeClock(1_000)
+    lanes = limits(clock)
+    lanes.cool(MODEL, until=61_000)
+    lanes.cool(MODEL, until=31_000)
+    untils = {lanes.wait_until(MODEL) for _ in range(50)}
+    assert (min(untils) >= 61_000, max(untils) < 76_000, len(untils) > 10) == (True, True, True)
+    assert lanes.wait_until(OTHER) == 0
+    clock.advance(60_000)
+    assert lanes.wait_until(MODEL) == 0
