@@ -6,7 +6,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-from benchmarks import commit, history, parked, turn
+from benchmarks import commit, fan, history, parked, stream, turn
 from benchmarks.report import Figure, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -21,10 +21,11 @@ whatever else runs; ratios and CPU time are steadier.
 
 def _figures(full: bool) -> list[Figure]:
     figures: list[Figure] = []
-    for name, measure in (("turn", turn.measure), ("commit", commit.measure), ("history", history.measure)):
-        with tempfile.TemporaryDirectory(prefix=f"bench-{name}") as directory:
+    for measure in (turn.measure, stream.measure, commit.measure, history.measure):
+        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             figures += asyncio.run(measure(Path(directory)))
-    with tempfile.TemporaryDirectory(prefix="bench-parked") as directory:
+    figures += fan.measure()
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         figures += asyncio.run(parked.measure(Path(directory), full=full))
     return figures
 

@@ -8,11 +8,12 @@ AsyncAgentsError                                    who hears of it
 │     └─ AlreadySettled
 ├─ ModelError        the provider failed → the turn ends with this error
 ├─ ToolError         the tool failed; its message is written for the model
-└─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
-   ├─ LeaseLost      another run owns this session now
-   ├─ Damaged        a row of this session cannot be read
-   ├─ SchemaMismatch this program cannot read that database
-   └─ Closed         the store was closed
+├─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
+│  ├─ LeaseLost      another run owns this session now
+│  ├─ Damaged        a row of this session cannot be read
+│  ├─ SchemaMismatch this program cannot read that database
+│  └─ Closed         the store was closed
+└─ ConfigError       what the operator set cannot be used → the operator, exit 2
 """
 
 
@@ -74,3 +75,7 @@ class SchemaMismatch(StoreError):
 
 class Closed(StoreError):
     """The store was closed while the request was on its way; whether it was done is not known."""
+
+
+class ConfigError(AsyncAgentsError):
+    """A setting cannot be used; the message names the file, the key and what to write instead."""

@@ -15,6 +15,7 @@ class ModelLimit(Struct, frozen=True, kw_only=True):
     """In tokens."""
 
     context: int | None = None
+    input: int | None = None
     output: int | None = None
 
 
@@ -25,6 +26,8 @@ class ModelCost(Struct, frozen=True, kw_only=True):
     output: float = 0
     cache_read: float | None = None
     cache_write: float | None = None
+    context_over_200k: "ModelCost | None" = None
+    """What counts instead for a request of more than 200,000 tokens."""
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
@@ -42,6 +45,10 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     variants: dict[str, dict[str, Any]] = {}
     """Named sets of options; a prompt may choose one."""
 
+    def __repr__(self) -> str:
+        """Headers and options may hold a key."""
+        return f"ModelConfig(id={self.id!r}, name={self.name!r}, …)"
+
 
 class ProviderConfig(Struct, frozen=True, kw_only=True):
     npm: str | None = None
@@ -51,6 +58,8 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     api_key: Secret | None = None
     env: tuple[str, ...] = ()
     """Variables that may hold the key."""
+    key_required: bool = False
+    """Without a key a request is known to fail."""
     headers: dict[str, str] = {}
     timeout_seconds: float | None = None
     """How long a stream may say nothing of meaning; 0 is for ever."""
@@ -61,6 +70,10 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     models: dict[str, ModelConfig] = {}
     whitelist: tuple[str, ...] = ()
     blacklist: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """URL, headers and options may hold a key too."""
+        return f"ProviderConfig(npm={self.npm!r}, name={self.name!r}, models={list(self.models)}, …)"
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True):
@@ -75,6 +88,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     hidden: bool | None = None
     disable: bool | None = None
     tools: dict[str, bool] = {}
+    """As it was written; `permission` already says the same."""
     permission: "Permission" = {}
     options: dict[str, Any] = {}
 
@@ -88,23 +102,31 @@ class CommandConfig(Struct, frozen=True, kw_only=True):
     description: str | None = None
     agent: str | None = None
     model: ModelRef | None = None
+    variant: str | None = None
     subtask: bool | None = None
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
     type: Literal["local", "remote"]
     command: tuple[str, ...] = ()
+    cwd: str | None = None
     environment: dict[str, str] = {}
     url: str | None = None
     headers: dict[str, str] = {}
     enabled: bool = True
     timeout_seconds: float | None = None
 
+    def __repr__(self) -> str:
+        """Everything else may hold a key."""
+        return f"McpConfig(type={self.type!r}, enabled={self.enabled!r}, …)"
+
 
 class CompactionConfig(Struct, frozen=True, kw_only=True):
     auto: bool = True
     prune: bool = True
     reserved: int | None = None
+    tail_turns: int | None = None
+    preserve_recent_tokens: int | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -119,7 +141,11 @@ class Config(Struct, frozen=True, kw_only=True):
     permission: Permission = {}
     command: dict[str, CommandConfig] = {}
     plugin: tuple[str, ...] = ()
+    plugin_options: dict[str, dict[str, Any]] = {}
+    """Of those plugins that were listed with options."""
     mcp: dict[str, McpConfig] = {}
     instructions: tuple[str, ...] = ()
     compaction: CompactionConfig = CompactionConfig()
     experimental: dict[str, Any] = {}
+    variables: tuple[str, ...] = ()
+    """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""

@@ -1,0 +1,36 @@
+"""The local provider in a process of its own, and a configuration that knows it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from asyncagents.config.config import Config, ModelConfig, ProviderConfig
+from asyncagents.config.secret import Secret
+
+MODEL = "local/local"
+
+
+@contextmanager
+def local_provider(directory: Path) -> Iterator[Config]:
+    """Its CPU is not ours; the limit on requests at once is out of the way."""
+    command = [sys.executable, "-m", "asyncagents.testing.provider", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        try:
+            yield Config(
+                data_dir=directory,
+                provider={
+                    "local": ProviderConfig(
+                        npm="@ai-sdk/openai-compatible",
+                        base_url=f"{url}/v1",
+                        api_key=Secret("local"),
+                        concurrency=10_000,
+                        models={"local": ModelConfig()},
+                    )
+                },
+            )
+        finally:
+            process.terminate()

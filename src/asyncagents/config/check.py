@@ -1,0 +1,189 @@
+"""Holds the values of one file against the shape: a wrong type is an error, an unknown key a warning."""
+
+import json
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import msgspec.inspect as mi
+
+from asyncagents.config.place import Family
+from asyncagents.config.shape import MARK, ConfigFile, Mark
+from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.errors import ConfigError
+
+_ROOT = mi.type_info(ConfigFile)
+# An open object takes any key, so only a key that looks very much like a known one is worth a word.
+_CLOSE, _VERY_CLOSE = 0.6, 0.85
+
+_WORDS: dict[type[mi.Type], str] = {
+    mi.DictType: "an object",
+    mi.ListType: "a list",
+    mi.StrType: "a string",
+    mi.StructType: "an object",
+    mi.TupleType: "a list of a name and an object",
+}
+
+
+def check(
+    data: Any, label: str, *, family: Family, secret: Callable[[KeyPath], bool]
+) -> tuple[dict[str, Any], list[str]]:
+    """What of the data counts, and the warnings; raises at the first value of a wrong type.
+
+    A value that is `secret` is not quoted.
+    """
+    checker = _Checker(label, family=family, secret=secret)
+    return checker.check(data, _ROOT, ()), checker.warnings
+
+
+def suggestion(word: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str | None:
+    """The known word that was probably meant; case does not count."""
+    by_folded = {name.casefold(): name for name in known}
+    close = get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
+    return by_folded[close[0]] if close else None
+
+
+class _Checker:
+    def __init__(self, label: str, *, family: Family, secret: Callable[[KeyPath], bool]) -> None:
+        self._label = label
+        self._family = family
+        self._secret = secret
+        self.warnings: list[str] = []
+
+    def check(self, value: Any, kind: mi.Type, path: KeyPath) -> Any:
+        if not fits(value, kind):
+            self._refuse(value, kind, path)
+        match kind:
+            case mi.Metadata(type=inner):
+                return self.check(value, inner, path)
+            case mi.UnionType(types=types):
+                return self.check(value, next(inner for inner in types if fits(value, inner)), path)
+            case mi.StructType():
+                return self._object(value, kind, path)
+            case mi.DictType(value_type=inner):
+                return {key: self.check(below, inner, (*path, key)) for key, below in value.items()}
+            case mi.ListType(item_type=inner):
+                return [self.check(item, inner, (*path, str(index))) for index, item in enumerate(value)]
+            case _:
+                return value
+
+    def _object(self, value: dict[str, Any], kind: mi.StructType, path: KeyPath) -> dict[str, Any]:
+        fields = {field.encode_name: field.type for field in kind.fields}
+        counts: dict[str, Any] = {}
+        for key, below in value.items():
+            if key not in fields:
+                self._unknown((*path, key), fields, closed=kind.forbid_unknown_fields)
+                if not kind.forbid_unknown_fields:
+                    counts[key] = below
+            elif _mark(fields[key]) is not Mark.INERT:
+                counts[key] = self._known(below, fields[key], (*path, key))
+        return counts
+
+    def _known(self, value: Any, kind: mi.Type, path: KeyPath) -> Any:
+        if self._family == "opencode" and _mark(kind) is Mark.OURS:
+            self.warnings.append(
+                f"{self._label}: OpenCode refuses the key {dotted(path)}: write it in asyncagents.json"
+            )
+        return self.check(value, kind, path)
+
+    def _unknown(self, path: KeyPath, fields: dict[str, mi.Type], *, closed: bool) -> None:
+        current = [name for name, kind in fields.items() if _mark(kind) is not Mark.OLD]
+        meant = suggestion(path[-1], current, cutoff=_CLOSE if closed else _VERY_CLOSE)
+        if not closed and meant is None:
+            return
+        means = "means nothing" if closed else "is handed on as it is"
+        hint = f"did you mean {json.dumps(meant)}?" if meant else "remove it or correct its name"
+        self.warnings.append(f"{self._label}: the key {dotted(path)} is unknown and {means}: {hint}")
+
+    def _refuse(self, value: Any, kind: mi.Type, path: KeyPath) -> NoReturn:
+        words = [word for inner in _alternatives(kind) for word in _words(inner)]
+        got, hint = _got(value), ""
+        if got == "a number" and any("number" in word for word in words):
+            got = json.dumps(value)
+        if isinstance(value, str) and words[0].startswith('"') and not self._secret(path):
+            got = json.dumps(value, ensure_ascii=False)
+            meant = suggestion(value, [word.strip('"') for word in words])
+            hint = f": did you mean {json.dumps(meant)}?" if meant else ""
+        where = dotted(path) if path else "the whole"
+        raise ConfigError(f"{self._label}: {where} must be {_either(words)}, not {got}{hint}")
+
+
+def fits(value: Any, kind: mi.Type) -> bool:
+    """Whether a value is of the kind, without a look at what is in it."""
+    match kind:
+        case mi.Metadata(type=inner):
+            return fits(value, inner)
+        case mi.UnionType(types=types):
+            return any(fits(value, inner) for inner in types)
+        case mi.StructType() | mi.DictType():
+            return isinstance(value, dict)
+        case mi.ListType():
+            return isinstance(value, list)
+        case mi.TupleType(item_types=types):
+            return isinstance(value, list) and len(value) == len(types) and all(map(fits, value, types))
+        case _:
+            return _fits_scalar(value, kind)
+
+
+def _fits_scalar(value: Any, kind: mi.Type) -> bool:
+    match kind:
+        case mi.StrType():
+            return isinstance(value, str)
+        case mi.BoolType():
+            return isinstance(value, bool)
+        case mi.IntType(ge=least):
+            return type(value) is int and (least is None or value >= least)
+        case mi.FloatType(ge=lowest):
+            return type(value) in {int, float} and (lowest is None or value >= lowest)
+        case mi.LiteralType(values=values):
+            return isinstance(value, str) and value in values
+        case mi.AnyType():
+            return True
+        case _:
+            raise TypeError(f"the shape has a kind that nothing checks: {kind}")
+
+
+def _alternatives(kind: mi.Type) -> tuple[mi.Type, ...]:
+    match kind:
+        case mi.Metadata(type=inner):
+            return _alternatives(inner)
+        case mi.UnionType(types=types):
+            return tuple(inner for one in types for inner in _alternatives(one))
+        case _:
+            return (kind,)
+
+
+def _words(kind: mi.Type) -> list[str]:
+    match kind:
+        case mi.LiteralType(values=values):
+            return [json.dumps(value) for value in values]
+        case mi.BoolType():
+            return ["true", "false"]
+        case mi.IntType(ge=least):
+            return ["a whole number" if least is None else f"a whole number of {least} or more"]
+        case mi.FloatType(ge=lowest):
+            return ["a number" if lowest is None else f"a number of {lowest:g} or more"]
+        case _:
+            return [_WORDS[type(kind)]]
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _got(value: Any) -> str:
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def _mark(kind: mi.Type) -> Mark | None:
+    return (kind.extra or {}).get(MARK) if isinstance(kind, mi.Metadata) else None

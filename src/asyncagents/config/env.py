@@ -1,0 +1,44 @@
+"""What the process was started with: the one place where it is asked for."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.errors import ConfigError
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """All that configuration takes from outside its files; a test brings its own."""
+
+    variables: Mapping[str, str]
+    home: Path
+    platform: str
+    """As `sys.platform` names it."""
+    cwd: Path
+
+    def get(self, name: str) -> str:
+        """The variable, or nothing: one that is set to nothing counts as not set."""
+        return self.variables.get(name, "")
+
+    def folder(self, text: str, *, base: Path | None = None) -> Path:
+        """A path as a person writes it: with `~`, or relative to `base`, which is the current directory."""
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return Path(os.path.normpath((base or self.cwd) / text))
+
+    def __repr__(self) -> str:
+        return f"Environment({len(self.variables)} variables, home={self.home}, cwd={self.cwd})"
+
+
+def system_environment() -> Environment:
+    """The environment of this process, as it is now."""
+    try:
+        home, cwd = Path.home(), Path.cwd()
+    except RuntimeError as error:
+        raise ConfigError("there is no home directory: set HOME to one") from error
+    except OSError as error:
+        raise ConfigError("the current directory is gone: change to one that exists") from error
+    return Environment(variables=dict(os.environ), home=home, platform=sys.platform, cwd=cwd)

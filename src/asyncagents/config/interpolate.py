@@ -1,0 +1,72 @@
+"""Fills in `{env:NAME}` and `{file:path}` in the texts of one file."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from asyncagents.config.env import Environment
+from asyncagents.config.text import read_text
+from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.errors import ConfigError
+
+_ENV = re.compile(r"\{env:([^{}]+)\}")
+# One pass over the text: what was filled in is never looked at again. A path may have variables in it.
+_TOKEN = re.compile(rf"{_ENV.pattern}|\{{file:((?:{_ENV.pattern}|[^{{}}])+)\}}")
+
+
+class Interpolation:
+    """One file's, with what it came across."""
+
+    def __init__(self, environment: Environment, *, folder: Path, label: str) -> None:
+        self._environment = environment
+        self._folder = folder
+        self._label = label
+        self.used: dict[KeyPath, tuple[str, ...]] = {}
+        """The tokens that made a value, as they were written."""
+        self.variables: set[str] = set()
+        self.warnings: list[str] = []
+
+    def fill(self, value: Any, path: KeyPath = ()) -> Any:
+        """The value with every text in it filled in. Relative paths start at the file's own folder."""
+        match value:
+            case dict():
+                return {key: self.fill(below, (*path, key)) for key, below in value.items()}
+            case list():
+                return [self.fill(item, path) for item in value]
+            case str():
+                return _TOKEN.sub(lambda match: self._token(match, path), value)
+            case _:
+                return value
+
+    def _token(self, match: re.Match[str], path: KeyPath) -> str:
+        self.used[path] = (*self.used.get(path, ()), match[0])
+        if match[1]:
+            return self._variable(match[1], path)
+        return self._file(match[2], path)
+
+    def _variable(self, name: str, path: KeyPath) -> str:
+        self.variables.add(name)
+        value = self._environment.get(name)
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise ConfigError(
+                f"{self._label}: {dotted(path)} uses {{env:{name}}}, which is not UTF-8 text: set it again"
+            )
+        if not value:
+            self.warnings.append(
+                f"{self._label}: {dotted(path)} uses {{env:{name}}}, which is not set: it counts as empty"
+            )
+        return value
+
+    def _file(self, text: str, path: KeyPath) -> str:
+        name = _ENV.sub(lambda match: self._variable(match[1], path), text)
+        file = self._environment.folder(name, base=self._folder)
+        try:
+            found = read_text(file)
+        except ConfigError as error:
+            raise ConfigError(f"{self._label}: {dotted(path)} uses {{file:{text}}}, but {error}") from error
+        if found is None:
+            raise ConfigError(
+                f"{self._label}: {dotted(path)} uses {{file:{text}}}, but {file} does not exist: "
+                f"create it or correct the path"
+            )
+        return found.strip()

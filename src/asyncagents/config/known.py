@@ -1,0 +1,52 @@
+"""Providers that work without being configured: `providers.json`, as the weakest layer of all."""
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.config.config import CompactionConfig
+from asyncagents.config.tree import DEFAULT, Branch, Leaf
+
+
+class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    npm: str
+    base_url: str | None = None
+    """Without one, the adapter of `npm` knows."""
+    env: list[str]
+    """Variables that may hold the key; the first that is set counts."""
+    models: tuple[str, ...] = ()
+    """How the names of its models begin, for a suggestion."""
+    local: bool = False
+    """Runs on this machine and wants no key as a rule."""
+
+
+@cache
+def known_providers() -> dict[str, Known]:
+    raw = files(__package__).joinpath("providers.json").read_bytes()
+    return msgspec.json.decode(raw, type=dict[str, Known])
+
+
+def defaults() -> Branch:
+    """What counts where no file says otherwise."""
+    compaction = CompactionConfig()
+    providers: Branch = {name: _entry(known) for name, known in known_providers().items()}
+    return {
+        "provider": providers,
+        "compaction": {
+            "auto": Leaf(compaction.auto, DEFAULT),
+            "prune": Leaf(compaction.prune, DEFAULT),
+        },
+    }
+
+
+def _entry(known: Known) -> Branch:
+    options: Branch = {"baseURL": Leaf(known.base_url, DEFAULT)} if known.base_url else {}
+    return {
+        "name": Leaf(known.name, DEFAULT),
+        "npm": Leaf(known.npm, DEFAULT),
+        "env": Leaf(known.env, DEFAULT),
+        "options": options,
+    }

@@ -1,0 +1,99 @@
+"""Where configuration is looked for, weakest first, and where data goes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.config.env import Environment
+
+Family: TypeAlias = Literal["opencode", "asyncagents"]
+FAMILIES: tuple[Family, ...] = ("opencode", "asyncagents")
+"""All of the first is weaker than all of the second."""
+
+DATA_VARIABLE = "ASYNCAGENTS_DATA_DIR"
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """One place that may hold configuration: a file, or a variable that holds the text itself."""
+
+    family: Family
+    scope: Literal["global", "project", "variable"]
+    path: Path | None = None
+    variable: str | None = None
+    """Names the file, or holds the text if there is no file."""
+    found: bool
+
+    @property
+    def label(self) -> str:
+        """What people are told it came from."""
+        return str(self.path) if self.path else f"${self.variable}"
+
+
+def places(environment: Environment, directory: Path, *, project: bool = True) -> tuple[Place, ...]:
+    """Every place, found or not; a later one wins. `project=False` leaves out the project's own files."""
+    return tuple(
+        place
+        for family in FAMILIES
+        for place in (
+            *_global(environment, family),
+            *(_project(environment, family, directory) if project else ()),
+            *_variables(environment, family),
+        )
+    )
+
+
+def config_folder(environment: Environment, family: Family) -> Path:
+    return _xdg(environment, "XDG_CONFIG_HOME", environment.home / ".config") / family
+
+
+def data_folder(environment: Environment, chosen: Path | None) -> tuple[Path, str]:
+    """The folder for data, and who said so."""
+    if chosen is not None:
+        return environment.folder(str(chosen)), "--data-dir"
+    if text := environment.get(DATA_VARIABLE):
+        return environment.folder(text), f"${DATA_VARIABLE}"
+    local = environment.home / ".local" / "share"
+    if environment.platform == "darwin":
+        local = environment.home / "Library" / "Application Support"
+    folder = _xdg(environment, "XDG_DATA_HOME", local)
+    return folder / "asyncagents", "default" if folder == local else "$XDG_DATA_HOME"
+
+
+def folders_up(directory: Path) -> list[Path]:
+    """From the root of the worktree down to `directory`; without one, only the directory."""
+    upwards = [directory, *directory.parents]
+    for steps, folder in enumerate(upwards):
+        if os.path.exists(folder / ".git"):
+            return upwards[steps::-1]
+    return [directory]
+
+
+def _global(environment: Environment, family: Family) -> Iterator[Place]:
+    folder = config_folder(environment, family)
+    for path in (folder / f"{family}.json", folder / f"{family}.jsonc"):
+        yield Place(family=family, scope="global", path=path, found=os.path.exists(path))
+
+
+def _project(environment: Environment, family: Family, directory: Path) -> Iterator[Place]:
+    for folder in folders_up(environment.folder(str(directory))):
+        for inner in (folder, folder / f".{family}"):
+            for path in (inner / f"{family}.json", inner / f"{family}.jsonc"):
+                yield Place(family=family, scope="project", path=path, found=os.path.exists(path))
+
+
+def _variables(environment: Environment, family: Family) -> Iterator[Place]:
+    file, content = f"{family.upper()}_CONFIG", f"{family.upper()}_CONFIG_CONTENT"
+    if text := environment.get(file):
+        path = environment.folder(text)
+        yield Place(family=family, scope="variable", path=path, variable=file, found=os.path.exists(path))
+    if environment.get(content):
+        yield Place(family=family, scope="variable", variable=content, found=True)
+
+
+def _xdg(environment: Environment, name: str, default: Path) -> Path:
+    """The standard wants a relative one ignored."""
+    path = Path(environment.get(name))
+    return path if path.is_absolute() else default

@@ -1,0 +1,176 @@
+"""Makes the frozen `Config` of the merged tree; what only makes sense as a whole is checked here."""
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from asyncagents.config.check import suggestion
+from asyncagents.config.config import (
+    AgentConfig,
+    CommandConfig,
+    CompactionConfig,
+    Config,
+    McpConfig,
+    ModelConfig,
+    ProviderConfig,
+)
+from asyncagents.config.known import known_providers
+from asyncagents.config.secret import Secret
+from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, dotted, origin_of, plain
+from asyncagents.domain.message import ModelRef
+from asyncagents.errors import ConfigError
+
+# Not every provider is known here; only a name that is nearly a known one is worth a word.
+_TYPO = 0.8
+
+
+def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
+    """The configuration and the warnings; raises for a value that cannot be used."""
+    reader = _Reader(tree)
+    return reader.config(data_dir, variables), reader.warnings
+
+
+class _Reader:
+    def __init__(self, tree: Branch) -> None:
+        self._tree = tree
+        self._raw: dict[str, Any] = plain(tree)
+        self.warnings: list[str] = []
+
+    def config(self, data_dir: Path, variables: tuple[str, ...]) -> Config:
+        raw = self._raw
+        plugins = raw.get("plugin", [])
+        return Config(
+            data_dir=data_dir,
+            model=self._model(("model",)),
+            small_model=self._model(("small_model",)),
+            default_agent=raw.get("default_agent") or None,
+            provider={name: self._provider(name, entry) for name, entry in raw["provider"].items()},
+            disabled_providers=tuple(raw.get("disabled_providers", ())),
+            enabled_providers=tuple(raw.get("enabled_providers", ())),
+            agent={name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
+            permission=raw.get("permission", {}),
+            command={name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
+            plugin=tuple(plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins),
+            plugin_options={plugin[0]: plugin[1] for plugin in plugins if isinstance(plugin, list)},
+            mcp=self._mcp_servers(),
+            instructions=tuple(raw.get("instructions", ())),
+            compaction=msgspec.convert(raw["compaction"], CompactionConfig),
+            experimental=raw.get("experimental", {}),
+            variables=variables,
+        )
+
+    def _provider(self, id: str, raw: dict[str, Any]) -> ProviderConfig:
+        options = dict(raw.get("options", {}))
+        base_url, key = options.pop("baseURL", None), options.pop("apiKey", "")
+        timeout, chunk_timeout = options.pop("timeout", None), options.pop("chunkTimeout", None)
+        self._url(("provider", id, "options", "baseURL"), base_url)
+        self._hint_provider(id, raw, base_url)
+        return ProviderConfig(
+            npm=raw.get("npm"),
+            name=raw.get("name"),
+            base_url=base_url or None,
+            api_key=self._key(("provider", id, "options", "apiKey"), key),
+            env=tuple(raw.get("env", ())),
+            key_required=self._key_required(id, raw),
+            headers=options.pop("headers", {}),
+            timeout_seconds=_seconds(timeout if chunk_timeout is None else chunk_timeout),
+            concurrency=raw.get("concurrency"),
+            options=options,
+            models=msgspec.convert(raw.get("models", {}), dict[str, ModelConfig]),
+            whitelist=tuple(raw.get("whitelist", ())),
+            blacklist=tuple(raw.get("blacklist", ())),
+        )
+
+    def _key(self, path: KeyPath, text: str) -> Secret | None:
+        """A line break after a key comes from the file it was kept in; one inside breaks the request."""
+        key = text.strip()
+        if not all("!" <= character <= "~" for character in key):
+            self._refuse(path, "holds a character that no key has: copy the key again")
+        return Secret(key) if key else None
+
+    def _key_required(self, id: str, raw: dict[str, Any]) -> bool:
+        """Who sits behind a URL of the operator's own may want no key."""
+        known = known_providers().get(id)
+        own_url = origin_of(self._tree, ("provider", id, "options", "baseURL")) != DEFAULT
+        return bool(raw.get("env")) and (known is None or not (known.local or own_url))
+
+    def _hint_provider(self, id: str, raw: dict[str, Any], url: str | None) -> None:
+        meant = suggestion(id, known_providers(), cutoff=_TYPO)
+        if meant and not url and "npm" not in raw and id not in known_providers():
+            self._warn(("provider", id), f"has no options.baseURL: did you mean {json.dumps(meant)}?")
+
+    def _agent(self, name: str, raw: dict[str, Any]) -> AgentConfig:
+        return msgspec.convert(raw | {"model": self._model(("agent", name, "model"))}, AgentConfig)
+
+    def _command(self, name: str, raw: dict[str, Any]) -> CommandConfig:
+        if "template" not in raw:
+            self._refuse(("command", name), "has no template: write the prompt it stands for")
+        return msgspec.convert(raw | {"model": self._model(("command", name, "model"))}, CommandConfig)
+
+    def _mcp_servers(self) -> dict[str, McpConfig]:
+        servers = {name: self._mcp(name, raw) for name, raw in self._raw.get("mcp", {}).items()}
+        return {name: server for name, server in servers.items() if server is not None}
+
+    def _mcp(self, name: str, raw: dict[str, Any]) -> McpConfig | None:
+        """None for one that is only switched on or off here and defined nowhere."""
+        path = ("mcp", name)
+        needed = {"local": "command", "remote": "url"}.get(raw.get("type", ""))
+        if needed is None and raw.keys() <= {"enabled"}:
+            self._warn(path, "is defined nowhere: write its type")
+            return None
+        if needed is None:
+            self._refuse(path, 'has no type: write "local" with a command or "remote" with a url')
+        if not raw.get(needed):
+            self._refuse(path, f"has no {needed}: a {raw['type']} server needs one")
+        self._url((*path, "url"), raw.get("url"))
+        return msgspec.convert(raw | {"timeout_seconds": _seconds(raw.get("timeout"))}, McpConfig)
+
+    def _model(self, path: KeyPath) -> ModelRef | None:
+        leaf = at(self._tree, path)
+        if not isinstance(leaf, Leaf) or not leaf.value:
+            return None
+        provider_id, _, model_id = leaf.value.partition("/")
+        if not (provider_id and model_id):
+            meant = self._meant(leaf.value)
+            hint = (
+                f": did you mean {json.dumps(meant)}?" if meant else ', as in "anthropic/claude-sonnet-4-5"'
+            )
+            self._refuse(path, f"must be written as provider/model{hint}")
+        self._hint_model(path, provider_id)
+        return ModelRef(provider_id=provider_id, model_id=model_id)
+
+    def _meant(self, text: str) -> str | None:
+        """The model in full, if some provider is known to have it."""
+        name = text.strip("/")
+        for provider_id, provider in self._raw["provider"].items():
+            if name in provider.get("models", {}):
+                return f"{provider_id}/{name}"
+        for provider_id, known in known_providers().items():
+            if name.startswith(known.models):
+                return f"{provider_id}/{name}"
+        return None
+
+    def _hint_model(self, path: KeyPath, provider_id: str) -> None:
+        meant = suggestion(provider_id, self._raw["provider"], cutoff=_TYPO)
+        if meant and provider_id not in self._raw["provider"]:
+            got = json.dumps(provider_id, ensure_ascii=False)
+            self._warn(path, f"names the unknown provider {got}: did you mean {json.dumps(meant)}?")
+
+    def _url(self, path: KeyPath, url: str | None) -> None:
+        if url and not url.startswith(("http://", "https://")):
+            self._refuse(path, "must begin with http:// or https://")
+
+    def _warn(self, path: KeyPath, what: str) -> None:
+        self.warnings.append(f"{origin_of(self._tree, path)}: {dotted(path)} {what}")
+
+    def _refuse(self, path: KeyPath, why: str) -> NoReturn:
+        raise ConfigError(f"{origin_of(self._tree, path)}: {dotted(path)} {why}")
+
+
+def _seconds(milliseconds: int | bool | None) -> float | None:
+    """Off is 0, which is for ever."""
+    if milliseconds is None or milliseconds is True:
+        return None
+    return milliseconds / 1000

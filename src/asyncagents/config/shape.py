@@ -1,0 +1,232 @@
+"""What may stand in a file, key by key: files are checked against it and the published schema is made of it.
+
+The names are OpenCode's. None of these is ever built; `config.py` has the values they become.
+"""
+
+from enum import Enum, auto
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from asyncagents.config.config import Action
+
+MARK = "mark"
+
+
+class Mark(Enum):
+    """What is to be known of a key besides its type."""
+
+    OURS = auto()
+    """OpenCode would refuse it."""
+    OLD = auto()
+    """It has a newer form."""
+    INERT = auto()
+    """It is OpenCode's and changes nothing here."""
+
+
+Text: TypeAlias = str | UnsetType
+Flag: TypeAlias = bool | UnsetType
+Texts: TypeAlias = list[str] | UnsetType
+TextMap: TypeAlias = dict[str, str] | UnsetType
+Anything: TypeAlias = dict[str, Any] | UnsetType
+Inert: TypeAlias = Annotated[
+    Any, Meta(description="OpenCode's; it changes nothing in asyncagents.", extra={MARK: Mark.INERT})
+]
+Count: TypeAlias = Annotated[int, Meta(ge=0)] | UnsetType
+Milliseconds: TypeAlias = Annotated[int, Meta(ge=1)] | bool | UnsetType
+Dollars: TypeAlias = Annotated[float, Meta(ge=0)] | UnsetType
+ModelName: TypeAlias = Annotated[str, Meta(description="As provider/model.")] | UnsetType
+Rules: TypeAlias = Action | dict[str, Action | dict[str, Action]]
+"""`"ask"`, `{"bash": "ask"}` or `{"bash": {"git *": "allow"}}`."""
+
+
+class LimitEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    """In tokens."""
+
+    context: Count = UNSET
+    input: Count = UNSET
+    output: Count = UNSET
+
+
+class PriceEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens."""
+
+    input: Dollars = UNSET
+    output: Dollars = UNSET
+    cache_read: Dollars = UNSET
+    cache_write: Dollars = UNSET
+
+
+class CostEntry(PriceEntry, kw_only=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens."""
+
+    context_over_200k: PriceEntry | UnsetType = UNSET
+
+
+class ModelEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    id: Annotated[Text, Meta(description="The provider's own name of the model, if it is not the key.")] = (
+        UNSET
+    )
+    name: Text = UNSET
+    limit: LimitEntry | UnsetType = UNSET
+    cost: CostEntry | UnsetType = UNSET
+    attachment: Flag = UNSET
+    reasoning: Flag = UNSET
+    tool_call: Flag = UNSET
+    temperature: Flag = UNSET
+    options: Anything = UNSET
+    headers: TextMap = UNSET
+    variants: Annotated[
+        dict[str, dict[str, Any]] | UnsetType,
+        Meta(description="Named sets of options; a prompt or an agent may choose one."),
+    ] = UNSET
+    experimental: Inert = UNSET
+    family: Inert = UNSET
+    interleaved: Inert = UNSET
+    modalities: Inert = UNSET
+    provider: Inert = UNSET
+    release_date: Inert = UNSET
+    status: Inert = UNSET
+
+
+class ProviderOptions(Struct, kw_only=True):
+    """What else stands here is handed to the provider's adapter."""
+
+    base_url: Annotated[Text, Meta(description="Where the provider is reached.")] = field(
+        name="baseURL", default=UNSET
+    )
+    api_key: Annotated[Text, Meta(description="Best as {env:NAME} or {file:path}.")] = field(
+        name="apiKey", default=UNSET
+    )
+    headers: TextMap = UNSET
+    timeout: Annotated[Milliseconds, Meta(description="Milliseconds, or false for none.")] = UNSET
+    chunk_timeout: Annotated[
+        Milliseconds,
+        Meta(description="How many milliseconds a stream may be silent, or false for as long as it likes."),
+    ] = field(name="chunkTimeout", default=UNSET)
+    header_timeout: Milliseconds = field(name="headerTimeout", default=UNSET)
+    set_cache_key: Flag = field(name="setCacheKey", default=UNSET)
+    enterprise_url: Text = field(name="enterpriseUrl", default=UNSET)
+
+
+class ProviderEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    npm: Annotated[Text, Meta(description="The wire it speaks, e.g. @ai-sdk/openai-compatible.")] = UNSET
+    name: Text = UNSET
+    api: Annotated[Text, Meta(description="The same as options.baseURL, which wins.")] = UNSET
+    env: Annotated[Texts, Meta(description="Variables that may hold the key.")] = UNSET
+    options: ProviderOptions | UnsetType = UNSET
+    models: dict[str, ModelEntry] | UnsetType = UNSET
+    whitelist: Texts = UNSET
+    blacklist: Texts = UNSET
+    concurrency: (
+        Annotated[
+            int,
+            Meta(ge=1, description="Requests open at once, for each of its models.", extra={MARK: Mark.OURS}),
+        ]
+        | UnsetType
+    ) = UNSET
+    id: Inert = UNSET
+
+
+class AgentEntry(Struct, kw_only=True):
+    """What else stands here is handed to the model as an option."""
+
+    description: Text = UNSET
+    mode: Literal["primary", "subagent", "all"] | UnsetType = UNSET
+    model: ModelName = UNSET
+    variant: Text = UNSET
+    temperature: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    steps: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    max_steps: (
+        Annotated[int, Meta(ge=1, description="The old name of steps.", extra={MARK: Mark.OLD})] | UnsetType
+    ) = field(name="maxSteps", default=UNSET)
+    prompt: Text = UNSET
+    hidden: Flag = UNSET
+    disable: Flag = UNSET
+    tools: Annotated[
+        dict[str, bool] | UnsetType, Meta(description="The old form of permission.", extra={MARK: Mark.OLD})
+    ] = UNSET
+    permission: Rules | UnsetType = UNSET
+    options: Anything = UNSET
+    color: Inert = UNSET
+
+
+class CommandEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A prompt that stands behind a slash command."""
+
+    template: Text = UNSET
+    description: Text = UNSET
+    agent: Text = UNSET
+    model: ModelName = UNSET
+    variant: Text = UNSET
+    subtask: Flag = UNSET
+
+
+class McpEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    type: Literal["local", "remote"] | UnsetType = UNSET
+    command: Annotated[Texts, Meta(description="The program and its arguments, if it is local.")] = UNSET
+    cwd: Text = UNSET
+    environment: TextMap = UNSET
+    url: Annotated[Text, Meta(description="Where it is reached, if it is remote.")] = UNSET
+    headers: TextMap = UNSET
+    enabled: Flag = UNSET
+    timeout: Annotated[int, Meta(ge=1, description="Milliseconds.")] | UnsetType = UNSET
+    oauth: Inert = UNSET
+
+
+class CompactionEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    auto: Annotated[Flag, Meta(description="Compact when the context is full.")] = UNSET
+    prune: Annotated[Flag, Meta(description="Leave old tool output out of requests.")] = UNSET
+    reserved: Annotated[Count, Meta(description="Tokens kept free for the compaction.")] = UNSET
+    tail_turns: Count = UNSET
+    preserve_recent_tokens: Count = UNSET
+
+
+class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
+    """opencode.json, opencode.jsonc, asyncagents.json and asyncagents.jsonc."""
+
+    schema: Inert = field(name="$schema", default=UNSET)
+    model: ModelName = UNSET
+    small_model: ModelName = UNSET
+    default_agent: Text = UNSET
+    provider: dict[str, ProviderEntry] | UnsetType = UNSET
+    disabled_providers: Texts = UNSET
+    enabled_providers: Texts = UNSET
+    agent: dict[str, AgentEntry] | UnsetType = UNSET
+    mode: Annotated[
+        dict[str, AgentEntry] | UnsetType,
+        Meta(description="The old form of an agent whose mode is primary.", extra={MARK: Mark.OLD}),
+    ] = UNSET
+    permission: Rules | UnsetType = UNSET
+    tools: Annotated[
+        dict[str, bool] | UnsetType, Meta(description="The old form of permission.", extra={MARK: Mark.OLD})
+    ] = UNSET
+    command: dict[str, CommandEntry] | UnsetType = UNSET
+    plugin: list[str | tuple[str, dict[str, Any]]] | UnsetType = UNSET
+    mcp: dict[str, McpEntry] | UnsetType = UNSET
+    instructions: Texts = UNSET
+    compaction: CompactionEntry | UnsetType = UNSET
+    experimental: Anything = UNSET
+    attachment: Inert = UNSET
+    autoshare: Inert = UNSET
+    autoupdate: Inert = UNSET
+    enterprise: Inert = UNSET
+    formatter: Inert = UNSET
+    keybinds: Inert = UNSET
+    layout: Inert = UNSET
+    log_level: Inert = field(name="logLevel", default=UNSET)
+    lsp: Inert = UNSET
+    reference: Inert = UNSET
+    references: Inert = UNSET
+    server: Inert = UNSET
+    share: Inert = UNSET
+    shell: Inert = UNSET
+    skills: Inert = UNSET
+    snapshot: Inert = UNSET
+    subagent_depth: Inert = UNSET
+    theme: Inert = UNSET
+    tool_output: Inert = UNSET
+    tui: Inert = UNSET
+    username: Inert = UNSET
+    watcher: Inert = UNSET

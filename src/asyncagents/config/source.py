@@ -1,0 +1,77 @@
+"""Reads one place: parsed, filled in, checked, and grown into a tree whose values know it."""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from asyncagents.config import jsonc
+from asyncagents.config.check import check
+from asyncagents.config.env import Environment
+from asyncagents.config.interpolate import Interpolation
+from asyncagents.config.legacy import modernise
+from asyncagents.config.place import Place
+from asyncagents.config.text import read_text
+from asyncagents.config.tree import Branch, KeyPath, Leaf, grow
+from asyncagents.config.veil import is_hidden, is_secret_name
+from asyncagents.errors import ConfigError
+
+
+class Source(Struct, frozen=True):
+    tree: Branch
+    variables: frozenset[str]
+    """Those that it refers to."""
+    warnings: tuple[str, ...]
+
+
+def read_source(place: Place, environment: Environment, directory: Path) -> Source | None:
+    """None if there is nothing at that place. A relative path in a variable's text starts at `directory`."""
+    text = _text(place, environment)
+    if text is None:
+        return None
+    folder = place.path.parent if place.path else directory
+    filling = Interpolation(environment, folder=folder, label=place.label)
+    data, warnings = check(
+        filling.fill(jsonc.parse(text, place.label)),
+        place.label,
+        family=place.family,
+        secret=lambda path: _is_secret(path, filling.used),
+    )
+    if "plugin" in data:
+        data["plugin"] = [_anchored(plugin, environment, folder) for plugin in data["plugin"]]
+    tree = grow(data, lambda path, value: _leaf(path, value, place.label, filling.used))
+    return Source(
+        modernise(tree, place.label),
+        frozenset(filling.variables),
+        (*filling.warnings, *warnings),
+    )
+
+
+def _text(place: Place, environment: Environment) -> str | None:
+    if place.path is None:
+        return environment.get(place.variable or "")
+    text = read_text(place.path)
+    if text is None and place.variable:
+        raise ConfigError(f"{place.variable} names {place.path}, which does not exist: correct or unset it")
+    return text
+
+
+def _is_secret(path: KeyPath, used: dict[KeyPath, tuple[str, ...]]) -> bool:
+    return is_secret_name(path[-1]) or any(path[:length] in used for length in range(1, len(path) + 1))
+
+
+def _anchored(plugin: Any, environment: Environment, folder: Path) -> Any:
+    """A plugin given as a path is beside the file that names it, whoever is asked later."""
+    if isinstance(plugin, list):
+        return [_anchored(plugin[0], environment, folder), *plugin[1:]]
+    if plugin.startswith(("./", "../", "~/")):
+        return str(environment.folder(plugin, base=folder))
+    return plugin
+
+
+def _leaf(path: KeyPath, value: Any, label: str, used: dict[KeyPath, tuple[str, ...]]) -> Leaf:
+    tokens = used.get(path, ())
+    hidden = is_hidden(path, value) or any(
+        token.startswith("{env:") and is_secret_name(token[5:-1]) for token in tokens
+    )
+    return Leaf(value, f"{label} ({', '.join(tokens)})" if tokens else label, hidden)

@@ -1,0 +1,202 @@
+"""A whole turn over real HTTP: both wires, tools, prices, attachments, and what goes wrong on the way."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents import Attachment, PartUpdated, open_runtime
+from asyncagents.app import NO_MODEL
+from asyncagents.config.config import Config, ModelConfig, ModelCost, ModelLimit, ProviderConfig
+from asyncagents.config.secret import Secret
+from asyncagents.domain.failure import ProviderAuthError
+from asyncagents.domain.part import ReasoningPart, RetryPart, StepFinishPart
+from asyncagents.errors import InvalidInput
+from asyncagents.testing.provider import Provider, Reply, ToolUse, Usage, open_provider
+from tests.flows.kit import ECHO, PATIENCE, answer_of
+
+KEY = "sk-local-secret"
+PRICE = ModelCost(input=3, output=15, cache_read=0.3, cache_write=3.75)
+
+
+def config(provider: Provider, directory: Path, *, key: str | None = KEY) -> Config:
+    """Both wires of one provider; the model has a price."""
+    model = ModelConfig(cost=PRICE, limit=ModelLimit(context=100_000, output=4_000), attachment=True)
+    one = ProviderConfig(
+        npm="@ai-sdk/openai-compatible",
+        base_url=f"{provider.url}/v1",
+        api_key=Secret(key) if key else None,
+        models={"small": model, "large": model},
+    )
+    return Config(
+        data_dir=directory, provider={"chat": one, "messages": replace(one, npm="@ai-sdk/anthropic")}
+    )
+
+
+wires = pytest.mark.parametrize("wire", ["chat", "messages"])
+
+
+@wires
+@pytest.mark.spec("C-02", "C-07", "S-02")
+async def test_a_turn_with_thoughts_tools_and_a_price(tmp_path: Path, wire: str) -> None:
+    steps = [
+        Reply(
+            text="I look.",
+            reasoning="Hm.",
+            tools=(ToolUse("echo", {"text": "a"}), ToolUse("echo", {"text": "b"})),
+            usage=Usage(input=100, output=20),
+        ),
+        Reply(text="Both.", chunks=3, usage=Usage(input=50, output=10, cache_read=1000, cache_write=200)),
+    ]
+    async with (
+        open_provider({"go": steps}, key=KEY) as provider,
+        open_runtime(
+            tmp_path, model=f"{wire}/small", config=config(provider, tmp_path), tools=[ECHO]
+        ) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        answer = await runtime.prompt(session.id, "go")
+        entries = await runtime.messages(session.id)
+        after = await runtime.session(session.id)
+
+    last = answer_of(answer)
+    assert (answer.text, last.finish, last.model_id, last.provider_id) == ("Both.", "stop", "small", wire)
+    assert last.time.completed is not None
+    assert (last.tokens.cache.read, last.tokens.output) == (1000, 10)
+    assert last.cost == pytest.approx(expected(last.tokens.input, 10, 1000, last.tokens.cache.write))
+    assert [part.text for part in entries[1].parts if isinstance(part, ReasoningPart)] == ["Hm."]
+    finish = [part for part in answer.parts if isinstance(part, StepFinishPart)]
+    assert [(part.reason, part.cost) for part in finish] == [("stop", last.cost)]
+    assert after.cost == pytest.approx(last.cost + answer_of(entries[1]).cost)
+    assert (after.title, len(provider.requests)) == ("go", 2)
+
+
+def expected(input: int, output: int, read: int, write: int) -> float:
+    return (input * 3 + output * 15 + read * 0.3 + write * 3.75) / 1e6
+
+
+@wires
+async def test_a_prompt_may_choose_its_model_and_bring_files(tmp_path: Path, wire: str) -> None:
+    picture = Attachment("image/png", "data:image/png;base64,iVBORw0KGgo=", "a.png")
+    async with (
+        open_provider(key=KEY) as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        answer = await runtime.prompt(session.id, "look", model=f"{wire}/large", files=[picture])
+    (seen,) = provider.requests
+    assert (seen.body["model"], answer_of(answer).model_id) == ("large", "large")
+    assert "iVBORw0KGgo=" in str(seen.body["messages"])
+
+
+@wires
+@pytest.mark.spec("C-05")
+async def test_a_provider_that_stumbles_is_asked_again(tmp_path: Path, wire: str) -> None:
+    stumble = Reply(status=503, error="overloaded", headers={"retry-after-ms": "1"}, times=2)
+    async with (
+        open_provider({"go": [stumble, Reply(text="Here.")]}, key=KEY) as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        answer = await runtime.prompt(session.id, "go")
+    assert (answer.text, answer_of(answer).error, len(provider.requests)) == ("Here.", None, 3)
+
+
+@wires
+async def test_a_wrong_key_ends_the_turn_and_is_shown_nowhere(
+    tmp_path: Path, wire: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        open_provider(key="another") as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        answer = await runtime.prompt(session.id, "go")
+    assert isinstance(answer_of(answer).error, ProviderAuthError)
+    assert len(provider.requests) <= 1
+    assert (_stored(tmp_path).count(KEY.encode()), KEY in caplog.text, KEY in str(answer)) == (
+        0,
+        False,
+        False,
+    )
+
+
+def _stored(directory: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
+
+
+@wires
+@pytest.mark.parametrize(
+    "poison",
+    [Reply(status=400, error="cannot do that", times=1), Reply(finish="content-filter", times=1)],
+    ids=["refused", "filtered"],
+)
+async def test_a_bad_prompt_does_not_poison_its_session(tmp_path: Path, wire: str, poison: Reply) -> None:
+    async with (
+        open_provider({"bad": [poison]}, key=KEY) as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        failed = await runtime.prompt(session.id, "bad")
+        again = await runtime.prompt(session.id, "good")
+    assert answer_of(failed).error is not None
+    assert (again.text, answer_of(again).error) == ("ok", None)
+
+
+async def test_two_wires_take_turns_in_one_session(tmp_path: Path) -> None:
+    first = Reply(text="I look.", reasoning="Hm.", tools=(ToolUse("echo", {"text": "a"}),))
+    async with (
+        open_provider({"go": [first, Reply(text="One.")]}, key=KEY) as provider,
+        open_runtime(
+            tmp_path, model="messages/small", config=config(provider, tmp_path), tools=[ECHO]
+        ) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        answers = [await runtime.prompt(session.id, "go")]
+        answers += [
+            await runtime.prompt(session.id, f"by {w}", model=f"{w}/small") for w in ("chat", "messages")
+        ]
+    assert [answer.text for answer in answers] == ["One.", "ok", "ok"]
+    assert [seen.wire for seen in provider.requests] == ["anthropic", "anthropic", "openai", "anthropic"]
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [("chat/tiny", "small"), ("chad/small", "chat"), ("small", "provider/model"), (None, NO_MODEL)],
+)
+async def test_a_model_that_cannot_be_asked_is_said_before_anything_is_opened(
+    tmp_path: Path, model: str | None, says: str
+) -> None:
+    data = tmp_path / "data"
+    async with open_provider(key=KEY) as provider:
+        known = config(provider, data)
+        known = known if model else replace(known, provider={})
+        with pytest.raises(InvalidInput) as raised:
+            async with open_runtime(data, model=model, config=known):
+                pass
+    assert says in str(raised.value)
+    assert not (data / "asyncagents.db").exists()
+
+
+@pytest.mark.spec("C-05")
+async def test_a_provider_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+    async with open_provider() as provider:
+        known = config(provider, tmp_path)
+    async with open_runtime(tmp_path, model="chat/small", config=known) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.send(session.id, "go")
+        async with asyncio.timeout(PATIENCE), runtime.events(session.id) as events:
+            while not isinstance(event := await anext(events), PartUpdated) or not isinstance(
+                event.part, RetryPart
+            ):
+                pass
+        assert await runtime.abort(session.id)
+    assert isinstance(event.part, RetryPart)
+    assert (event.part.error.data.is_retryable, event.part.error.data.status_code) == (True, None)

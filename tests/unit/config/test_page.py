@@ -1,0 +1,40 @@
+"""What docs/configuration.md says is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from asyncagents.config import jsonc
+from asyncagents.config.known import known_providers
+from asyncagents.config.shape import ConfigFile
+from tests.unit.config.build import Desk
+
+PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```jsonc\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_loads_without_a_warning(desk: Desk, example: str) -> None:
+    desk.variables = {"WORK_KEY": "sk-1"}
+    desk.write("~/.keys/some", "sk-2")
+    desk.write("asyncagents.jsonc", example)
+    loaded = desk.load()
+    assert loaded.warnings == ()
+    for provider_id in jsonc.parse(example, "example")["provider"]:
+        assert loaded.config.provider[provider_id].api_key is not None
+
+
+def test_the_page_names_every_known_provider() -> None:
+    assert [name for name in known_providers() if f"`{name}`" not in PAGE] == []
+
+
+def test_the_page_names_every_key_that_counts() -> None:
+    counting = [name for name in ConfigFile.__struct_encode_fields__ if name not in _inert()]
+    assert [name for name in counting if f"`{name}`" not in PAGE] == []
+
+
+def _inert() -> set[str]:
+    text = Path(__file__).parents[3].joinpath("docs", "config.schema.json").read_text(encoding="utf-8")
+    properties = jsonc.parse(text, "schema")["$defs"]["ConfigFile"]["properties"]
+    return {name for name, value in properties.items() if "changes nothing" in value.get("description", "")}
