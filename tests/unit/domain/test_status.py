@@ -5,10 +5,10 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Requested
-from asyncagents.domain.control import State, status
-from asyncagents.domain.id import CallId
+from asyncagents.domain.control import Backoff, State, status
+from asyncagents.domain.id import CallId, MessageId, RequestId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.status import Busy, Idle, Status, WaitingAsync
+from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from tests.unit.domain.build import CONTROL, call, waiting
 
 ASK, QUESTION = call(waiting("ask"), id="tool_ask"), call(waiting("question"), id="tool_question")
@@ -64,3 +64,12 @@ def test_a_waiting_status_names_the_call_and_leaves_out_a_deadline_that_is_not_t
         "timeout": 900,
     }
     assert "timeout" not in msgspec.json.decode(encode(waits_for("tool_1", "deploy")))
+
+
+@pytest.mark.spec("C-05", "C-06")
+@pytest.mark.parametrize(("attempt", "shown"), [(0, 1), (1, 1), (4, 4)])
+@pytest.mark.parametrize("state", ["idle", "ready", "running"])
+def test_a_request_in_backoff_shows_whoever_runs_it(state: State, attempt: int, shown: int) -> None:
+    backoff = Backoff(RequestId("req_1"), MessageId("msg_1"), attempt, 9_000, "overloaded")
+    expected = Retry(attempt=shown, message="overloaded", next=9_000)
+    assert status(replace(CONTROL, state=state), (), backoff) == expected

@@ -10,10 +10,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, CallState, Requested, Running
-from asyncagents.domain.control import CLAIM_LIMIT, Snapshot
+from asyncagents.domain.control import CLAIM_LIMIT, Backoff, Snapshot
 from asyncagents.domain.failure import aborted, unknown
+from asyncagents.domain.id import MessageId, RequestId
 from asyncagents.domain.message import AssistantMessage
-from asyncagents.engine.decide import Await, CallModel, Decision, Park, Recover, Rest, RunCalls, decide
+from asyncagents.engine.decide import (
+    Await,
+    BackOff,
+    CallModel,
+    Decision,
+    Park,
+    Recover,
+    Rest,
+    RunCalls,
+    decide,
+)
 from tests.unit.domain.build import CONTROL, FENCE, call, step, user, waiting
 
 IN_TURN = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5, in_turn=True)
@@ -50,6 +61,11 @@ def ended(**fields: object) -> Callable[[Snapshot], Snapshot]:
     return lambda session: replace(session, last=replace(session.last or step(), **fields))
 
 
+def backing_off(next_at: int) -> Callable[[Snapshot], Snapshot]:
+    backoff = Backoff(RequestId("req_1"), MessageId("msg_1"), 1, next_at, "overloaded")
+    return lambda session: replace(session, backoff=backoff, now=5)
+
+
 TABLE = [
     Arm("cancelled", controlled(cancel_rev=6), Rest("aborted")),
     Arm("crash loop", controlled(claims=CLAIM_LIMIT + 1), Rest("crash_loop")),
@@ -59,6 +75,8 @@ TABLE = [
     Arm("ask", having(ASK), Park()),
     Arm("question", having(QUESTION), Park()),
     Arm("blocked", controlled(blocked_turn=1), Rest("blocked")),
+    Arm("backing off", backing_off(9), BackOff(9)),
+    Arm("due again", backing_off(5), CallModel()),
     Arm("error", ended(error=unknown("oh")), Rest("error")),
     Arm("unread", lambda session: replace(session, unread=1), CallModel()),
     Arm("async", having(ASYNC), Park()),

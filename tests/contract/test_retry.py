@@ -1,0 +1,216 @@
+"""A try that failed: its wait is a row that survives, is charged, is woken when due, and ends in time."""
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.control import Lease
+from asyncagents.domain.event import PartUpdated, SessionStatus
+from asyncagents.domain.failure import APIError, api
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import RetryPart, RetryTime
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.status import Busy, Idle, Retry
+from asyncagents.errors import LeaseLost
+from asyncagents.store.verb.step import Retrying
+from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
+
+BUSY = api("overloaded", is_retryable=True, status_code=529)
+
+
+def retrying(
+    lab: Lab, step: Step, *, wait: int = 60_000, said: bool = False, tokens: Tokens | None = None
+) -> Retrying:
+    message = step.started.message
+    end = lab.step_end(step, text="I beg", finish="error", error=BUSY, tokens=tokens)
+    part = RetryPart(
+        id=lab.ids.part(),
+        session_id=message.session_id,
+        message_id=message.id,
+        attempt=step.started.attempt,
+        error=BUSY,
+        time=RetryTime(created=lab.clock.now()),
+    )
+    return Retrying(end=end, said=said, part=part, next_at=lab.clock.now() + wait)
+
+
+async def failed(lab: Lab, *, said: bool = False, tokens: Tokens | None = None) -> tuple[Lease, Step]:
+    """A session whose first try failed and which waits, nobody running it."""
+    _, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    snapshot = await lab.store.retry_step(lease, retrying(lab, step, said=said, tokens=tokens))
+    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    return lease, step
+
+
+@pytest.mark.spec("C-05", "C-06")
+async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab) -> None:
+    lease, step = await failed(lab)
+    due = lab.clock.now() + 60_000
+    waiting = Retry(attempt=1, message="overloaded", next=due)
+    assert await lab.store.status(lease.session_id) == waiting
+    assert await lab.store.next_due() == due
+    assert [e.status for e in lab.events if isinstance(e, SessionStatus)] == [Busy(), waiting]
+    assert any(isinstance(e, PartUpdated) and isinstance(e.part, RetryPart) for e in lab.events)
+    assert due in [each for commit in lab.commits for each in commit.due]
+    ((_, message_id, state, _, _),) = await lab.requests(lease.session_id)
+    assert (message_id, state) == (step.id, "backoff")
+
+
+async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) -> None:
+    lease, _ = await failed(lab)
+    assert await lab.store.expire() == 0
+    lab.clock.advance(60_000)
+    lab.commits.clear()
+    assert (await lab.store.expire(), lab.woken) == (1, [lease.session_id])
+    assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
+
+
+async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab) -> None:
+    lease, step = await failed(lab)
+    lab.clock.advance(60_000)
+    await lab.store.expire()
+    lease = await lab.claim(lease.session_id, BOB)
+    again = await lab.step(lease)
+    assert (again.id, again.started.position, again.started.attempt) == (step.id, step.started.position, 2)
+    assert await lab.store.status(lease.session_id) == Busy()
+    await lab.end(lease, again)
+    assert await lab.positions(lease.session_id) == [1, 2]
+    states = [(row[2], row[4]) for row in await lab.requests(lease.session_id)]
+    assert states == [("failed", 1), ("done", 0)]
+
+
+async def test_what_was_said_is_closed_hidden_and_charged(lab: Lab) -> None:
+    lease, step = await failed(lab, said=True)
+    cut = await lab.store.message(step.id)
+    assert isinstance(cut.info, AssistantMessage)
+    assert isinstance(cut.info.error, APIError)
+    assert (cut.text, cut.info.time.completed) == ("I beg", lab.clock.now())
+    history = await lab.store.history(lease.session_id)
+    assert step.id not in [entry.info.id for entry in history]
+    assert ((await lab.store.session(lease.session_id)).tokens or Tokens.zero()).input > 0
+    again = await lab.step(await _woken(lab, lease))
+    assert (again.id != step.id, again.started.attempt) == (True, 2)
+
+
+async def _woken(lab: Lab, lease: Lease) -> Lease:
+    lab.clock.advance(60_000)
+    await lab.store.expire()
+    return await lab.claim(lease.session_id)
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens", "charged"), [(False, None, 0), (False, SPENT, SPENT.input), (True, SPENT, SPENT.input)]
+)
+async def test_a_try_is_charged_what_it_reported_and_nothing_if_it_said_nothing(
+    lab: Lab, said: bool, tokens: Tokens | None, charged: int
+) -> None:
+    lease, _ = await failed(lab, said=said, tokens=tokens)
+    assert ((await lab.store.session(lease.session_id)).tokens or Tokens.zero()).input == charged
+
+
+async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> None:
+    lease, step = await failed(lab)
+    newer = await lab.prompt(lease.session_id, "and more")
+    lease = await lab.claim(lease.session_id)
+    waiting = await lab.store.snapshot(lease)
+    assert waiting.backoff is not None
+    assert (waiting.backoff.attempt, waiting.unread, waiting.now < waiting.backoff.next_at) == (1, 1, True)
+    lab.clock.advance(60_000)
+    again = await lab.step(lease)
+    assert (again.id != step.id, again.started.attempt) == (True, 2)
+    assert again.started.message.parent_id == newer
+    old = await lab.store.message(step.id)
+    assert isinstance(old.info, AssistantMessage)
+    assert (old.info.error is not None, old.info.time.completed is not None) == (True, True)
+
+
+async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
+    _, prompt, lease = await lab.prompted()
+    step = await lab.step(lease)
+    snapshot = await lab.store.retry_step(lease, retrying(lab, step))
+    await lab.store.park(lease, snapshot.control.wake_seq)
+    assert (await lab.store.input(prompt)).answer_id is None
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_ends_the_wait(lab: Lab) -> None:
+    lease, step = await failed(lab)
+    await lab.store.cancel(lease.session_id)
+    lease = await lab.claim(lease.session_id)
+    snapshot = await lab.store.snapshot(lease)
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+    assert await lab.store.status(lease.session_id) == Idle()
+    assert await lab.store.next_due() is None
+    assert [row[2] for row in await lab.requests(lease.session_id)] == ["failed"]
+    closed = await lab.store.message(step.id)
+    assert isinstance(closed.info, AssistantMessage)
+    assert closed.info.error is not None
+
+
+async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab) -> None:
+    _, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    retry = retrying(lab, step, tokens=SPENT)
+    first = await lab.store.retry_step(lease, retry)
+    again = await lab.store.retry_step(lease, replace(retry, next_at=retry.next_at + 5))
+    assert again.backoff == first.backoff
+    assert ((await lab.store.session(lease.session_id)).tokens or Tokens.zero()).input == SPENT.input
+    await lab.claim(lease.session_id, BOB, dead=ALICE)
+    with pytest.raises(LeaseLost):
+        await lab.store.retry_step(lease, retry)
+    with pytest.raises(LeaseLost):
+        await lab.store.hold_step(lease, lab.ids.request(), until=9, why="")
+
+
+async def test_a_run_may_wait_before_its_first_try_and_longer_before_the_next(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    until = lab.clock.now() + 9_000
+    held = await lab.store.hold_step(lease, lab.ids.request(), until=until, why="cooling")
+    assert held.backoff is not None
+    assert (held.backoff.attempt, held.backoff.next_at, held.control.in_turn) == (0, until, False)
+    assert await lab.store.status(session_id) == Retry(attempt=1, message="cooling", next=until)
+    longer = await lab.store.hold_step(lease, lab.ids.request(), until=until + 1, why="still")
+    assert longer.backoff == replace(held.backoff, next_at=until + 1, failure="still")
+    step = await lab.step(lease)
+    assert (step.started.attempt, len(await lab.requests(session_id))) == (1, 2)
+
+
+async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:
+    _, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.store.retry_step(lease, retrying(lab, step))
+    lease = await lab.claim(lease.session_id, BOB, dead=ALICE)
+    snapshot = await lab.store.snapshot(lease)
+    assert snapshot.backoff is not None
+    assert (snapshot.backoff.attempt, snapshot.backoff.message_id) == (1, step.id)
+
+
+@pytest.mark.spec("S-02")
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Fix the login page", "Fix the login page"),
+        ("\n\n  # Fix   the\tlogin\nand more", "Fix the login"),
+        ("word " * 40, "word " * 11 + "word…"),
+        ("x" * 200, "x" * 60 + "…"),
+    ],
+)
+async def test_the_first_prompt_names_a_root_session(lab: Lab, text: str, title: str) -> None:
+    session_id = await lab.session()
+    await lab.prompt(session_id, text)
+    await lab.prompt(session_id, "something else")
+    assert (await lab.store.session(session_id)).title == title
+
+
+@pytest.mark.spec("S-02")
+async def test_nothing_else_names_a_session(lab: Lab) -> None:
+    named = await lab.session()
+    await lab.store.retitle(named, "Mine")
+    await lab.prompt(named, "hello")
+    child = await lab.session(parent=named)
+    await lab.prompt(child, "hello")
+    told = await lab.session()
+    await lab.prompt(told, "a result", source="system")
+    titles = [(await lab.store.session(each)).title for each in (named, child, told)]
+    assert titles[0] == "Mine"
+    assert (titles[1][:13], titles[2][:11]) == ("Child session", "New session")
