@@ -153,7 +153,7 @@ async def _voice(model: Model | str | None, config: Config | None, *, needed: bo
     if config is None:
         yield Voice(ScriptedModel({}), SCRIPTED)
         return
-    from asyncagents.llm.providers import open_providers  # half of all import time; only real ones need it
+    from asyncagents.llm.providers import open_providers  # start-up: half of it, and only real ones need it
 
     async with open_providers(config) as providers:
         ref = model_ref(model) or providers.default_model()
