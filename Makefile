@@ -17,7 +17,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 # Compiled imports start faster; this undoes an environment that forbids them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check spec bench soak lock clean
+.PHONY: setup demo test check spec bench soak lock catalog clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,10 @@ lock: | $(BIN)/python
 	$(COMPILE) pyproject.toml -o requirements/base.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/base.txt -o requirements/dev.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
+
+# Prices and limits of models, from the packages of the lock.
+catalog: $(STAMP)
+	$(BIN)/python scripts/catalog.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

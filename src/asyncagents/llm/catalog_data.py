@@ -1,0 +1,159 @@
+"""The shipped catalog: models as their sellers sell them, families as they are, and how a name is found."""
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+SAME_PROVIDER = {
+    "aws": "amazon-bedrock",
+    "bedrock": "amazon-bedrock",
+    "fireworks": "fireworks-ai",
+    "gemini": "google",
+    "moonshot": "moonshotai",
+    "together": "togetherai",
+    "x-ai": "xai",
+    "z-ai": "zai",
+}
+"""Other names of a provider, as they stand in configs and in `vendor/model`."""
+RESELLS = {
+    "azure": ("openai", "anthropic", "deepseek", "xai", "moonshotai"),
+    "google-vertex": ("google", "anthropic"),
+    "google-vertex-anthropic": ("anthropic",),
+    "openrouter": (),
+    "vercel": (),
+}
+"""Who sells others' models at their price; an empty list: the vendor stands in the model's name."""
+
+Numbers: TypeAlias = tuple[float | None, ...]
+Api: TypeAlias = Literal["chat", "responses", "responses for tools"]
+
+
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A model as one provider sells it."""
+
+    name: str | None = None
+    context: int | None = None
+    price: Numbers | None = None
+    above: tuple[Numbers, ...] = ()
+    also: tuple[str, ...] = ()
+    """Its other names; a star stands for anything."""
+
+
+class Family(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for a model wherever it is sold."""
+
+    context: int | None = None
+    input: int | None = None
+    output: int | None = None
+    tools: bool | None = None
+    reasoning: bool | None = None
+    images: bool | None = None
+    pdf: bool | None = None
+    temperature: bool | None = None
+    efforts: tuple[str, ...] = ()
+    thinking: Literal["budget", "adaptive"] = "budget"
+    api: Api = "chat"
+
+
+class Data(Struct, frozen=True, kw_only=True):
+    """The shipped file; scripts/catalog.py writes it."""
+
+    as_of: str
+    families: dict[str, Family]
+    providers: dict[str, dict[str, Entry]]
+
+
+@cache
+def shipped() -> Data:
+    raw = files("asyncagents.llm").joinpath("catalog.json").read_bytes()
+    return msgspec.json.decode(raw, type=Data)
+
+
+def canonical(provider_id: str) -> str:
+    return SAME_PROVIDER.get(provider_id.lower(), provider_id.lower())
+
+
+NOWHERE = Entry()
+NO_FAMILY = ("", Family())
+
+
+def entry_of(provider_id: str, model_id: str) -> Entry:
+    for shelf, name in _places(provider_id, model_id.lower()):
+        if entry := _on_shelf(shelf, name):
+            return entry
+    base = model_id.removesuffix(":free")
+    entry = entry_of(provider_id, base) if base != model_id else NOWHERE
+    return NOWHERE if entry is NOWHERE else replace(entry, price=(0, 0), above=())
+
+
+def _places(provider_id: str, name: str) -> Iterator[tuple[str, str]]:
+    """Where a model may stand, and under which name: at its provider, then at whom that one sells for."""
+    free = name.endswith(":free")
+    vendor, slash, rest = name.partition("/")
+    for spelled in (name, rest, name if free else name.partition(":")[0]):
+        yield provider_id, spelled
+    for other in RESELLS.get(provider_id, ()):
+        yield other, rest or name
+    if slash and provider_id in RESELLS:
+        yield canonical(vendor), rest if free else rest.partition(":")[0]
+
+
+def _on_shelf(provider_id: str, name: str) -> Entry | None:
+    exact, globs = _shelf(provider_id)
+    found = exact.get(name) or exact.get(undated(name))
+    if found is not None:
+        return found
+    hits = [glob for glob in globs if fnmatchcase(name, glob)]
+    return globs[max(hits, key=_literal)] if hits else None
+
+
+@cache
+def _shelf(provider_id: str) -> tuple[dict[str, Entry], dict[str, Entry]]:
+    """One provider's models by their names, and by their names with stars."""
+    exact: dict[str, Entry] = {}
+    globs: dict[str, Entry] = {}
+    for model_id, entry in shipped().providers.get(provider_id, {}).items():
+        exact[model_id.lower()] = entry
+        for name in entry.also:
+            (globs if "*" in name else exact).setdefault(name, entry)
+    return exact, globs
+
+
+def undated(name: str) -> str:
+    """Without the day on which this version of the model was made."""
+    return re.sub(r"[-@](\d{4}-\d{2}-\d{2}|20\d{6}|latest)$", "", name)
+
+
+def plain(model_id: str) -> str:
+    """A model's name as families know it, however its seller spells it.
+
+    `us.anthropic.claude-opus-4-5-20251101-v1:0`, `anthropic/claude-opus-4.5` and `claude-opus-4-5` are one;
+    Fireworks writes `glm-4p7`.
+    """
+    name = model_id.lower().rpartition("/")[2].partition(":")[0]
+    bedrock = re.fullmatch(r"(?:[a-z-]+\.)?[a-z0-9]+\.([a-z].*?)(?:-v\d+)?", name)
+    if bedrock:
+        name = bedrock[1]
+    return re.sub(r"(?<=\d)p(?=\d)", ".", name).replace(".", "-").replace("@", "-")
+
+
+def family_of(provider_id: str, model_id: str) -> tuple[str, Family]:
+    name = plain(model_id)
+    families = shipped().families
+    hits = [like for like in families if fnmatchcase(f"{provider_id}/{name}" if "/" in like else name, like)]
+    if not hits:
+        return NO_FAMILY
+    best = max(hits, key=_literal)
+    return best, families[best]
+
+
+def _literal(pattern: str) -> tuple[int, str]:
+    """Of patterns that fit, the one that says most wins."""
+    return len(pattern.replace("*", "")), pattern

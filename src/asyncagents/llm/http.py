@@ -1,0 +1,198 @@
+"""One pool of connections for every provider, and the life of a streamed request."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from io import BytesIO
+
+import aiohttp
+import msgspec
+
+from asyncagents.llm.fault import Answer, garbled, refused, silent, unreachable, unsendable
+from asyncagents.llm.fault_body import is_complaint
+from asyncagents.llm.model import ModelEvent, StepStart, StreamError, StreamStart
+from asyncagents.llm.post import Post, Reader
+from asyncagents.llm.sse import EventTooLong, SseDecoder
+from asyncagents.llm.watch import Watch
+
+CONNECT_SECONDS = 10.0
+KEEP_ALIVE_SECONDS = 60.0
+DNS_CACHE_SECONDS = 300
+LAST_WORDS_SECONDS = 10.0
+"""How long a stream that said why it ended may take to say what it cost."""
+DRAIN_SECONDS = 0.25
+"""How long its connection may take to become free again."""
+ERROR_BODY = 64 * 1024
+ERROR_BODY_SECONDS = 10.0
+HEAD_KEPT = 512
+
+# Some servers do not name what they stream; these they say when they do not know.
+_STREAM_TYPES = frozenset({"text/event-stream", "text/plain", "application/octet-stream"})
+
+
+@asynccontextmanager
+async def open_http() -> AsyncIterator["Http"]:
+    """Connections are not limited here: who may ask a provider, and how often, is decided before."""
+    connector = aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=DNS_CACHE_SECONDS
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        headers={"user-agent": "asyncagents", "accept-encoding": "identity"},
+        trust_env=False,
+    ) as session:
+        yield Http(session)
+
+
+class Http:
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def stream(self, post: Post, reader: Reader) -> AsyncGenerator[ModelEvent, None]:
+        """Closing it, or cancelling who reads it, closes the connection at once."""
+        response = await self._open(post)
+        if isinstance(response, StreamError):
+            yield response
+            return
+        body = _Body(post, reader, response)
+        try:
+            yield StreamStart()
+            yield StepStart()
+            while (events := await body.more()) is not None:
+                for event in events:
+                    yield event
+            for event in body.last():
+                yield event
+            await body.drain()
+        finally:
+            body.close()
+
+    async def _open(self, post: Post) -> aiohttp.ClientResponse | StreamError:
+        target = post.target
+        try:
+            post.check()
+            data = BytesIO(post.body())
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            return unsendable(target, error)
+        try:
+            async with asyncio.timeout(post.idle_seconds or None):
+                response = await self._session.post(
+                    post.url, data=data, headers=post.headers, allow_redirects=False
+                )
+                return response if _streams(response) else await _complaint(post, response)
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+            return unsendable(target, ValueError(f"{target.url} is no address"))
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                return silent(target, post.idle_seconds)
+            return unreachable(target, _reason(error))
+        except ValueError as error:
+            return unsendable(target, error)
+
+
+class _Body:
+    """The bytes of one stream on their way to its reader."""
+
+    def __init__(self, post: Post, reader: Reader, response: aiohttp.ClientResponse) -> None:
+        self._target = post.target
+        self._reader = reader
+        self._response = response
+        self._decoder = SseDecoder()
+        self._watch = Watch(post.idle_seconds, response.close)
+        self._head = b""
+        self._ended = False
+        self._fault: StreamError | None = None
+
+    async def more(self) -> list[ModelEvent] | None:
+        """What the next bytes say; None: there are no more."""
+        reader, watch = self._reader, self._watch
+        if reader.heard:
+            reader.heard = False
+            watch.limit(LAST_WORDS_SECONDS) if reader.finished else watch.touch()
+        if self._ended or reader.over:
+            return None
+        watch.waiting = True
+        try:
+            chunk = await self._response.content.readany()
+            if chunk:
+                if len(self._head) < HEAD_KEPT:
+                    self._head += chunk[:HEAD_KEPT]
+                return reader.read(self._decoder.feed(chunk))
+        except (aiohttp.ClientError, OSError, EventTooLong) as error:
+            self._fault = self._broken(error)
+            return None
+        finally:
+            watch.waiting = False
+        self._ended = True
+        return reader.read(self._decoder.end())
+
+    def last(self) -> list[ModelEvent]:
+        """An answer that said why it ended is whole, however its connection went."""
+        self._watch.stop()
+        if self._reader.failed:
+            return []
+        if self._fault is not None and not self._reader.finished:
+            return [self._fault]
+        if not self._reader.begun and self._head.strip():
+            return [garbled(self._target, "no events", Answer(body=self._head))]
+        return self._reader.end()
+
+    async def drain(self) -> None:
+        """The end of the body is most often here already; then the connection can be used again."""
+        if self._response.content.at_eof():
+            return
+        with suppress(aiohttp.ClientError, OSError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while await self._response.content.readany():
+                    pass
+
+    def close(self) -> None:
+        self._watch.stop()
+        self._response.close()
+
+    def _broken(self, error: Exception) -> StreamError:
+        if self._watch.expired:
+            return silent(self._target, self._watch.seconds)
+        if isinstance(error, EventTooLong):
+            return garbled(self._target, "too much at once", Answer(body=self._head))
+        return unreachable(self._target, _reason(error))
+
+
+def _streams(response: aiohttp.ClientResponse) -> bool:
+    return 200 <= response.status < 300 and response.content_type in _STREAM_TYPES
+
+
+async def _complaint(post: Post, response: aiohttp.ClientResponse) -> StreamError:
+    """Anything that is not a stream."""
+    try:
+        body = await _read(response)
+    finally:
+        response.close()
+    answer = Answer(body=body, status=response.status, headers=response.headers)
+    if not 200 <= response.status < 300:
+        return refused(post.target, answer)
+    if is_complaint(body):
+        return refused(post.target, Answer(body=body, headers=response.headers))
+    return garbled(post.target, f"{response.content_type} instead of a stream of events", answer)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """What can be had of an error's body: its status alone says enough."""
+    body = bytearray()
+    with suppress(aiohttp.ClientError, OSError):
+        async with asyncio.timeout(ERROR_BODY_SECONDS):
+            while len(body) < ERROR_BODY and (chunk := await response.content.readany()):
+                body += chunk
+    return bytes(body[:ERROR_BODY])
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case aiohttp.ClientPayloadError():
+            return "the answer was cut off"
+        case aiohttp.ServerDisconnectedError():
+            return "it was closed without an answer"
+        case _:
+            return str(error) or type(error).__name__

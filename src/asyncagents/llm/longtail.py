@@ -1,0 +1,207 @@
+"""The long tail of providers, by way of pydantic-ai: whoever imports this has paid for its extra."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from pydantic_ai import exceptions as theirs
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import ModelResponseStreamEvent
+from pydantic_ai.models import Model as TheirModel
+from pydantic_ai.models import StreamedResponse
+from pydantic_ai.providers import Provider
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.failure import (
+    APIError,
+    ContextOverflowError,
+    ProviderAuthError,
+    content_filter,
+)
+from asyncagents.llm.endpoint import Endpoint
+from asyncagents.llm.fault import Answer, Target, garbled, refused, silent, unreachable, unsendable
+from asyncagents.llm.longtail_build import build_model, build_provider, settings
+from asyncagents.llm.longtail_read import Reader, end_of
+from asyncagents.llm.longtail_told import messages, parameters
+from asyncagents.llm.model import ModelEvent, Request, StepStart, StreamError, StreamStart
+from asyncagents.llm.post import key, shown
+
+# Each SDK has classes of its own for what goes wrong on the way, and these words in their names.
+_OF_NETWORK = re.compile(r"Connect|Timeout|Transport|Network|Protocol")
+
+
+# What the library knows of an error that came without a status, or with one that says less.
+_STATUS: tuple[tuple[type[theirs.ModelAPIError], int], ...] = (
+    (theirs.ModelContextWindowExceededError, 413),
+    (theirs.ModelAuthenticationError, 401),
+    (theirs.ModelNotFoundError, 404),
+    (theirs.ModelQuotaExceededError, 402),
+    (theirs.ModelRequestRejectedError, 400),
+    (theirs.ModelRateLimitError, 429),
+    (theirs.ModelUnavailableError, 503),
+    (theirs.ModelServerError, 500),
+)
+
+
+class Silence(Exception):
+    """Nothing came for too long."""
+
+
+class LongTail:
+    """One provider, under its name there; its libraries are imported by the first request to it."""
+
+    def __init__(self, kind: str, endpoint: Endpoint, options: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._endpoint = endpoint
+        self._options = options
+        self._provider: Provider[Any] | None = None
+        self._models: dict[str, TheirModel] = {}
+        self._building = asyncio.Lock()
+
+    async def close(self) -> None:
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            await provider.__aexit__(None, None, None)
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        try:
+            async with self._opened(request) as response:
+                yield StreamStart()
+                yield StepStart()
+                reader = Reader(request.model.model_id)
+                async for event in self._paced(response):
+                    for said in reader.read(event):
+                        yield said
+                for said in end_of(response.get()):
+                    yield said
+        except Exception as error:  # noqa: BLE001  behind this stand a dozen SDKs, each with errors of its own
+            yield failed(self._target(request), error, self._endpoint.idle_seconds)
+
+    @asynccontextmanager
+    async def _opened(self, request: Request) -> AsyncIterator[StreamedResponse]:
+        model = await self._model(request.model.model_id)
+        given = settings(self._kind, model, request, self._endpoint.headers)
+        stream = model_request_stream(
+            model, messages(request), model_settings=given, model_request_parameters=parameters(request)
+        )
+        async with AsyncExitStack() as stack:
+            async with self._patience():
+                response = await stack.enter_async_context(stream)
+            yield response
+
+    async def _model(self, model_id: str) -> TheirModel:
+        """Imports take a second, so they are done beside the loop."""
+        async with self._building:
+            if self._provider is None:
+                made = await asyncio.to_thread(build_provider, self._kind, self._endpoint, self._options)
+                self._provider = await made.__aenter__()
+            if model_id not in self._models:
+                model = await asyncio.to_thread(build_model, self._kind, model_id, self._provider)
+                self._models[model_id] = model
+        return self._models[model_id]
+
+    async def _paced(self, response: StreamedResponse) -> AsyncIterator[ModelResponseStreamEvent]:
+        events = aiter(response)
+        while True:
+            async with self._patience():
+                event = await anext(events, None)
+            if event is None:
+                return
+            yield event
+
+    @asynccontextmanager
+    async def _patience(self) -> AsyncIterator[None]:
+        timer = asyncio.timeout(self._endpoint.idle_seconds or None)
+        try:
+            async with timer:
+                yield
+        except TimeoutError as error:
+            raise Silence if timer.expired() else error from error
+
+    def _target(self, request: Request) -> Target:
+        endpoint = self._endpoint
+        return Target(
+            provider_id=endpoint.provider_id,
+            model_id=request.model.model_id,
+            url=shown(self._provider.base_url if self._provider else endpoint.base_url),
+            has_key=endpoint.api_key is not None,
+            hidden=hidden(endpoint),
+        )
+
+
+def hidden(endpoint: Endpoint) -> tuple[Secret, ...]:
+    """What no message may show; of headers, what is long enough to be a key."""
+    headers = tuple(Secret(value) for value in endpoint.headers.values() if len(value) >= 8)
+    return (key(endpoint.api_key), *headers) if endpoint.api_key else headers
+
+
+def failed(target: Target, error: Exception, idle_seconds: float) -> StreamError:
+    """What went wrong, in the words that the other adapters use for it."""
+    match error:
+        case Silence():
+            return silent(target, idle_seconds)
+        case theirs.ModelAPIError():
+            return _waiting(_told(target, error), error)
+        case theirs.ContentFilterError():
+            return StreamError(content_filter(target.clean(error.message)))
+        case theirs.UnexpectedModelBehavior():
+            return garbled(target, "something unexpected", Answer(body=error.message.encode()))
+        case _ if isinstance(error, OSError) or _OF_NETWORK.search(type(error).__name__):
+            return unreachable(target, f"{type(error).__name__}: {error}")
+        case _:
+            return unsendable(target, error)
+
+
+def _told(target: Target, error: theirs.ModelAPIError) -> StreamError:
+    """By the provider's own words; where the library knows better what they mean, by its word."""
+    own = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+    status = error.status_code if isinstance(error, theirs.ModelHTTPError) else own
+    if status is None and error.body is None:
+        return unreachable(target, f"{error.message} {_cause(error)}")
+    headers = error.headers if isinstance(error, theirs.ModelHTTPError) else None
+    answer = Answer(
+        body=_raw(error.message if error.body is None else error.body), status=status, headers=headers or {}
+    )
+    told = refused(target, answer)
+    return told if _agrees(told, error) else refused(target, replace(answer, status=own))
+
+
+def _agrees(told: StreamError, error: theirs.ModelAPIError) -> bool:
+    match error:
+        case theirs.ModelContextWindowExceededError():
+            return isinstance(told.failure, ContextOverflowError)
+        case theirs.ModelAuthenticationError():
+            return isinstance(told.failure, ProviderAuthError)
+        case theirs.ModelQuotaExceededError() | theirs.ModelRequestRejectedError():
+            return not _retries(told)
+        case _:
+            return True
+
+
+def _waiting(told: StreamError, error: theirs.ModelAPIError) -> StreamError:
+    return replace(told, retry_after=error.retry_after) if _retries(told) else told
+
+
+def _retries(told: StreamError) -> bool:
+    return isinstance(told.failure, APIError) and told.failure.data.is_retryable
+
+
+def _cause(error: BaseException) -> str:
+    """What stands at the bottom of an error that only says that there was one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"({type(error).__name__}: {error})"
+
+
+def _raw(body: object) -> bytes:
+    match body:
+        case bytes():
+            return body
+        case str():
+            return body.encode()
+        case _:
+            return msgspec.json.encode(body, enc_hook=str)

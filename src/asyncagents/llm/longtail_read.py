@@ -1,0 +1,146 @@
+"""What pydantic-ai streams, as our events."""
+
+from collections.abc import Iterator
+
+from pydantic_ai.messages import (
+    FinishReason,
+    ModelResponse,
+    ModelResponsePart,
+    ModelResponsePartDelta,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+)
+from pydantic_ai.usage import RequestUsage
+
+from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.llm.arguments import read_arguments
+from asyncagents.llm.longtail_told import kept_of
+from asyncagents.llm.model import (
+    Finish,
+    ModelEvent,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StepFinish,
+    StreamFinish,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallReady,
+    ToolCallStart,
+)
+
+_FINISH: dict[FinishReason, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content-filter",
+    "tool_call": "tool-calls",
+    "error": "error",
+}
+
+
+class Reader:
+    """The parts of one answer; a part that starts again under its number takes the place of the first."""
+
+    def __init__(self, model_id: str) -> None:
+        self._model_id = model_id
+        self._open: dict[int, str] = {}
+        """The keys of parts that have begun and not ended: of a call, its id."""
+        self._parts = 0
+
+    def read(self, event: ModelResponseStreamEvent) -> Iterator[ModelEvent]:
+        match event:
+            case PartDeltaEvent(index=index, delta=delta):
+                yield from self._grow(index, delta)
+            case PartStartEvent(index=index, part=part):
+                yield from self._begin(index, part)
+            case PartEndEvent(index=index, part=part):
+                yield from self._end(index, part)
+            case _:  # that this could be a final result is nothing to us
+                pass
+
+    def _begin(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
+        self._parts += 1
+        key = self._open[index] = f"{part.part_kind}-{self._parts}"
+        match part:
+            case TextPart(content=text):
+                yield TextStart(key)
+                if text:
+                    yield TextDelta(key, text)
+            case ThinkingPart(content=text):
+                yield ReasoningStart(key)
+                if text:
+                    yield ReasoningDelta(key, text)
+            case ToolCallPart(tool_name=tool, tool_call_id=call_id):
+                self._open[index] = call_id
+                yield ToolCallStart(call_id, tool)
+            case _:  # what the provider's own tools do is not ours to keep
+                del self._open[index]
+
+    def _grow(self, index: int, delta: ModelResponsePartDelta) -> Iterator[ModelEvent]:
+        key = self._open.get(index)
+        if key is None:  # citations come after the end
+            return
+        match delta:
+            case TextPartDelta(content_delta=text) if text:
+                yield TextDelta(key, text)
+            case ThinkingPartDelta(content_delta=text) if text:
+                yield ReasoningDelta(key, text)
+            case _:  # arguments are read when they are whole, and signatures too
+                pass
+
+    def _end(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
+        key = self._open.pop(index, None)
+        if key is None:
+            return
+        match part:
+            case TextPart():
+                yield TextEnd(key)
+            case ThinkingPart():
+                yield ReasoningEnd(key, kept_of(part, self._model_id))
+            case ToolCallPart(tool_name=tool, args=args):
+                given = dict(args) if isinstance(args, dict) else read_arguments(args or "")
+                if given is not None and tool:
+                    yield ToolCallReady(key, tool, given)
+            case _:
+                pass
+
+
+def end_of(response: ModelResponse) -> Iterator[ModelEvent]:
+    """Nothing, if the stream never said why it ended; the library makes up a reason then.
+
+    What the provider itself said stands among its details, save for a refusal.
+    """
+    finish = response.finish_reason
+    said = (response.provider_details or {}).get("finish_reason")
+    if said or finish == "content_filter":
+        yield StepFinish(_FINISH[finish] if finish else "unknown", tokens_of(response.usage))
+        yield StreamFinish()
+
+
+def tokens_of(usage: RequestUsage) -> Tokens | None:
+    """The library counts cached tokens among the input and reasoning among the output; we do not."""
+    if not usage.input_tokens and not usage.output_tokens:
+        return None
+    read, write = usage.cache_read_tokens, usage.cache_write_tokens
+    details = usage.details
+    reasoning = (
+        usage.output_reasoning_tokens
+        or details.get("reasoning_tokens")
+        or details.get("thoughts_tokens")
+        or 0
+    )
+    return Tokens(
+        input=max(0, usage.input_tokens - read - write),
+        output=max(0, usage.output_tokens - reasoning),
+        reasoning=reasoning,
+        cache=CacheTokens(read=read, write=write),
+        total=usage.input_tokens + usage.output_tokens,
+    )

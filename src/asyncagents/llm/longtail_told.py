@@ -1,0 +1,144 @@
+"""A conversation as pydantic-ai wants it, and what a thought of its models needs to go back to them."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, assert_never
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import ToolDefinition
+
+from asyncagents.llm.attachment import inline, is_remote, mime_of, named, readable
+from asyncagents.llm.model import (
+    Attachment,
+    Block,
+    CallMade,
+    FromModel,
+    FromTool,
+    FromUser,
+    Request,
+    Said,
+    Thought,
+    Told,
+)
+
+WIRE = "longtail"
+"""The name under which thoughts keep what their provider wants back."""
+
+
+def parameters(request: Request) -> ModelRequestParameters:
+    tools = [
+        ToolDefinition(
+            name=tool.name,
+            parameters_json_schema=tool.parameters,
+            description=tool.description,
+            strict=False,
+        )
+        for tool in request.tools
+    ]
+    # None would make the library look for instructions in the messages.
+    system = [InstructionPart(content=request.system)] if request.system else []
+    return ModelRequestParameters(function_tools=tools, instruction_parts=system)
+
+
+def messages(request: Request) -> list[ModelMessage]:
+    """What stands between two steps of the model is one message: some count the results in it."""
+    return list(_messages(request.messages, request.model.model_id))
+
+
+def _messages(told: Sequence[Told], model_id: str) -> Iterator[ModelMessage]:
+    for from_model, group in groupby(told, lambda one: isinstance(one, FromModel)):
+        if from_model:
+            for step in group:
+                assert isinstance(step, FromModel)
+                parts = [part for block in step.blocks for part in _step(block, model_id)]
+                if any(not isinstance(part, ThinkingPart) for part in parts):
+                    yield ModelResponse(parts=parts)
+        else:
+            yield ModelRequest(parts=[_said_to_model(one) for one in group if not isinstance(one, FromModel)])
+
+
+def _said_to_model(told: FromUser | FromTool) -> ModelRequestPart:
+    match told:
+        case FromUser(text, files):
+            said: list[UserContent] = [text] if text or not files else []
+            return UserPromptPart(content=[*said, *map(_file, files)] if files else text)
+        case FromTool(call_id, tool, output, failed):
+            return ToolReturnPart(tool, output, call_id, outcome="failed" if failed else "success")
+        case _:
+            assert_never(told)
+
+
+def _step(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
+    match block:
+        case Said(text):
+            if text.strip():
+                yield TextPart(content=text)
+        case Thought():
+            yield from _thought(block, model_id)
+        case CallMade(call_id, tool, given):
+            yield ToolCallPart(tool, given, call_id)
+        case _:
+            assert_never(block)
+
+
+def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
+    """None: its provider wants nothing back."""
+    if thought.provider_name is None:
+        return None
+    kept = {
+        "provider": thought.provider_name,
+        "model": model_id,
+        "id": thought.id,
+        "signature": thought.signature,
+        "details": thought.provider_details,
+    }
+    return {WIRE: {name: value for name, value in kept.items() if value is not None}}
+
+
+def _thought(thought: Thought, model_id: str) -> Iterator[ThinkingPart]:
+    """Only the model's own: signatures of another one are refused."""
+    kept: dict[str, Any] = (thought.metadata or {}).get(WIRE) or {}
+    if kept.get("model") == model_id:
+        yield ThinkingPart(
+            content=thought.text,
+            id=kept.get("id"),
+            signature=kept.get("signature"),
+            provider_name=kept.get("provider"),
+            provider_details=kept.get("details"),
+        )
+
+
+def _file(file: Attachment) -> UserContent:
+    mime = mime_of(file)
+    if (words := readable(file)) is not None:
+        return words
+    held = inline(file)
+    if held is not None:
+        try:
+            return BinaryContent(data=b64decode(held.base64, validate=True), media_type=held.mime)
+        except NotBase64:
+            return named(file)
+    if is_remote(file) and mime.startswith("image/"):
+        return ImageUrl(url=file.url, media_type=mime)
+    if is_remote(file) and mime == "application/pdf":
+        return DocumentUrl(url=file.url, media_type=mime)
+    return named(file)

@@ -1,0 +1,111 @@
+"""A model as it can be asked for, and why one cannot."""
+
+from typing import Any, Literal, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.config import Config, ModelConfig, ProviderConfig
+from asyncagents.config.known import known_providers
+from asyncagents.domain.failure import Failure, api, provider_auth
+from asyncagents.domain.message import ModelRef
+from asyncagents.errors import AsyncAgentsError, InvalidInput, ModelError
+from asyncagents.llm.catalog import ModelFacts
+from asyncagents.llm.option import variants
+from asyncagents.llm.wire import OPENAI, PACKAGES, RESPONSES, Wire, missing_extra
+
+
+class Problem(Struct, frozen=True):
+    """Why a model cannot be asked; the text is one sentence and says what to do."""
+
+    kind: Literal["unknown", "key", "extra"]
+    provider_id: str
+    text: str
+
+    def error(self) -> AsyncAgentsError:
+        return InvalidInput(self.text) if self.kind == "unknown" else ModelError(self.text)
+
+    def failure(self) -> Failure:
+        match self.kind:
+            case "key":
+                return provider_auth(self.provider_id, self.text)
+            case "unknown" | "extra":
+                return api(self.text, is_retryable=False)
+            case _:
+                assert_never(self.kind)
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A model as it can be asked for."""
+
+    ref: ModelRef
+    own_id: str
+    """What its provider calls it."""
+    provider: ProviderConfig
+    config: ModelConfig
+    facts: ModelFacts
+    wire: Wire
+    """Where the way depends on it: for a request with tools."""
+
+    @property
+    def base_url(self) -> str:
+        return self.provider.base_url or self.wire.base_url or ""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it is known where it is; most of the long tail know by themselves."""
+        if self.wire.speaks == "longtail" and not self.wire.kind.startswith("azure"):
+            return True
+        return bool(self.base_url or self.provider.options.get("resourceName"))
+
+    @property
+    def variant(self) -> dict[str, Any]:
+        return variants(self.facts, self.config.variants).get(self.ref.variant or "", {})
+
+
+def all_providers(config: Config) -> dict[str, ProviderConfig]:
+    """The config's, and beneath it what is known of providers anyway."""
+    providers = {name: ProviderConfig(npm=npm, name=name) for name, npm in PACKAGES.items()}
+    for name, known in known_providers().items():
+        providers[name] = ProviderConfig(
+            npm=known.npm,
+            name=known.name,
+            base_url=known.base_url,
+            env=tuple(known.env),
+            key_required=bool(known.env) and not known.local,
+        )
+    written = {name: _completed(given, providers.get(name)) for name, given in config.provider.items()}
+    return {**written, **{name: known for name, known in providers.items() if name not in written}}
+
+
+def _completed(provider: ProviderConfig, known: ProviderConfig | None) -> ProviderConfig:
+    if known is None:
+        return provider
+    return replace(
+        provider,
+        npm=provider.npm or known.npm,
+        name=provider.name or known.name,
+        base_url=provider.base_url or known.base_url,
+        env=provider.env or known.env,
+        key_required=provider.key_required or (known.key_required and provider.base_url is None),
+    )
+
+
+def enabled(config: Config, provider_id: str) -> bool:
+    if provider_id in config.disabled_providers:
+        return False
+    return not config.enabled_providers or provider_id in config.enabled_providers
+
+
+def way_to(npm: str, wire: Wire, facts: ModelFacts, *, tools: bool) -> Wire:
+    """OpenAI has two interfaces, and gives its newer models their tools only in the other one.
+
+    Without the extra that speaks it, a model that can do without thinking is asked in the first one.
+    """
+    needed = facts.api == "responses" or (facts.api == "responses for tools" and tools)
+    if not needed or (npm != OPENAI and wire.kind not in RESPONSES):
+        return wire
+    other = Wire("longtail", RESPONSES.get(wire.kind, "openai-responses"), wire.base_url)
+    if missing_extra(other.kind) and facts.api != "responses" and "none" in facts.efforts:
+        return wire
+    return other

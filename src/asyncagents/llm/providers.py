@@ -1,0 +1,213 @@
+"""The one model of the engine that is all models: each request goes to the provider that it names."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Protocol, TypeAlias, assert_never
+
+from msgspec.structs import replace
+
+from asyncagents.config.config import Config
+from asyncagents.domain.failure import api
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.anthropic import AnthropicMessages
+from asyncagents.llm.attachment import mime_of, name_of, readable
+from asyncagents.llm.catalog import Catalog, ModelFacts
+from asyncagents.llm.endpoint import IDLE_SECONDS, Endpoint
+from asyncagents.llm.http import Http, open_http
+from asyncagents.llm.limits import AT_ONCE
+from asyncagents.llm.model import (
+    Attachment,
+    FromUser,
+    Model,
+    ModelEvent,
+    Options,
+    Request,
+    StepFinish,
+    StreamError,
+    Told,
+)
+from asyncagents.llm.offer import Offer, Problem
+from asyncagents.llm.openai import OpenAIChat
+from asyncagents.llm.option import CLIENT_OPTIONS, for_anthropic, for_openai, laid, settled
+from asyncagents.llm.roster import Choice, Roster
+from asyncagents.llm.wire import OPENAI, Wire
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Closing(Protocol):
+    async def close(self) -> None: ...
+
+
+@asynccontextmanager
+async def open_providers(config: Config) -> AsyncIterator["Providers"]:
+    async with open_http() as http:
+        providers = Providers(http, Roster(config))
+        try:
+            yield providers
+        finally:
+            await providers.close()
+
+
+class Providers:
+    """Made by `open_providers`, which also closes it."""
+
+    def __init__(self, http: Http, roster: Roster) -> None:
+        self._http = http
+        self._roster = roster
+        self._adapters: dict[tuple[str, Wire, Headers], Model] = {}
+        self._to_close: list[Closing] = []
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._roster.catalog
+
+    def models(self) -> list[Choice]:
+        return self._roster.models()
+
+    def default_model(self) -> ModelRef | None:
+        return self._roster.default_model()
+
+    def check(self, ref: ModelRef) -> None:
+        """Raises `InvalidInput` or `ModelError` if this model cannot be asked; no request is made for it."""
+        self._roster.check(ref)
+
+    def concurrency(self, ref: ModelRef) -> int:
+        """How many requests may be open to a model at once."""
+        return self._roster.concurrency(ref) or AT_ONCE
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        offer = self._roster.offer(request.model, tools=bool(request.tools))
+        if isinstance(offer, Problem):
+            yield StreamError(offer.failure())
+            return
+        try:
+            adapter = await self._adapter(offer)
+        except ImportError as error:
+            yield StreamError(api(f"{request.model.provider_id}: {error}", is_retryable=False))
+            return
+        async with aclosing(adapter.stream(prepared(offer, request))) as events:
+            async for event in events:
+                if isinstance(event, StepFinish):
+                    event = _priced(event, offer.facts)
+                yield event
+
+    async def close(self) -> None:
+        while self._to_close:
+            await self._to_close.pop().close()
+
+    async def _adapter(self, offer: Offer) -> Model:
+        headers = {**offer.provider.headers, **offer.config.headers}
+        at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items()))
+        if at not in self._adapters:
+            made = await self._built(offer, _endpoint(offer, headers))
+            self._adapters.setdefault(at, made)  # another request may have been quicker
+        return self._adapters[at]
+
+    async def _built(self, offer: Offer, endpoint: Endpoint) -> Model:
+        match offer.wire.speaks:
+            case "openai":
+                return OpenAIChat(self._http, endpoint)
+            case "anthropic":
+                return AnthropicMessages(self._http, endpoint)
+            case "longtail":
+                return await self._long_tail(offer, endpoint)
+            case _:
+                assert_never(offer.wire.speaks)
+
+    async def _long_tail(self, offer: Offer, endpoint: Endpoint) -> Model:
+        adapter = await asyncio.to_thread(_load_long_tail, offer, endpoint)  # the import takes a second
+        self._to_close.append(adapter)
+        return adapter
+
+
+class ClosingModel(Model, Closing, Protocol):
+    pass
+
+
+def _load_long_tail(offer: Offer, endpoint: Endpoint) -> ClosingModel:
+    from asyncagents.llm.longtail import LongTail  # optional extra
+
+    return LongTail(offer.wire.kind, endpoint, offer.provider.options)
+
+
+def _endpoint(offer: Offer, headers: dict[str, str]) -> Endpoint:
+    seconds = offer.provider.timeout_seconds
+    return Endpoint(
+        provider_id=offer.ref.provider_id,
+        base_url=offer.base_url,
+        api_key=offer.provider.api_key,
+        headers=headers,
+        idle_seconds=IDLE_SECONDS if seconds is None else seconds,
+    )
+
+
+def prepared(offer: Offer, request: Request) -> Request:
+    """The request in the provider's own words, and without what this model would refuse."""
+    facts = offer.facts
+    return replace(
+        request,
+        model=ModelRef(provider_id=offer.ref.provider_id, model_id=offer.own_id),
+        messages=_fitting(request.messages, facts, everything=offer.wire.speaks == "longtail"),
+        tools=() if facts.tools is False else request.tools,
+        options=_options(offer, request),
+    )
+
+
+def _options(offer: Offer, request: Request) -> Options:
+    """The provider's, the model's, the variant's, the request's: what comes later counts more."""
+    of_provider = {key: value for key, value in offer.provider.options.items() if key not in CLIENT_OPTIONS}
+    body = laid((of_provider, offer.config.options, offer.variant, request.options.body))
+    options = settled(request.options, body, offer.facts)
+    match offer.wire.speaks:
+        case "openai":
+            return _without_thinking(for_openai(options), offer, request)
+        case "anthropic":
+            return for_anthropic(options, offer.facts)
+        case "longtail":
+            return options
+        case _:
+            assert_never(offer.wire.speaks)
+
+
+def _without_thinking(options: Options, offer: Offer, request: Request) -> Options:
+    """OpenAI refuses tools to its newer models here unless they do not think."""
+    if offer.provider.npm != OPENAI or offer.facts.api == "chat" or not request.tools:
+        return options
+    return replace(options, body={**options.body, "reasoning_effort": "none"})
+
+
+def _fitting(messages: Sequence[Told], facts: ModelFacts, *, everything: bool) -> Sequence[Told]:
+    """As they are, if the model takes every file among them."""
+    if not any(isinstance(told, FromUser) and told.files for told in messages):
+        return messages
+    return [_fit(told, facts, everything) if isinstance(told, FromUser) else told for told in messages]
+
+
+def _fit(told: FromUser, facts: ModelFacts, everything: bool) -> FromUser:
+    out = {file: why for file in told.files if (why := _refuses(file, facts, everything))}
+    if not out:
+        return told
+    notes = [f"[{name_of(file)} ({mime_of(file)}) was left out: {why}]" for file, why in out.items()]
+    kept = tuple(file for file in told.files if file not in out)
+    return FromUser("\n".join([told.text, *notes] if told.text else notes), kept)
+
+
+def _refuses(file: Attachment, facts: ModelFacts, everything: bool) -> str | None:
+    """What is not known of a model is tried."""
+    mime = mime_of(file)
+    if mime.startswith("image/"):
+        return "this model takes no images" if facts.images is False else None
+    if mime == "application/pdf":
+        return "this model takes no PDF" if facts.pdf is False else None
+    if everything or readable(file) is not None:
+        return None
+    return "this model takes no such files"
+
+
+def _priced(event: StepFinish, facts: ModelFacts) -> StepFinish:
+    """What the provider itself says that it costs is not counted again."""
+    if event.cost or event.tokens is None:
+        return event
+    return replace(event, cost=facts.cost(event.tokens))

@@ -1,0 +1,200 @@
+"""Which providers and models there are, which can be used, and in one sentence why the others cannot."""
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from asyncagents.config.check import suggestion
+from asyncagents.config.config import Config, ModelConfig, ProviderConfig
+from asyncagents.config.known import known_providers
+from asyncagents.domain.message import ModelRef
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.catalog import Catalog, ModelFacts
+from asyncagents.llm.offer import Offer, Problem, all_providers, enabled, way_to
+from asyncagents.llm.option import variants
+from asyncagents.llm.wire import COMPATIBLE, PACKAGES, missing_extra, wire_of
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_MODELS = {
+    "anthropic": "claude-sonnet-5-5",
+    "openai": "gpt-6.1-terra",
+    "google": "gemini-3.8-flash",
+    "openrouter": "anthropic/claude-sonnet-5.5",
+    "xai": "grok-4.7",
+    "deepseek": "deepseek-v4-pro",
+    "moonshotai": "kimi-k3",
+    "zai": "glm-5.3",
+    "mistral": "mistral-medium-latest",
+    "groq": "openai/gpt-oss-120b",
+    "cerebras": "gpt-oss-120b",
+    "togetherai": "moonshotai/Kimi-K3",
+    "fireworks-ai": "accounts/fireworks/models/kimi-k3",
+}
+"""What is used when the config names no model: the first of these that has a key, in this order."""
+
+
+class Choice(Struct, frozen=True):
+    """One line of a list to choose from."""
+
+    ref: ModelRef
+    facts: ModelFacts
+    available: bool
+    why_not: str | None = None
+
+
+class Roster:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        providers = all_providers(config)
+        self._providers = {name: providers[name] for name in providers if enabled(config, name)}
+        self.catalog = Catalog(self._providers)
+        self._warned: set[ModelRef] = set()
+
+    def models(self) -> list[Choice]:
+        """Every model that is configured, or known of a provider, and whether it can be used now."""
+        return [self._choice(ref) for ref in self._refs()]
+
+    def default_model(self) -> ModelRef | None:
+        """The config's; else the first of a provider that only the config knows; else of `DEFAULT_MODELS`."""
+        if self._config.model is not None:
+            return self._config.model
+        return next((ref for ref in self._candidates() if self.problem(ref) is None), None)
+
+    def check(self, ref: ModelRef) -> None:
+        """Raises what can be known without a request: `InvalidInput` or `ModelError`, in one sentence."""
+        found = self.offer(ref)
+        if isinstance(found, Problem):
+            raise found.error()
+        if ref.variant is not None and not found.variant:
+            known = variants(found.facts, found.config.variants)
+            raise InvalidInput(
+                f"{_shown(ref)} has no variant {ref.variant!r}: {_instead(ref.variant, known)}"
+            )
+        if not found.facts.known:
+            self._warn(ref)
+
+    def problem(self, ref: ModelRef) -> Problem | None:
+        found = self.offer(ref)
+        return found if isinstance(found, Problem) else None
+
+    def offer(self, ref: ModelRef, *, tools: bool = True) -> Offer | Problem:
+        """How to ask for this model, or why it cannot be asked for."""
+        provider = self._providers.get(ref.provider_id)
+        if provider is None:
+            return Problem("unknown", ref.provider_id, self._no_provider(ref.provider_id))
+        npm = provider.npm or PACKAGES.get(ref.provider_id, COMPATIBLE)
+        wire = wire_of(npm)
+        if wire is None:
+            text = (
+                f"provider.{ref.provider_id}.npm is {npm!r}, which nobody here speaks: "
+                f"use {COMPATIBLE} if it takes OpenAI's chat completions"
+            )
+            return Problem("unknown", ref.provider_id, text)
+        config = provider.models.get(ref.model_id, ModelConfig())
+        facts = self.catalog.find(ref)
+        offer = Offer(
+            ref=ref,
+            own_id=config.id or ref.model_id,
+            provider=provider,
+            config=config,
+            facts=facts,
+            wire=way_to(npm, wire, facts, tools=tools),
+        )
+        return self._missing(offer) or offer
+
+    def concurrency(self, ref: ModelRef) -> int | None:
+        provider = self._providers.get(ref.provider_id)
+        return provider.concurrency if provider else None
+
+    def _missing(self, offer: Offer) -> Problem | None:
+        ref, provider = offer.ref, offer.provider
+        if unlisted := self._unlisted(ref, provider):
+            return Problem("unknown", ref.provider_id, unlisted)
+        if not offer.reachable:
+            key = f"provider.{ref.provider_id}.options.baseURL"
+            return Problem("unknown", ref.provider_id, f"{ref.provider_id} has no address: set {key}")
+        if provider.key_required and provider.api_key is None:
+            return Problem("key", ref.provider_id, _no_key(ref.provider_id, provider))
+        install = missing_extra(offer.wire.kind) if offer.wire.speaks == "longtail" else None
+        if install:
+            text = f"{_shown(ref)} needs a package that is not installed: {install}"
+            return Problem("extra", ref.provider_id, text)
+        return None
+
+    def _unlisted(self, ref: ModelRef, provider: ProviderConfig) -> str | None:
+        """Of a provider that only the config knows, the config knows all models."""
+        if provider.whitelist and ref.model_id not in provider.whitelist:
+            return f"{_shown(ref)} is not on provider.{ref.provider_id}.whitelist: add it there to use it"
+        if ref.model_id in provider.blacklist:
+            return f"{_shown(ref)} is on provider.{ref.provider_id}.blacklist: take it off to use it"
+        if not provider.models or ref.model_id in provider.models or self._open(ref.provider_id):
+            return None
+        instead = _instead(ref.model_id, provider.models)
+        return f"provider {ref.provider_id} has no model {ref.model_id!r}: {instead}"
+
+    def _open(self, provider_id: str) -> bool:
+        """Whether it may have models that nobody here has heard of."""
+        return provider_id in known_providers() or provider_id in PACKAGES or bool(self._listed(provider_id))
+
+    def _listed(self, provider_id: str) -> tuple[str, ...]:
+        return self.catalog.listed(provider_id)
+
+    def _no_provider(self, provider_id: str) -> str:
+        if not enabled(self._config, provider_id) and provider_id in all_providers(self._config):
+            return f"provider {provider_id!r} is switched off by disabled_providers or enabled_providers"
+        instead = _instead(provider_id, self._providers)
+        return (
+            f"there is no provider {provider_id!r}: {instead}, or configure it under provider.{provider_id}"
+        )
+
+    def _warn(self, ref: ModelRef) -> None:
+        if ref not in self._warned and self._listed(ref.provider_id):
+            self._warned.add(ref)
+            near = suggestion(ref.model_id, self._listed(ref.provider_id))
+            hint = f"; did you mean {near!r}?" if near else ""
+            LOG.warning(
+                "%s is a model that nobody here has heard of; it is tried all the same%s", _shown(ref), hint
+            )
+
+    def _refs(self) -> Iterator[ModelRef]:
+        for provider_id, provider in self._providers.items():
+            names = {**dict.fromkeys(provider.models), **dict.fromkeys(self._listed(provider_id))}
+            for model_id in names:
+                ref = ModelRef(provider_id=provider_id, model_id=model_id)
+                if self._unlisted(ref, provider) is None:
+                    yield ref
+
+    def _choice(self, ref: ModelRef) -> Choice:
+        problem = self.problem(ref)
+        return Choice(ref, self.catalog.find(ref), problem is None, problem.text if problem else None)
+
+    def _candidates(self) -> Iterator[ModelRef]:
+        for provider_id, provider in self._providers.items():
+            if not self._open(provider_id):
+                for model_id in provider.models:
+                    yield ModelRef(provider_id=provider_id, model_id=model_id)
+        for provider_id, model_id in DEFAULT_MODELS.items():
+            if provider_id in self._providers and self._providers[provider_id].api_key is not None:
+                yield ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def _no_key(provider_id: str, provider: ProviderConfig) -> str:
+    variables = " or ".join(provider.env)
+    first = f"set {variables}, or " if variables else "set "
+    return (
+        f"there is no API key for {provider_id}: {first}provider.{provider_id}.options.apiKey in the config"
+    )
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    near = suggestion(name, known)
+    if near:
+        return f"did you mean {near!r}?"
+    shown = ", ".join(list(known)[:8])
+    return f"there are {shown}" if shown else "there is none"
+
+
+def _shown(ref: ModelRef) -> str:
+    return f"{ref.provider_id}/{ref.model_id}"

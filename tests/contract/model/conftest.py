@@ -1,0 +1,20 @@
+"""The wires that must keep the contract of a model."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from asyncagents.llm.http import Http, open_http
+from tests.contract.model.kit import ANTHROPIC, OPENAI, Wire
+
+
+@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda wire: wire.name)
+def wire(request: pytest.FixtureRequest) -> Wire:
+    found: Wire = request.param
+    return found
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[Http]:
+    async with open_http() as opened:
+        yield opened

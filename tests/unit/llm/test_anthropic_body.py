@@ -1,0 +1,224 @@
+"""What is sent to Anthropic's Messages."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.anthropic_body import OPENING, write_body
+from asyncagents.llm.endpoint import Endpoint
+from asyncagents.llm.model import (
+    Attachment,
+    CallMade,
+    FromModel,
+    FromTool,
+    FromUser,
+    Options,
+    Request,
+    Said,
+    Thought,
+    Told,
+)
+from tests.unit.llm.conversation import CONVERSATION, FOREIGN, SIGNED, SYSTEM, TOOLS
+
+GOLDEN = Path(__file__).parent / "golden" / "anthropic.json"
+ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")
+MODEL = ModelRef(provider_id="acme", model_id="sage-1")
+MARK = {"type": "ephemeral"}
+
+
+def body(*messages: Told, endpoint: Endpoint = ENDPOINT, **given: Any) -> dict[str, Any]:
+    return write_body(endpoint, Request(model=MODEL, messages=messages, options=Options(**given)))
+
+
+def plain(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the marks of the cache, which move on with every request."""
+    return [
+        {
+            **turn,
+            "content": [
+                {k: v for k, v in block.items() if k != "cache_control"} for block in turn["content"]
+            ],
+        }
+        for turn in turns
+    ]
+
+
+def test_a_whole_request_is_written_as_recorded() -> None:
+    request = Request(
+        model=MODEL,
+        messages=CONVERSATION,
+        tools=TOOLS,
+        system=SYSTEM,
+        options=Options(temperature=0.2, top_p=0.9, max_output=500, body={"metadata": {"user_id": "u"}}),
+    )
+    assert write_body(ENDPOINT, request) == json.loads(GOLDEN.read_text())
+
+
+def test_a_request_of_one_text_has_nothing_that_was_not_asked_for() -> None:
+    assert body(FromUser("hi")) == {
+        "model": "sage-1",
+        "max_tokens": 8192,
+        "stream": True,
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": MARK}]}
+        ],
+    }  # fmt: skip
+
+
+def test_results_of_one_step_go_into_one_message_with_what_the_user_says_next() -> None:
+    step = FromModel((CallMade("a", "ls", {}), CallMade("b", "ls", {})))
+    turns = body(FromUser("x"), step, FromTool("a", "ls", "1"), FromTool("b", "ls", "2"), FromUser("go on"))[
+        "messages"
+    ]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    assert [block["type"] for block in turns[-1]["content"]] == ["tool_result", "tool_result", "text"]
+
+
+@pytest.mark.parametrize(
+    "messages", [(), (FromModel((Said("hi"),)),), (FromUser("  "), FromModel((Said("hi"),)))]
+)
+def test_a_conversation_begins_with_the_user(messages: tuple[Told, ...]) -> None:
+    first = plain(body(*messages)["messages"])[0]
+    assert first == {"role": "user", "content": [{"type": "text", "text": OPENING}]}
+
+
+def test_thoughts_go_back_only_to_the_model_that_signed_them() -> None:
+    own, foreign = (
+        FromModel((Thought("hm", SIGNED), Said("a"))),
+        FromModel((Thought("hm", FOREIGN), Said("b"))),
+    )
+    bare = FromModel((Thought("hm"), Said("c")))
+    said = [
+        block["type"] for block in plain(body(FromUser("x"), own, foreign, bare)["messages"])[1]["content"]
+    ]
+    assert said == ["thinking", "text", "text", "text"]
+
+
+def test_a_step_of_thoughts_alone_is_not_sent() -> None:
+    assert len(body(FromUser("x"), FromModel((Thought("hm", SIGNED),)))["messages"]) == 1
+
+
+def test_thinking_gets_room_and_no_sampling_options() -> None:
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 16_000}}
+    written = body(FromUser("x"), temperature=0.5, top_p=0.5, body=thinking)
+    assert written["max_tokens"] == 8192 + 16_000
+    assert not {"temperature", "top_p"} & set(written)
+    assert body(FromUser("x"), max_output=32_000, body=thinking)["max_tokens"] == 32_000
+    assert body(FromUser("x"), body={**thinking, "max_tokens": 20_000})["max_tokens"] == 20_000
+    assert body(FromUser("x"), temperature=0.5, body={"thinking": {"type": "disabled"}})["temperature"] == 0.5
+
+
+def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
+    endpoint = Endpoint(provider_id="acme", base_url="", body={"a": 1, "b": 1, "max_tokens": 5})
+    written = body(FromUser("x"), endpoint=endpoint, body={"b": 2})
+    assert (written["a"], written["b"], written["max_tokens"]) == (1, 2, 5)
+
+
+def test_pictures_and_papers_are_sent_as_bytes_or_as_an_address() -> None:
+    files = (
+        Attachment("image/jpg", "data:image/jpg;base64,aGk=", "a.jpg"),
+        Attachment("image/png", "https://a.test/b.png"),
+        Attachment("application/pdf", "https://a.test/c.pdf", "c.pdf"),
+    )
+    assert plain(body(FromUser("look", files))["messages"])[0]["content"] == [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}},
+        {"type": "image", "source": {"type": "url", "url": "https://a.test/b.png"}},
+        {"type": "document", "source": {"type": "url", "url": "https://a.test/c.pdf"}, "title": "c.pdf"},
+        {"type": "text", "text": "look"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (Attachment("video/mp4", "data:video/mp4;base64,aGk=", "film.mp4"), "film.mp4 (video/mp4)"),
+        (Attachment("image/bmp", "data:image/bmp;base64,aGk=", "a.bmp"), "a.bmp (image/bmp)"),
+        (Attachment("image/png", "file:///a.png", "a.png"), "a.png (image/png)"),
+        (Attachment("text/plain", "data:,hello", "a.txt"), "a.txt:\nhello"),
+    ],
+)
+def test_a_file_that_the_wire_cannot_carry_becomes_a_text(file: Attachment, said: str) -> None:
+    (block,) = body(FromUser("", (file,)))["messages"][0]["content"]
+    assert block["type"] == "text"
+    assert said in block["text"]
+
+
+def test_an_id_that_another_provider_used_twice_is_made_good() -> None:
+    """Kimi counts from 0 in every step, and with characters that are refused here."""
+    step = FromModel((CallMade("functions.ls:0", "ls", {}),))
+    result = FromTool("functions.ls:0", "ls", "x")
+    turns = body(FromUser("x"), step, result, step, result)["messages"]
+    made = [block["id"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"]
+    answered = [
+        block["tool_use_id"] for turn in turns for block in turn["content"] if block["type"] == "tool_result"
+    ]
+    assert made == answered == ["functions_ls_0", "functions_ls_0_2"]
+
+
+def test_the_next_request_begins_with_this_one() -> None:
+    for end in range(1, len(CONVERSATION)):
+        before = plain(body(*CONVERSATION[:end])["messages"])
+        after = plain(body(*CONVERSATION[: end + 1])["messages"])
+        assert after[: len(before) - 1] == before[:-1]
+        assert after[len(before) - 1]["content"][: len(before[-1]["content"])] == before[-1]["content"]
+
+
+TEXTS = st.sampled_from(["", " ", "\n", "hi", "well  "])
+IDS = st.sampled_from(["a", "b", "functions.x:0", "", "é"])
+STEPS = st.lists(
+    TEXTS.map(Said)
+    | st.builds(Thought, TEXTS, st.sampled_from([None, SIGNED, FOREIGN]))
+    | st.builds(CallMade, IDS, st.just("ls"), st.just({})),
+    max_size=4,
+)
+FILES = st.lists(
+    st.sampled_from([Attachment("image/png", "data:,x"), Attachment("text/plain", "data:,%20", "a.txt")]),
+    max_size=2,
+)
+
+
+@st.composite
+def told(draw: st.DrawFn) -> list[Told]:
+    """Any history that can be: users, and steps with a result for each of their calls."""
+    history: list[Told] = []
+    for _ in range(draw(st.integers(0, 6))):
+        if draw(st.booleans()):
+            history.append(FromUser(draw(TEXTS), tuple(draw(FILES))))
+            continue
+        step = FromModel(tuple(draw(STEPS)))
+        calls = {call.id: call for call in step.calls}
+        blocks = [block for block in step.blocks if not isinstance(block, CallMade)]
+        history.append(FromModel((*blocks, *calls.values())))
+        history += [FromTool(call_id, "ls", draw(TEXTS), failed=draw(st.booleans())) for call_id in calls]
+    return history
+
+
+@given(told())
+def test_any_history_is_written_as_the_wire_wants_it(history: list[Told]) -> None:
+    request = Request(model=MODEL, messages=history, tools=TOOLS, system=SYSTEM)
+    written = write_body(ENDPOINT, request)
+    turns = written["messages"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * (len(turns) // 2) + ["user"] * (
+        len(turns) % 2
+    )
+    made: list[str] = []
+    open_calls: set[str] = set()
+    for turn in turns:
+        assert turn["content"]
+        results = [block["tool_use_id"] for block in turn["content"] if block["type"] == "tool_result"]
+        assert set(results) == open_calls
+        assert [block["type"] for block in turn["content"][: len(results)]] == ["tool_result"] * len(results)
+        calls = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
+        open_calls = set(calls)
+        made += calls
+        assert all(block["text"].strip() for block in turn["content"] if block["type"] == "text")
+    assert not open_calls
+    assert len(made) == len(set(made))
+    assert all(re.fullmatch("[a-zA-Z0-9_-]+", call_id) for call_id in made)
+    assert json.dumps(written).count("cache_control") <= 4

@@ -1,0 +1,81 @@
+"""Errors of pydantic-ai as our failures, each of them, and none that shows a key."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic_ai import exceptions as theirs
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.failure import APIError, ContentFilterError, ContextOverflowError, ProviderAuthError
+from asyncagents.llm.fault import Target
+from asyncagents.llm.longtail import failed
+
+KEY = "sk-very-secret-0123456789"
+TARGET = Target(provider_id="tail", model_id="local", url="https://tail.test", hidden=(Secret(KEY),))
+
+
+def http_error(status: int, body: object = None, **headers: str) -> theirs.ModelHTTPError:
+    return theirs.ModelHTTPError(status, "m", body, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "again"),
+    [
+        (theirs.ModelContextWindowExceededError("m", "Too long."), ContextOverflowError, False),
+        (theirs.ModelAuthenticationError("m", "Who are you?"), ProviderAuthError, False),
+        (theirs.ModelQuotaExceededError("m", "No money."), APIError, False),
+        (theirs.ModelOverloadedError("m", "Busy."), APIError, True),
+        (theirs.ModelConnectionError("m", "Reset."), APIError, True),
+        (theirs.ModelNotFoundError("m", "No such model."), APIError, False),
+        (theirs.ContentFilterError("Not that."), ContentFilterError, False),
+        (theirs.UnexpectedModelBehavior("What?"), APIError, True),
+        (theirs.UserError("Set the key."), APIError, False),
+        (ConnectionResetError("gone"), APIError, True),
+        (type("EndpointConnectionError", (Exception,), {})("no route"), APIError, True),
+        (type("NoCredentialsError", (Exception,), {})("none"), APIError, False),
+        (http_error(503), APIError, True),
+        (http_error(403, {"message": "no"}), ProviderAuthError, False),
+        (http_error(404, {"message": "no"}), APIError, False),
+    ],
+)
+def test_each_error_of_the_library_has_its_failure(error: Exception, failure: type, again: bool) -> None:
+    """Most of these only come from clouds that no local server can play."""
+    told = failed(TARGET, error, 30)
+    assert isinstance(told.failure, failure)
+    assert (isinstance(told.failure, APIError) and told.failure.data.is_retryable) == again
+
+
+def test_a_wait_that_came_without_a_header_is_kept() -> None:
+    told = failed(TARGET, theirs.ModelRateLimitError("m", "Slow down.", retry_after=9), 30)
+    assert told.retry_after == 9
+    assert isinstance(told.failure, APIError)
+    assert told.failure.data.status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("category", "status", "failure"),
+    [
+        (theirs.ModelContextWindowExceededError, 400, ContextOverflowError),
+        (theirs.ModelAuthenticationError, 400, ProviderAuthError),
+        (theirs.ModelQuotaExceededError, 429, APIError),
+    ],
+)
+def test_the_library_knows_what_a_status_does_not_say(category: Any, status: int, failure: type) -> None:
+    body = {"message": "in words that nobody here has heard"}
+    error = theirs.ModelHTTPError.for_category(category, status_code=status, model_name="m", body=body)
+    told = failed(TARGET, error, 30)
+    assert isinstance(told.failure, failure)
+    assert not (isinstance(told.failure, APIError) and told.failure.data.is_retryable)
+
+
+def test_no_error_shows_the_key() -> None:
+    errors: Sequence[Exception] = [
+        http_error(400, {"message": f"{KEY} is odd"}),
+        theirs.UserError(f"{KEY} is odd"),
+        theirs.ModelAuthenticationError("m", f"{KEY} is odd"),
+        theirs.UnexpectedModelBehavior(f"{KEY} is odd"),
+        OSError(f"{KEY} is odd"),
+    ]
+    for error in errors:
+        assert KEY not in str(failed(TARGET, error, 30))

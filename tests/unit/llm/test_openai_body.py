@@ -1,0 +1,162 @@
+"""What is sent to OpenAI's chat completions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.endpoint import Endpoint
+from asyncagents.llm.model import (
+    Attachment,
+    CallMade,
+    FromModel,
+    FromTool,
+    FromUser,
+    Options,
+    Request,
+    Said,
+    Thought,
+    Told,
+)
+from asyncagents.llm.openai_body import write_body
+from tests.unit.llm.conversation import CONVERSATION, SYSTEM, TOOLS
+
+GOLDEN = Path(__file__).parent / "golden" / "openai.json"
+ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")
+OWN = {"openai": {"field": "reasoning_content", "model": "sage-1"}}
+
+
+def body(
+    *messages: Told, endpoint: Endpoint = ENDPOINT, model: str = "sage-1", **given: Any
+) -> dict[str, Any]:
+    request = Request(
+        model=ModelRef(provider_id="acme", model_id=model), messages=messages, options=Options(**given)
+    )
+    return write_body(endpoint, request)
+
+
+def test_a_whole_request_is_written_as_recorded() -> None:
+    request = Request(
+        model=ModelRef(provider_id="acme", model_id="sage-1"),
+        messages=CONVERSATION,
+        tools=TOOLS,
+        system=SYSTEM,
+        options=Options(temperature=0.2, top_p=0.9, max_output=500, body={"seed": 7}),
+    )
+    assert write_body(ENDPOINT, request) == json.loads(GOLDEN.read_text())
+
+
+def test_a_request_of_one_text_has_nothing_that_was_not_asked_for() -> None:
+    assert body(FromUser("hi")) == {
+        "model": "sage-1",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "field"),
+    [
+        ("https://api.openai.com/v1", "gpt-5.1-mini", "max_completion_tokens"),
+        ("https://api.openai.com/v1", "o3", "max_completion_tokens"),
+        ("https://me.openai.azure.com/openai/v1", "gpt-6", "max_completion_tokens"),
+        ("https://api.openai.com/v1", "gpt-4o", "max_tokens"),
+        ("https://openrouter.ai/api/v1", "openai/gpt-5", "max_tokens"),
+        ("http://localhost:11434/v1", "o1-clone", "max_tokens"),
+        ("https://api.openai.com/v1", "omni-moderation", "max_tokens"),
+    ],
+)
+def test_the_limit_of_an_answer_has_the_name_that_the_model_wants(
+    base_url: str, model: str, field: str
+) -> None:
+    endpoint = Endpoint(provider_id="acme", base_url=base_url)
+    limits = {name for name in body(endpoint=endpoint, model=model, max_output=9) if name.startswith("max_")}
+    assert limits == {field}
+
+
+def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
+    endpoint = Endpoint(provider_id="acme", base_url="", body={"a": 1, "b": 1, "temperature": 1})
+    written = body(endpoint=endpoint, temperature=0, body={"b": 2, "stream_options": None})
+    assert (written["a"], written["b"], written["temperature"]) == (1, 2, 1)
+    assert "stream_options" not in written
+
+
+def test_pictures_and_papers_go_beside_the_text() -> None:
+    files = (
+        Attachment("image/png", "data:image/png;base64,aGk=", "a.png"),
+        Attachment("image/webp", "https://a.test/b.webp"),
+        Attachment("application/pdf", "data:application/pdf;base64,aGk=", "c.pdf"),
+    )
+    (message,) = body(FromUser("look", files))["messages"]
+    assert message["content"] == [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        {"type": "image_url", "image_url": {"url": "https://a.test/b.webp"}},
+        {"type": "file", "file": {"filename": "c.pdf", "file_data": "data:application/pdf;base64,aGk="}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (Attachment("video/mp4", "data:video/mp4;base64,aGk=", "film.mp4"), "film.mp4 (video/mp4)"),
+        (Attachment("image/svg+xml", "data:image/svg+xml,hi", "a.svg"), "a.svg (image/svg+xml)"),
+        (Attachment("application/pdf", "https://a.test/c.pdf"), "at https://a.test/c.pdf"),
+        (Attachment("image/png", "file:///a.png", "a.png"), "a.png (image/png)"),
+        (Attachment("text/plain", "data:,hello", "a.txt"), "a.txt:\nhello"),
+    ],
+)
+def test_a_file_that_the_wire_cannot_carry_becomes_a_text(file: Attachment, said: str) -> None:
+    (message,) = body(FromUser("", (file,)))["messages"]
+    (block,) = message["content"]
+    assert block["type"] == "text"
+    assert said in block["text"]
+
+
+def test_a_step_of_thoughts_alone_is_not_sent() -> None:
+    assert body(FromUser("hi"), FromModel((Thought("hm"),)))["messages"] == [
+        {"role": "user", "content": "hi"}
+    ]
+
+
+def test_a_step_that_called_keeps_the_thoughts_of_a_model_that_wants_them_back() -> None:
+    """DeepSeek refuses the history of a conversation that lost them, also where they were empty."""
+    first = FromModel((Thought("hm", OWN), CallMade("a", "ls", {})))
+    second = FromModel((CallMade("b", "ls", {}),))
+    last = FromModel((Thought("so", OWN), Said("done")))
+    messages = body(FromUser("x"), first, FromTool("a", "ls", "1"), second, FromTool("b", "ls", "2"), last)[
+        "messages"
+    ]
+    assert [message.get("reasoning_content") for message in messages] == [None, "hm", None, "", None, None]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        {"openai": {"field": "reasoning_content", "model": "other"}},
+        {"anthropic": {"signature": "x", "model": "sage-1"}},
+    ],
+)
+def test_thoughts_of_another_model_are_not_sent(metadata: dict[str, Any] | None) -> None:
+    step = FromModel((Thought("hm", metadata), CallMade("a", "ls", {})))
+    assert "hm" not in json.dumps(body(FromUser("x"), step, FromTool("a", "ls", "1")))
+
+
+def test_an_id_that_is_too_long_is_cut_the_same_way_in_the_call_and_its_result() -> None:
+    long = ["call_" + "x" * 60 + end for end in "ab"]
+    step = FromModel(tuple(CallMade(call_id, "ls", {}) for call_id in long))
+    messages = body(step, *(FromTool(call_id, "ls", "") for call_id in long))["messages"]
+    made = [call["id"] for call in messages[0]["tool_calls"]]
+    assert made == [message["tool_call_id"] for message in messages[1:]]
+    assert len(set(made)) == 2
+    assert all(len(call_id) <= 40 for call_id in made)
+
+
+def test_the_next_request_begins_with_this_one() -> None:
+    for end in range(1, len(CONVERSATION)):
+        before, after = body(*CONVERSATION[:end])["messages"], body(*CONVERSATION[: end + 1])["messages"]
+        assert after[: len(before)] == before

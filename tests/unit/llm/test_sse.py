@@ -1,0 +1,97 @@
+"""Server-sent events: what comes out does not depend on how the bytes were cut."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.llm.sse import EventTooLong, SseDecoder
+
+WORDS = (b"data: ", b"data:", b"data", b"event: x", b": note", b"id: 1", b"{}", b" ", b"\n", b"\r", b"\r\n")
+
+
+def decoded(*chunks: bytes, limit: int = 1 << 20) -> list[bytes]:
+    decoder = SseDecoder(limit)
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    return events + decoder.end()
+
+
+def by_the_letter(stream: bytes) -> list[bytes]:
+    """The rules of the format, read off one by one: slow, and on the whole stream."""
+    lines = re.split(rb"\r\n|\r|\n", stream)[:-1]
+    events: list[bytes] = []
+    data: list[bytes] = []
+    for line in [*lines, b""]:
+        field, _, value = line.partition(b":")
+        if line == b"" and data:
+            events.append(b"\n".join(data))
+            data = []
+        elif field == b"data":
+            data.append(value.removeprefix(b" "))
+    return events
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.integers(0, 120), max_size=8))
+def test_any_stream_cut_anywhere_is_read_by_the_letter(words: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(words)
+    places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    chunks = [stream[start:end] for start, end in pairwise(places)]
+    assert decoded(*chunks) == by_the_letter(stream)
+    assert decoded(*(stream[n : n + 1] for n in range(len(stream)))) == by_the_letter(stream)
+
+
+def test_one_chunk_may_hold_many_events_and_the_beginning_of_another() -> None:
+    decoder = SseDecoder()
+    assert decoder.feed(b'data: {"a":1}\n\ndata: {"b":2}\n\ndata: {"c"') == [b'{"a":1}', b'{"b":2}']
+    assert decoder.feed(b":3}\n") == []
+    assert decoder.feed(b"\n") == [b'{"c":3}']
+
+
+def test_comments_and_other_fields_are_no_events() -> None:
+    assert decoded(b": OPENROUTER PROCESSING\n\nevent: ping\nid: 7\nretry: 3\n\ndata: x\n\n") == [b"x"]
+
+
+def test_data_on_several_lines_is_one_event() -> None:
+    assert decoded(b'data: {\ndata: "a": 1\ndata: }\n\n') == [b'{\n"a": 1\n}']
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_every_line_end_is_one(end: bytes) -> None:
+    stream = end.join([b"event: a", b"data: one", b"", b": note", b"data:two", b"data: three", b"", b""])
+    assert decoded(stream) == [b"one", b"two\nthree"]
+    assert decoded(*(stream[n : n + 1] for n in range(len(stream)))) == [b"one", b"two\nthree"]
+
+
+def test_a_byte_order_mark_is_read_over() -> None:
+    assert decoded(b"\xef", b"\xbb\xbfda", b"ta: x\n\n") == [b"x"]
+
+
+def test_a_stream_that_ends_without_its_empty_line_still_gives_its_last_event() -> None:
+    assert decoded(b"data: x\n") == [b"x"]
+
+
+def test_a_line_that_was_cut_short_gives_nothing() -> None:
+    assert decoded(b'data: x\n\ndata: {"half"') == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b"data: " + b"x" * 200],
+        [b"x" * 60] * 4,
+        [b"data: " + b"x" * 40 + b"\n"] * 5,
+        [b"data:\n"] * 200,
+        [b"data: x\n\n" + b"y" * 200 + b"\n\n"],
+    ],
+    ids=["one line", "a line in pieces", "many lines", "empty lines", "behind an event"],
+)
+def test_an_event_without_end_is_refused(chunks: list[bytes]) -> None:
+    with pytest.raises(EventTooLong, match="longer than 100 bytes"):
+        decoded(*chunks, limit=100)
+
+
+def test_many_short_events_in_one_chunk_are_not_too_long() -> None:
+    assert decoded(b"data: x\n\n" * 100, limit=100) == [b"x"] * 100
+    assert decoded(*[b": ping\n"] * 100, limit=100) == []
