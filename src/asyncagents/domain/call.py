@@ -32,6 +32,9 @@ REJECTED = "The user rejected this tool call."
 REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
 ABORTED = "Tool execution aborted"
 TIMED_OUT = "Tool execution timed out"
+BROKEN_INPUT = (
+    "The arguments of this call are not valid JSON, so it never ran; call it again with valid ones."
+)
 NEVER_RAN = "The step was cut off before it was complete; this call never ran."
 WAIT_OVER = "The wait is over."
 WAIT_ENDED = "The wait ended early: new input arrived."

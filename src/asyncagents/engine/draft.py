@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, NEVER_RAN, Call, Effect, Failed, Settled
+from asyncagents.domain.call import ABORTED, BROKEN_INPUT, NEVER_RAN, Call, Effect, Failed, Settled
 from asyncagents.domain.failure import Failure, MessageAbortedError, aborted, api, content_filter
 from asyncagents.domain.id import Ids, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage
@@ -236,6 +236,8 @@ class Draft:
             return "error", self._failure
         complete = [c for c in self._called.values() if c.input is not None]
         match self._finish.finish if self._finish else "unknown":
+            case "tool-calls" if self._called:  # also those whose arguments are broken: the model hears of it
+                return "tool-calls", None
             case "stop" | "tool-calls":
                 return "tool-calls" if complete else "stop", None
             case "length":
@@ -260,7 +262,8 @@ class Draft:
     def _calls(
         self, finish: Finish | None, failure: Failure | None, now: int, effects: dict[str, Effect]
     ) -> tuple[Call, ...]:
-        never = Settled(Failed(ABORTED if isinstance(failure, MessageAbortedError) else NEVER_RAN), now)
+        why = ABORTED if isinstance(failure, MessageAbortedError) else NEVER_RAN
+        never = Settled(Failed(BROKEN_INPUT if finish == "tool-calls" else why), now)
         calls = []
         for key, called in self._called.items():
             call = Call(

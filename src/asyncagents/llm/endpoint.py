@@ -18,3 +18,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """How long a stream may go on without saying anything of meaning; 0 is for ever."""
     body: dict[str, Any] = {}
     """Fields that every request to this provider carries."""
+
+    def __repr__(self) -> str:
+        """Headers and fields may hold keys too."""
+        return f"Endpoint({self.provider_id!r}, {self.base_url!r})"

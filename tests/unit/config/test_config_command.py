@@ -58,7 +58,7 @@ def test_a_broken_file_is_one_sentence_and_exit_2(run: Run, desk: Desk) -> None:
     file = desk.write("opencode.json", "{")
     result = run()
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"Error: {file} is not valid JSON at line 1, column 2: ")
+    assert result.stderr.startswith(f"error: {file} is not valid JSON at line 1, column 2: ")
     assert result.stdout == ""
 
 

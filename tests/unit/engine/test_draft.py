@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from asyncagents.domain.call import ABORTED, NEVER_RAN, Call, Failed, Requested, Settled, render
+from asyncagents.domain.call import ABORTED, BROKEN_INPUT, NEVER_RAN, Call, Failed, Requested, Settled, render
 from asyncagents.domain.failure import (
     APIError,
     ContentFilterError,
@@ -206,6 +206,7 @@ def test_a_call_that_begins_twice_is_one_call() -> None:
 WHOLE = (ToolCallStart("c", "read"), ToolCallReady("c", "read", {"path": "a"}))
 HALF = (ToolCallStart("h", "read"),)
 RUNS, NEVER, GAVE_UP = Requested(), Settled(Failed(NEVER_RAN), 200), Settled(Failed(ABORTED), 200)
+BROKEN = Settled(Failed(BROKEN_INPUT), 200)
 
 
 class Ending(Struct, frozen=True):
@@ -221,9 +222,9 @@ ENDINGS = {
     "stop with half a call": Ending((*HALF, StepFinish("stop")), "stop", None, (NEVER,)),
     "tool-calls": Ending((*WHOLE, StepFinish("tool-calls")), "tool-calls", None, (RUNS,)),
     "tool-calls without a call": Ending((StepFinish("tool-calls"),), "stop"),
-    "tool-calls with half a call": Ending((*HALF, StepFinish("tool-calls")), "stop", None, (NEVER,)),
+    "tool-calls with half a call": Ending((*HALF, StepFinish("tool-calls")), "tool-calls", None, (BROKEN,)),
     "tool-calls, one of them half": Ending(
-        (*WHOLE, *HALF, StepFinish("tool-calls")), "tool-calls", None, (RUNS, NEVER)
+        (*WHOLE, *HALF, StepFinish("tool-calls")), "tool-calls", None, (RUNS, BROKEN)
     ),
     "length": Ending((StepFinish("length"),), "length"),
     "length with a call": Ending((*WHOLE, StepFinish("length")), "length", None, (NEVER,)),

@@ -103,7 +103,8 @@ def test_pictures_and_papers_go_beside_the_text() -> None:
     ("file", "said"),
     [
         (Attachment("video/mp4", "data:video/mp4;base64,aGk=", "film.mp4"), "film.mp4 (video/mp4)"),
-        (Attachment("image/svg+xml", "data:image/svg+xml,hi", "a.svg"), "a.svg (image/svg+xml)"),
+        (Attachment("image/svg+xml", "data:image/svg+xml,hi", "a.svg"), "a.svg:\nhi"),
+        (Attachment("image/svg+xml", "https://a.test/a.svg", "a.svg"), "a.svg (image/svg+xml)"),
         (Attachment("application/pdf", "https://a.test/c.pdf"), "at https://a.test/c.pdf"),
         (Attachment("image/png", "file:///a.png", "a.png"), "a.png (image/png)"),
         (Attachment("text/plain", "data:,hello", "a.txt"), "a.txt:\nhello"),
