@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -35,6 +36,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database
 
 POLL_SECONDS = 0.075
+PAGE = 1024
 NO_MODEL = (
     "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
     'or name one as "model" in asyncagents.json'
@@ -48,9 +50,26 @@ class SystemClock:
 
 
 class SystemRng:
+    """From the system's own source, a page at a time: a call for each id would cost more than the id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool = b""
+        os.register_at_fork(after_in_child=self._forget)
+
     def below(self, n: int) -> int:
-        """From the system's own source, with 64 bits to spare: not to be guessed, and even."""
-        return int.from_bytes(os.urandom((n.bit_length() + 71) // 8)) % n
+        """With 64 bits to spare: not to be guessed, and even."""
+        size = (n.bit_length() + 71) // 8
+        with self._lock:
+            if len(self._pool) < size:
+                self._pool = os.urandom(max(PAGE, size))
+            taken, self._pool = self._pool[:size], self._pool[size:]
+        return int.from_bytes(taken) % n
+
+    def _forget(self) -> None:
+        """A forked process must not draw what its parent draws."""
+        self._lock = threading.Lock()
+        self._pool = b""
 
 
 class PolledDatabase(Database, Protocol):

@@ -1,6 +1,7 @@
 """Events for whoever listens now; a listener that falls behind is cut off and catches up from the store."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -11,8 +12,11 @@ QUEUE = 1024
 
 
 class Subscription:
+    """What one listener has not taken yet; written for many small events, so it is not an `asyncio.Queue`."""
+
     def __init__(self, size: int) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(size + 1)
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
         self._size = size
         self.lagging = False
         self.closed = False
@@ -20,20 +24,25 @@ class Subscription:
     def push(self, event: Event) -> None:
         if self.lagging:
             return
-        self.lagging = self._queue.qsize() >= self._size
-        self._queue.put_nowait(None if self.lagging else event)
+        if len(self._events) < self._size:
+            self._events.append(event)
+        else:
+            self.lagging = True
+        self._news.set()
 
     def close(self) -> None:
         """There will be no more events."""
-        self.closed = True
-        if not self.lagging:
-            self.lagging = True
-            self._queue.put_nowait(None)
+        self.closed = self.lagging = True
+        self._news.set()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Ends when the listener has fallen behind; what it missed is in the store's feed."""
-        while (event := await self._queue.get()) is not None:
-            yield event
+        while self._events or not self.lagging:
+            while self._events:
+                yield self._events.popleft()
+            if not self.lagging:
+                self._news.clear()
+                await self._news.wait()
 
 
 class Bus:

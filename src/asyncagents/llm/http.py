@@ -15,6 +15,7 @@ from asyncagents.llm.post import Post, Reader
 from asyncagents.llm.sse import EventTooLong, SseDecoder
 from asyncagents.llm.watch import Watch
 
+READ_SIZE = 16 * 1024
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60.0
 DNS_CACHE_SECONDS = 300
@@ -56,6 +57,7 @@ class Http:
         if isinstance(response, StreamError):
             yield response
             return
+        _read_small(response)
         body = _Body(post, reader, response)
         try:
             yield StreamStart()
@@ -90,6 +92,13 @@ class Http:
             return unreachable(target, _reason(error))
         except ValueError as error:
             return unsendable(target, error)
+
+
+def _read_small(response: aiohttp.ClientResponse) -> None:
+    """asyncio reads a plain socket into 256 KiB that it allocates for each chunk, however small the chunk."""
+    transport = response.connection.transport if response.connection else None
+    if transport is not None and hasattr(transport, "max_size"):
+        transport.max_size = READ_SIZE
 
 
 class _Body:
