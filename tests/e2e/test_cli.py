@@ -49,4 +49,4 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
 def test_help_loads_no_command() -> None:
     loaded = "[name for name in sys.modules if name.startswith(('rich', 'asyncagents.cli.'))]"
     ran = run(sys.executable, "-c", f"import sys, asyncagents.cli.main; print({loaded})")
-    assert ran.stdout == "['asyncagents.cli.main']\n"
+    assert ran.stdout == "['asyncagents.cli.exit', 'asyncagents.cli.main']\n"

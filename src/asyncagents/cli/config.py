@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from asyncagents.cli.exit import BadConfig
+from asyncagents.cli.option import data_dir_option, directory_option
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import Loaded, Setting, load
 from asyncagents.config.place import Place, places
@@ -15,29 +17,17 @@ from asyncagents.errors import ConfigError
 WIDEST_VALUE = 60
 
 
-class BadConfig(click.ClickException):
-    exit_code = 2
-
-
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help='Print {key: {"value": …, "origin": …}}.')
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the files.")
 @click.option("--paths", is_flag=True, help="List the files that are looked for, the strongest last.")
-@click.option(
-    "--directory",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="Look from this project instead of the current directory.",
-)
-@click.option(
-    "--data-dir",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Keep data here; else ASYNCAGENTS_DATA_DIR, else the platform's folder.",
-)
+@directory_option
+@data_dir_option
 def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_dir: Path | None) -> None:
-    """Show every setting with its value and where it came from; keys are shown as stars."""
+    """Show every setting and where it came from.
+
+    Keys are shown as stars.
+    """
     if schema:
         click.echo(schema_text(), nl=False)
         return
@@ -51,7 +41,7 @@ def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_di
         raise BadConfig(str(error)) from error
     _print_json(loaded) if as_json else _print_table(loaded.settings)
     for warning in loaded.warnings:
-        click.echo(f"Warning: {warning}", err=True)
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _print_places(found: tuple[Place, ...]) -> None:

@@ -1,16 +1,43 @@
 """The command line: a group that names its commands and loads one only when it is used."""
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
 
 import click
 
+from asyncagents.cli.exit import NobodyReads, ends_well
+
 COMMANDS = {
+    "run": "Send a prompt and watch the answer being written.",
+    "sessions": "List the sessions of this directory, newest first.",
+    "show": "Print the transcript of a session.",
+    "models": "List the models that can be asked, and why others cannot.",
+    "config": "Show every setting and where it came from.",
+    "doctor": "Check the installation, and say what to do about what is wrong.",
     "demo": "Watch an agent survive kill -9: offline, no key, a few seconds.",
 }
 
 
 class LazyGroup(click.Group):
     """The command `name` is `name` in `asyncagents.cli.name`; help needs only the table above."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Ends the process. Errors become a sentence and an exit code here, for every command."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        code: object = 0
+        with ends_well():
+            code = super().main(*args, **{**more, "standalone_mode": False})
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click has an end of its own for it
+            raise NobodyReads from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -31,6 +58,7 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Run LLM agents whose work survives a crash.
 
-    To see what that means, run `asyncagents demo`. To build on it, `import asyncagents`;
-    the README has an example that runs as it stands.
+    Start with `asyncagents run "Hello"`; `asyncagents doctor` says what is missing. To see what it means
+    that work survives, run `asyncagents demo`. To build on it, `import asyncagents`; the README has an
+    example that runs as it stands.
     """

@@ -51,6 +51,8 @@ class Dispatcher:
         self._overflow = False
         self._unwritten: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
+        self.trouble: StoreError | None = None
+        """Why the last run could not be kept; None again once a run ends well."""
         self._sweep_wanted = asyncio.Event()
         self._next_look = math.inf
 
@@ -94,7 +96,9 @@ class Dispatcher:
         try:
             if await self._is_ours(run.session_id):
                 await self._runner.run(run, self._owner, dead=dead, counts=counts)
+                self.trouble = None
         except StoreError as error:
+            self.trouble = error
             _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
             self._unwritten[run.session_id] = not isinstance(error, Damaged)
             run.clear()  # not at once: the sweep comes soon enough

@@ -1,6 +1,8 @@
 """What the model is told: it only ever grows, so that what was sent never changes."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 
 from asyncagents.domain.call import pending_text
 from asyncagents.domain.codec import UnknownPart
@@ -16,6 +18,7 @@ from asyncagents.domain.part import (
     ToolError,
     ToolPart,
 )
+from asyncagents.llm.attachment import name_of, words_in
 from asyncagents.llm.model import (
     Attachment,
     Block,
@@ -29,6 +32,7 @@ from asyncagents.llm.model import (
 )
 
 INTERRUPTED = "[Tool execution was interrupted]"
+_CLOSING = re.compile(r"<\s*/\s*file", re.IGNORECASE)
 
 
 class Prompt:
@@ -63,10 +67,27 @@ def _told(entry: Entry, shown: frozenset[PartId]) -> Iterator[Told]:
 
 
 def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
-    texts = [p.text for p in parts if isinstance(p, TextPart) and not p.ignored and p.text]
-    files = tuple(Attachment(p.mime, p.url, p.filename) for p in parts if isinstance(p, FilePart))
+    """Texts as they stand, and the words of text files among them; other files go beside."""
+    texts: list[str] = []
+    files: list[Attachment] = []
+    for part in parts:
+        match part:
+            case TextPart(text=text, ignored=ignored) if text and not ignored:
+                texts.append(text)
+            case FilePart():
+                file = Attachment(part.mime, part.url, part.filename)
+                words = words_in(file)
+                files.append(file) if words is None else texts.append(_in_a_tag(name_of(file), words))
+            case _:
+                pass
     if texts or files:
-        yield FromUser("\n".join(texts), files)
+        yield FromUser("\n".join(texts), tuple(files))
+
+
+def _in_a_tag(name: str, words: str) -> str:
+    """What a file says stays inside its tag, and what it is called inside its quotes."""
+    inside = _CLOSING.sub(lambda tag: f"&lt;{tag[0][1:]}", words)
+    return f'<file name="{escape(" ".join(name.split()))}">\n{inside}\n</file>'
 
 
 def _blocks(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Block]:

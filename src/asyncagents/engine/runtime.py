@@ -19,7 +19,7 @@ from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults, Inputs, To, a_text
-from asyncagents.errors import Closed, InvalidInput, NotFound
+from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
@@ -66,6 +66,11 @@ class Runtime:
         """How many sessions are being worked on here and now."""
         return self._dispatcher.live
 
+    @property
+    def trouble(self) -> StoreError | None:
+        """What keeps work from being written down here; it is tried again all the same."""
+        return self._dispatcher.trouble
+
     async def create_session(
         self,
         *,
@@ -75,14 +80,17 @@ class Runtime:
         key: str | None = None,
     ) -> Session:
         """The same key again gives the same session."""
+        info = self._new_session(title, parent_id, _absolute(directory))
+        return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
+
+    def _new_session(self, title: str | None, parent_id: SessionId | None, directory: str) -> Session:
         now = self._clock.now()
-        where = _absolute(directory)
         title = a_text(title, "a title") if title is not None else None
-        info = Session(
+        return Session(
             id=self._ids.session(),
             slug=slug(self._rng),
-            project_id=project_id(where),
-            directory=where,
+            project_id=project_id(directory),
+            directory=directory,
             parent_id=parent_id,
             title=title or default_title(now, child=parent_id is not None),
             version=VERSION,
@@ -90,7 +98,26 @@ class Runtime:
             cost=0,
             tokens=Tokens.zero(),
         )
-        return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
+
+    async def begin(
+        self,
+        text: str,
+        *,
+        title: str | None = None,
+        directory: str | Path = ".",
+        key: str | None = None,
+        **to: Unpack[To],
+    ) -> tuple[Session, MessageId]:
+        """Make a session and send it its first message, both or neither; then return at once.
+
+        The same key again, in the same directory, gives the session and the message that are there.
+        """
+        info = self._new_session(title, None, _absolute(directory))
+        fact = self._inputs.admit(info.id, text, key=key, to=to)
+        session_key = f"begin:{info.project_id}:{key}" if key is not None else None
+        new = NewSession(info=info, pool=POOL, key=session_key)
+        session, admitted = await self._store.begin(new, fact)
+        return session, admitted.message_id
 
     def serve_tree(self, root_id: SessionId) -> None:
         """Work on one tree of sessions, in a runtime that was opened with `serve=False`."""
@@ -192,6 +219,25 @@ class Runtime:
         """Newest first."""
         return await self._store.sessions(project_id(_absolute(directory)), limit=limit)
 
+    async def roots(self, directory: str | Path | None = ".", *, limit: int = 100) -> tuple[Session, ...]:
+        """Sessions without a parent, of one directory or (None) of all, newest first."""
+        where = None if directory is None else project_id(_absolute(directory))
+        return await self._store.roots(where, limit=limit)
+
+    async def find_session(self, start: str) -> Session:
+        """By its id, or by the beginning of its id if no other begins like that."""
+        start = start if start.startswith("ses_") else f"ses_{start}"
+        found = await self._store.beginning(start)
+        if not found:
+            raise NotFound("session", start)
+        if len(found) > 1 and start not in found:
+            raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
+        return await self._store.session(found[0])
+
+    async def root_of(self, session_id: SessionId) -> SessionId:
+        """The session that its tree began with; its own id, if nobody started it."""
+        return (await self._store.control(session_id)).root_id
+
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
         return await self._store.children(session_id)
 
@@ -199,15 +245,21 @@ class Runtime:
         """And all its descendants."""
         await self._store.delete_session(session_id)
 
-    async def messages(self, session_id: SessionId) -> tuple[Entry, ...]:
-        return await self._store.messages(session_id)
+    async def messages(self, session_id: SessionId, *, limit: int = 1_000_000) -> tuple[Entry, ...]:
+        """The newest `limit`, oldest first."""
+        return await self._store.messages(session_id, limit=limit)
+
+    async def answer_to(self, message_id: MessageId) -> Entry | None:
+        """The message that answered a prompt, if one did."""
+        answer_id = (await self._store.input(message_id)).answer_id
+        return None if answer_id is None else await self._store.message(answer_id)
 
     async def status(self, session_id: SessionId) -> Status:
         return await self._store.status(session_id)
 
-    async def statuses(self) -> dict[SessionId, Status]:
-        """Of all sessions that are not idle."""
-        return await self._store.statuses()
+    async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
+        """Of all sessions, or those of a tree, that are not idle."""
+        return await self._store.statuses(root_id)
 
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._store.open_calls(session_id)
@@ -269,13 +321,18 @@ class Runtime:
 
     async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
         """Until no session of a tree is at work; says which of them wait for something outside."""
-        async with self.events() as events:
-            while True:
-                statuses = await self._store.statuses(root_id)
-                if not any(isinstance(status, Busy | Retry) for status in statuses.values()):
-                    return statuses
-                while not isinstance(await anext(events), SessionStatus | SessionDeleted):
-                    pass
+        while await self._store.at_work(root_id):  # noqa: ASYNC110  no event tells that an ask is left alone
+            await asyncio.sleep(UNHEARD_SECONDS)
+        return await self._store.statuses(root_id)
+
+    async def at_work(self, root_id: SessionId) -> bool:
+        """Whether any session of a tree neither rests nor waits for the outside."""
+        return bool(await self._store.at_work(root_id))
+
+    async def is_run(self, session_id: SessionId) -> bool:
+        """Whether a living process, this or another, has a run of it now."""
+        control = await self._store.control(session_id)
+        return control.state == "running" and self._alive(control.owner or OwnerId(""))
 
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""

@@ -15,7 +15,7 @@ from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
 from asyncagents.errors import Damaged
 from asyncagents.store.tx import Commit, Database, Verb
-from asyncagents.store.verb import answer, claim, feed, read, rest, session, signal, step
+from asyncagents.store.verb import answer, begin, claim, feed, read, rest, session, signal, step
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
@@ -52,6 +52,10 @@ class Store:
     async def create_session(self, new: NewSession) -> Session:
         """The same key, or id, again gives the session that is there."""
         return await self._write(lambda tx: session.create(tx, new))
+
+    async def begin(self, new: NewSession, fact: Admit) -> tuple[Session, Admitted]:
+        """A session and its first input; the same keys again change nothing."""
+        return await self._write(lambda tx: begin.begin(tx, new, fact))
 
     async def admit(self, fact: Admit) -> Admitted:
         """Accept input and wake the session. The same key again changes nothing."""
@@ -142,6 +146,16 @@ class Store:
         """Newest first."""
         return await self._read(lambda tx: read.sessions(tx, project_id, after=after, limit=limit))
 
+    async def roots(
+        self, project_id: str | None = None, *, after: str = "", limit: int = 100
+    ) -> tuple[Session, ...]:
+        """Sessions without a parent, of one project or of all, newest first."""
+        return await self._read(lambda tx: read.roots(tx, project_id, after=after, limit=limit))
+
+    async def beginning(self, start: str, *, limit: int = 2) -> tuple[SessionId, ...]:
+        """Ids of sessions that begin like this."""
+        return await self._read(lambda tx: read.beginning(tx, start, limit))
+
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
         return await self._read(lambda tx: read.children(tx, session_id))
 
@@ -154,6 +168,10 @@ class Store:
     async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
         """Of all sessions, or those of a tree, that are not idle."""
         return await self._read(lambda tx: read.statuses(tx, root_id))
+
+    async def at_work(self, root_id: SessionId) -> tuple[SessionId, ...]:
+        """Those of a tree that neither rest nor wait for the outside."""
+        return await self._read(lambda tx: read.at_work(tx, root_id))
 
     async def history(self, session_id: SessionId, *, since: int = 0) -> tuple[Entry, ...]:
         """What the model reads, in its order."""

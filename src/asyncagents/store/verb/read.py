@@ -72,6 +72,18 @@ async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[
     return tuple(_readable(await tx.all("sessions_of_project", project_id, after, limit)))
 
 
+async def roots(tx: Tx, project_id: str | None, *, after: str, limit: int) -> tuple[Session, ...]:
+    """Sessions without a parent, of one project or of all, newest first."""
+    if project_id is None:
+        return tuple(_readable(await tx.all("roots", after, limit)))
+    return tuple(_readable(await tx.all("roots_of_project", project_id, after, limit)))
+
+
+async def beginning(tx: Tx, start: str, limit: int) -> tuple[SessionId, ...]:
+    """Ids of sessions that begin like this."""
+    return tuple(SessionId(row[0]) for row in await tx.all("session_ids", start, start + "~", limit))
+
+
 async def children(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
     await the_session(tx, session_id)
     return tuple(_readable(await tx.all("children", session_id)))
@@ -96,6 +108,11 @@ async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, 
         with suppress(Unreadable):
             found[SessionId(session_id)] = decode_status(text.encode())
     return found
+
+
+async def at_work(tx: Tx, root_id: SessionId) -> tuple[SessionId, ...]:
+    """Those of a tree that neither rest nor wait for the outside."""
+    return tuple(SessionId(row[0]) for row in await tx.all("tree_at_work", root_id))
 
 
 async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END) -> tuple[Entry, ...]:

@@ -29,6 +29,17 @@ WHERE id = ?;
 -- Newest first: session ids descend in time.
 SELECT info, version FROM session WHERE project_id = ? AND id > ? ORDER BY id LIMIT ?;
 
+-- name: roots_of_project
+SELECT info, version FROM session WHERE project_id = ? AND parent_id IS NULL AND id > ? ORDER BY id LIMIT ?;
+
+-- name: roots
+-- Of all projects.
+SELECT info, version FROM session WHERE parent_id IS NULL AND id > ? ORDER BY id LIMIT ?;
+
+-- name: session_ids
+-- At or after one id, before another.
+SELECT id FROM session WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
+
 -- name: children
 SELECT info, version FROM session WHERE parent_id = ? ORDER BY id DESC;
 
@@ -38,6 +49,10 @@ SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 -- name: tree_statuses
 -- Of the sessions of a tree that are not idle.
 SELECT id, status FROM session WHERE root_id = ? AND status <> '{"type":"idle"}' ORDER BY id;
+
+-- name: tree_at_work
+-- Sessions of a tree that are run, ought to be, or will be when their next try is due.
+SELECT id FROM session WHERE root_id = ? AND (state <> 'idle' OR backoff IS NOT NULL) ORDER BY id;
 
 -- name: active_sessions
 -- Sessions that want a run or had one: the dispatcher decides which of their owners live.

@@ -1,0 +1,31 @@
+"""`asyncagents doctor`: what is well, what is odd, what is broken, and what to do about it."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.option import data_dir_option, directory_option, json_option, project_folder
+
+
+@click.command()
+@click.option("--online", is_flag=True, help="Ask each provider that can be used for its list of models.")
+@json_option
+@directory_option
+@data_dir_option
+@click.pass_context
+def doctor(
+    context: click.Context, /, *, online: bool, as_json: bool, directory: Path, data_dir: Path | None
+) -> None:
+    """Check the installation, and say what to do about what is wrong.
+
+    Nothing is changed and, without --online, nothing is sent over the network. The exit code is 1 if
+    something is broken.
+    """
+    import asyncio
+
+    from asyncagents.cli.doctor_check import check_all
+    from asyncagents.cli.doctor_report import print_json, print_report
+
+    found = asyncio.run(check_all(project_folder(directory), data_dir, online=online))
+    print_json(found) if as_json else print_report(found)
+    context.exit(1 if any(each.level == "fail" for each in found) else 0)

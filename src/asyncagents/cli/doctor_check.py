@@ -1,0 +1,174 @@
+"""What the doctor looks at: programs, data, configuration and providers."""
+
+import os
+import platform
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from asyncagents.app import NO_MODEL
+from asyncagents.cli.doctor_report import Check
+from asyncagents.cli.doctor_system import check_system
+from asyncagents.cli.exit import complaint
+from asyncagents.config.env import system_environment
+from asyncagents.config.load import Loaded, load
+from asyncagents.config.place import data_folder
+from asyncagents.domain.message import ModelRef
+from asyncagents.engine.runtime import VERSION
+from asyncagents.errors import ConfigError, StoreError
+from asyncagents.llm.offer import Offer
+from asyncagents.llm.roster import Roster
+from asyncagents.store.sqlite.inspect import Inspection, inspect, owners_in, sqlite_version
+
+OLDEST_SQLITE = (3, 35)
+ROOM = 100 * 1024 * 1024
+MIB = 1024 * 1024
+DATA = "data directory"
+ELSEWHERE = "name another one with --data-dir or ASYNCAGENTS_DATA_DIR"
+
+
+async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> list[Check]:
+    found = [*_programs(), *check_system()]
+    try:
+        data = data_folder(system_environment(), chosen)[0]
+        found += _data(data)
+        loaded = load(system_environment(), directory=directory, data_dir=chosen)
+    except ConfigError as error:
+        return [*found, Check("fail", "config", str(error))]
+    roster = Roster(loaded.config)
+    found += [*_config(loaded), _model(roster), *_providers(loaded, roster)]
+    return [*found, *await _online(roster)] if online else found
+
+
+def _programs() -> Iterator[Check]:
+    python = platform.python_version()
+    yield Check(
+        "ok", "asyncagents", f"{VERSION} on Python {python}, {platform.system()} {platform.machine()}"
+    )
+    version = sqlite_version()
+    old = tuple(int(number) for number in version.split(".")[:2]) < OLDEST_SQLITE
+    if old:
+        yield Check("fail", "sqlite", f"{version} is too old", "use a Python with SQLite 3.35 or newer")
+    else:
+        yield Check("ok", "sqlite", version)
+
+
+def _data(data: Path) -> Iterator[Check]:
+    if not data.exists():
+        yield _missing(data)
+    elif not data.is_dir():
+        yield Check("fail", DATA, f"{data} is not a directory", ELSEWHERE)
+    elif not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("fail", DATA, f"{data} is not yours to write", f"`chmod u+rwx {data}`, or {ELSEWHERE}")
+    else:
+        yield from _privacy_and_room(data)
+        yield from _database(data / "asyncagents.db")
+
+
+def _missing(data: Path) -> Check:
+    nearest = next(folder for folder in data.parents if folder.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return Check("ok", DATA, f"{data} is not there yet; the first run makes it")
+    return Check("fail", DATA, f"{data} is not there, and {nearest} is not yours to write", ELSEWHERE)
+
+
+def _privacy_and_room(data: Path) -> Iterator[Check]:
+    mode = stat.S_IMODE(data.stat().st_mode)
+    free = shutil.disk_usage(data).free
+    if mode & 0o077:
+        yield Check("warn", DATA, f"{data} can be entered by others ({mode:o})", f"`chmod 700 {data}`")
+    else:
+        yield Check("ok", DATA, f"{data}, private, {free // MIB} MiB free")
+    if free < ROOM:
+        yield Check("warn", "disk", f"only {free // MIB} MiB are free at {data}", "make some room")
+
+
+def _database(path: Path) -> Iterator[Check]:
+    if not path.exists():
+        yield Check("ok", "database", "none yet; the first run makes it")
+        return
+    owners = owners_in(path.parent / "owners")
+    try:
+        seen = inspect(path, owners)
+    except StoreError as error:
+        told = complaint(error)
+        yield Check("fail", "database", told.message, told.hint)
+        return
+    yield _judged(path, seen)
+    alive, dead = sum(owners.values()), sum(not lives for lives in owners.values())
+    yield Check("ok", "processes", f"{alive} at work here" + (f", {dead} died at it" if dead else ""))
+    if seen.left:
+        yield Check(
+            "warn",
+            "sessions",
+            f"{seen.left} have work that nobody does",
+            "`asyncagents sessions --all` lists them; `asyncagents run --session ID` goes on",
+        )
+
+
+def _judged(path: Path, seen: Inspection) -> Check:
+    files = [path, path.with_name(f"{path.name}-wal")]
+    size = sum(file.stat().st_size for file in files if file.exists()) / MIB
+    text = f"{path.name}: schema {seen.schema}, {seen.sessions} sessions, {size:.1f} MiB"
+    if seen.needs > seen.ours:
+        newer = f"{path.name} has schema {seen.schema}; this program knows {seen.ours}"
+        return Check("fail", "database", newer, "`pip install --upgrade asyncagents`")
+    if seen.complaint:
+        hint = "keep a copy of the file, then put a backup in its place"
+        return Check("fail", "database", f"{path.name} is damaged: {seen.complaint}", hint)
+    if seen.locked:
+        return Check("warn", "database", f"{text}; another program keeps it locked", "end that program")
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        return Check("warn", "database", f"{text}; others may read it", f"`chmod 600 {path}`")
+    if seen.schema < seen.ours:
+        return Check("ok", "database", f"{text}; the next run upgrades it and keeps a backup")
+    return Check("ok", "database", text)
+
+
+def _config(loaded: Loaded) -> Iterator[Check]:
+    read = [place.label for place in loaded.files if place.found]
+    yield Check("ok", "config", ", ".join(read) if read else "no file; the environment and defaults count")
+    for warning in loaded.warnings:
+        yield Check("warn", "config", warning)
+
+
+def _model(roster: Roster) -> Check:
+    ref = roster.default_model()
+    if ref is None:
+        return Check("warn", "model", "nobody answers unless `--model` says who", NO_MODEL)
+    problem = roster.problem(ref)
+    name = f"{ref.provider_id}/{ref.model_id}"
+    if problem is not None:
+        return Check("fail", "model", f"{name} cannot be used", problem.text)
+    return Check("ok", "model", f"{name} answers unless `--model` says otherwise")
+
+
+def _providers(loaded: Loaded, roster: Roster) -> Iterator[Check]:
+    """Those that somebody mentions, by a key or in a file; the others are known, and nobody misses them."""
+    usable = _usable(roster)
+    for provider_id, known in loaded.keys.items():
+        if known.found:
+            lacks = (
+                "" if provider_id in usable else "; none of its models can be used: see `asyncagents models`"
+            )
+            yield Check("warn" if lacks else "ok", provider_id, f"its key is from {known.origin}{lacks}")
+        elif provider_id in usable:
+            yield Check("ok", provider_id, "it needs no key")
+
+
+def _usable(roster: Roster) -> dict[str, ModelRef]:
+    """A model of each provider that can be used."""
+    return {each.ref.provider_id: each.ref for each in reversed(roster.models()) if each.available}
+
+
+async def _online(roster: Roster) -> list[Check]:
+    from asyncagents.llm.probe import probe  # half a second to import
+
+    found = []
+    for provider_id, ref in _usable(roster).items():
+        offer = roster.offer(ref)
+        assert isinstance(offer, Offer), "it can be used"
+        seen = await probe(offer)
+        found.append(Check("fail" if seen.reached is False else "ok", f"{provider_id} online", seen.text))
+    return found

@@ -1,0 +1,138 @@
+"""How a command ends: an exit code and, when it goes wrong, a sentence with a hint, never a traceback."""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+import click
+
+from asyncagents.config.env import system_environment
+from asyncagents.errors import AsyncAgentsError, ConfigError, ModelError, NotFound, RequestError, StoreError
+
+FAILED = 1
+USAGE = 2
+WAITING = 3
+CANCELLED = 5
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+DEBUG_VARIABLE = "ASYNCAGENTS_DEBUG"
+
+_STORE_HINTS = {
+    "disk is full": "make some room, then run the same command again",
+    "disk i/o": "look at the disk: it may be full, or failing",
+    "locked": "another program holds the database: close it, or try again",
+    "newer": "`pip install --upgrade asyncagents`",
+    "upgrade": "`pip install --upgrade asyncagents`",
+    "malformed": "`asyncagents doctor` looks closer; go on with a backup of the file",
+    "not a database": "`asyncagents doctor` looks closer; go on with a backup of the file",
+    "readonly": "the data directory must be yours to write: `asyncagents doctor` looks closer",
+    "unable to open": "the data directory must be yours to write: `asyncagents doctor` looks closer",
+}
+
+
+class Complaint(click.ClickException):
+    """One sentence for people and, where there is something to do about it, another."""
+
+    def __init__(self, message: str, *, hint: str = "", code: int = FAILED) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+        if self.hint:
+            click.echo(f"hint: {self.hint}", err=True)
+
+
+class BadConfig(Complaint):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=USAGE)
+
+
+class NobodyReads(Exception):
+    """Whoever read our output has left."""
+
+
+@contextmanager
+def ends_well() -> Iterator[None]:
+    """Round a whole command: whatever happens inside becomes an exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  the edge of a command
+        sys.exit(_explained(_first(error)))
+
+
+def _first(error: BaseException) -> BaseException:
+    """A group of tasks wraps what went wrong in it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _explained(error: BaseException) -> int:
+    if isinstance(error, NobodyReads | BrokenPipeError):
+        _close_stdout()
+        return BROKEN_PIPE
+    if _debug():
+        traceback.print_exception(error)
+    shown = error if isinstance(error, click.ClickException) else complaint(error)
+    with suppress(OSError):
+        shown.show()
+    if isinstance(error, OSError):
+        _close_stdout()
+    return shown.exit_code
+
+
+def complaint(error: BaseException) -> Complaint:
+    """What people read of an error."""
+    match error:
+        case ConfigError():
+            return BadConfig(str(error))
+        case NotFound(kind="session"):
+            return Complaint(str(error), hint="`asyncagents sessions --all` lists them", code=USAGE)
+        case RequestError() | ModelError():
+            return Complaint(str(error), code=USAGE)
+        case StoreError():
+            return Complaint(str(error), hint=_store_hint(str(error)))
+        case AsyncAgentsError():
+            return Complaint(str(error))
+        case OSError():
+            return _system_complaint(error)
+        case _:
+            hint = f"set {DEBUG_VARIABLE}=1 to see where, and please report it"
+            return Complaint(f"this is a bug in asyncagents: {type(error).__name__}: {error}", hint=hint)
+
+
+def _store_hint(text: str) -> str:
+    return next((hint for words, hint in _STORE_HINTS.items() if words in text.lower()), "")
+
+
+def _system_complaint(error: OSError) -> Complaint:
+    what = error.strerror or str(error) or type(error).__name__
+    text = f"{error.filename}: {what}" if error.filename else what
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return Complaint(text, hint=_STORE_HINTS["disk is full"] if full else "")
+
+
+def _debug() -> bool:
+    try:
+        return bool(system_environment().get(DEBUG_VARIABLE))
+    except ConfigError:
+        return False
+
+
+def _close_stdout() -> None:
+    """Nobody reads it any more, or nothing fits in: what is left must not fail again when Python ends."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

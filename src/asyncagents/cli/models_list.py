@@ -1,0 +1,81 @@
+"""Models as a table, or as JSON."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.screen import print_table, short
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.roster import Choice
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A model for programs; a price is in US dollars for a million tokens, None is unknown."""
+
+    model: str
+    name: str
+    context: int | None
+    output: int | None
+    input_price: float | None
+    output_price: float | None
+    default: bool
+    available: bool
+    why_not: str | None
+
+
+def print_json(found: Sequence[Choice], default: ModelRef | None) -> None:
+    click.echo(msgspec.json.encode([_line(each, default) for each in found]))
+
+
+def _line(choice: Choice, default: ModelRef | None) -> Line:
+    facts, price = choice.facts, choice.facts.price
+    return Line(
+        model=f"{choice.ref.provider_id}/{choice.ref.model_id}",
+        name=facts.name,
+        context=facts.context,
+        output=facts.output,
+        input_price=price.input if price else None,
+        output_price=price.output if price else None,
+        default=choice.ref == default,
+        available=choice.available,
+        why_not=choice.why_not,
+    )
+
+
+def print_list(found: Sequence[Choice], default: ModelRef | None, *, everything: bool) -> None:
+    lines = [_line(each, default) for each in found if each.available or everything]
+    if lines:
+        head = ("model", "context", "output", "price", "")
+        print_table([head, *(_row(line) for line in lines)], flexible=4)
+    if not found:
+        click.echo(
+            "no model has a name like that; `asyncagents models --all` lists those that are known", err=True
+        )
+    if not everything:
+        _print_others([each for each in found if not each.available])
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    unknown = "?"
+    price = unknown
+    if line.input_price is not None and line.output_price is not None:
+        price = f"{line.input_price:g}/{line.output_price:g}"
+    remark = "default" if line.default else ""
+    return (
+        line.model,
+        short(line.context) if line.context else unknown,
+        short(line.output) if line.output else unknown,
+        price,
+        line.why_not or remark,
+    )
+
+
+def _print_others(others: Sequence[Choice]) -> None:
+    """A line for each provider, however many models it has."""
+    counts = Counter(each.ref.provider_id for each in others)
+    first = {each.ref.provider_id: each.why_not for each in reversed(others)}
+    for provider_id, count in counts.items():
+        click.echo(f"{count} more of {provider_id}: {first[provider_id]}", err=True)

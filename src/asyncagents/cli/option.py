@@ -1,0 +1,51 @@
+"""Options that several commands share, and what they mean."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.config.env import system_environment
+from asyncagents.config.place import data_folder
+
+directory_option = click.option(
+    "--directory",
+    "-C",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    help="Work in this project instead of the current directory.",
+)
+data_dir_option = click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep data here; else ASYNCAGENTS_DATA_DIR, else the platform's folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def project_folder(directory: Path) -> Path:
+    """One project has one name, however it is reached."""
+    folder = directory.resolve()
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise Complaint(
+            f"the name of the directory {str(folder)!r} is not UTF-8",
+            hint="rename it, or work from another one with --directory",
+            code=USAGE,
+        ) from error
+    return folder
+
+
+def data_directory(chosen: Path | None) -> Path:
+    """Where sessions are kept; no file has a say in it."""
+    folder = data_folder(system_environment(), chosen)[0]
+    if folder.exists() and not folder.is_dir():
+        raise Complaint(
+            f"the data directory {folder} is not a directory",
+            hint="name another one with --data-dir or ASYNCAGENTS_DATA_DIR",
+            code=USAGE,
+        )
+    return folder

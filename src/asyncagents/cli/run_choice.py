@@ -1,0 +1,66 @@
+"""Who answers a prompt: by what was asked for, what the session used before, and the config."""
+
+from msgspec import Struct
+
+from asyncagents.app import NO_MODEL
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.run_order import Order
+from asyncagents.config.check import suggestion
+from asyncagents.config.config import Config
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.session import Session
+from asyncagents.engine.input import model_ref
+from asyncagents.errors import InvalidInput, ModelError
+from asyncagents.llm.roster import Roster
+
+BUILD = "build"
+LISTED = "`asyncagents models` lists those that can be asked"
+
+
+class Addressee(Struct, frozen=True):
+    agent: str
+    model: ModelRef
+
+
+def choose(config: Config, order: Order, session: Session | None) -> Addressee:
+    """Raises what can be known to be wrong without a request."""
+    roster = Roster(config)
+    agent = _agent(config, order, session)
+    own = config.agent[agent].model if agent in config.agent else None
+    candidates = (
+        model_ref(order.model),
+        own if order.agent else None,
+        _last_used(session),
+        own,
+        roster.default_model(),
+    )
+    model = next((each for each in candidates if each is not None), None)
+    if model is None:
+        raise Complaint(NO_MODEL, hint=LISTED, code=USAGE)
+    try:
+        roster.check(model)
+    except (InvalidInput, ModelError) as error:
+        mine = order.model is None and model == _last_used(session)
+        hint = "this session used it last; --model chooses another" if mine else LISTED
+        raise Complaint(str(error), hint=hint, code=USAGE) from error
+    return Addressee(agent, model)
+
+
+def _last_used(session: Session | None) -> ModelRef | None:
+    used = session.model if session else None
+    return ModelRef(provider_id=used.provider_id, model_id=used.id, variant=used.variant) if used else None
+
+
+def _agent(config: Config, order: Order, session: Session | None) -> str:
+    """Whoever is asked for must be there; whom a session has talked to before is not asked for again."""
+    if order.agent is None and session is not None and session.agent:
+        return session.agent
+    name = order.agent or config.default_agent or BUILD
+    known = [BUILD, *(agent for agent, each in config.agent.items() if not each.disable)]
+    if name not in known:
+        near = suggestion(name, known)
+        instead = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
+        raise Complaint(f"there is no agent {name!r}: {instead}", code=USAGE)
+    if name in config.agent and config.agent[name].mode == "subagent":
+        raise Complaint(f"{name!r} is a subagent: other agents call it, people do not", code=USAGE)
+    return name

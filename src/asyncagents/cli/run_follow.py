@@ -1,0 +1,71 @@
+"""Show what a tree of sessions does until all of it rests or waits for the outside."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+from asyncagents.cli.exit import Complaint, complaint
+from asyncagents.cli.run_view import View
+from asyncagents.domain.event import Event, SessionDeleted, SessionIdle, SessionStatus
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Idle
+from asyncagents.engine.runtime import Runtime
+
+LOOK_SECONDS = 0.25
+"""How often to look for what no event tells: an ask that is left alone, a disk that is full."""
+
+News: TypeAlias = Event | None
+"""None: it is time to look."""
+
+
+async def follow(runtime: Runtime, root_id: SessionId, *, events: AsyncIterator[Event], view: View) -> None:
+    """Raises `Complaint` if the tree is deleted, or its work cannot be written down here."""
+    news: asyncio.Queue[News] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        sources = [group.create_task(_pass_on(events, news)), group.create_task(_tick(news))]
+        while await runtime.at_work(root_id):
+            await _show(runtime, root_id, news, view)
+        await asyncio.sleep(0)  # what was published by now is passed on
+        for source in sources:
+            source.cancel()
+    while not news.empty():
+        if (event := news.get_nowait()) is not None:
+            view.show(event)
+
+
+async def _show(runtime: Runtime, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
+    """Until something happens after which the tree may be at rest."""
+    while True:
+        event = await news.get()
+        if event is None:
+            _check(runtime, root_id)
+            return
+        view.show(event)
+        match event:
+            case SessionDeleted(session_id=session_id) if session_id == root_id:
+                raise Complaint(f"session {root_id} was deleted while it was followed")
+            case SessionIdle() | SessionDeleted():
+                return
+            case SessionStatus(status=status) if not isinstance(status, Idle):
+                return
+            case _:
+                pass
+
+
+def _check(runtime: Runtime, root_id: SessionId) -> None:
+    """What is accepted is kept, so there is no point in trying for ever."""
+    if runtime.trouble is not None:
+        told = complaint(runtime.trouble)
+        again = f"`asyncagents run --session {root_id}` goes on"
+        raise Complaint(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
+
+
+async def _pass_on(events: AsyncIterator[Event], news: asyncio.Queue[News]) -> None:
+    async for event in events:
+        news.put_nowait(event)
+
+
+async def _tick(news: asyncio.Queue[News]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        news.put_nowait(None)

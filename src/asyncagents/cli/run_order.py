@@ -1,0 +1,86 @@
+"""What a run was asked for: its options as one value, and the prompt from the argument and stdin."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Literal, TextIO, TypeAlias
+
+import click
+from msgspec import Struct
+
+from asyncagents.cli.exit import USAGE, Complaint
+
+Format: TypeAlias = Literal["text", "json", "stream-json"]
+LONGEST_PROMPT = 10 * 1024 * 1024
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    prompt: str = ""
+    """The argument, and what was piped in after it."""
+    files: tuple[Path, ...] = ()
+    model: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    newest: bool = False
+    """Go on with the newest session of the directory."""
+    title: str | None = None
+    key: str | None = None
+    detach: bool = False
+    format: Format = "text"
+    directory: Path
+    data_dir: Path | None = None
+
+    @property
+    def sends(self) -> bool:
+        return bool(self.prompt or self.files)
+
+    @property
+    def resumes(self) -> bool:
+        return self.newest or self.session is not None
+
+
+def check(order: Order) -> None:
+    """What contradicts itself is refused before anything is opened."""
+    if order.session is not None and order.newest:
+        raise click.UsageError("--session and --continue both choose the session: give one of them.")
+    if order.title is not None and order.resumes:
+        raise click.UsageError("--title names a new session; leave out --session and --continue.")
+    if not order.sends and not order.resumes:
+        raise Complaint(
+            "there is no prompt",
+            hint='say something, as in `asyncagents run "Hello"`, or pipe it in; '
+            "`--continue` goes on with the last session",
+            code=USAGE,
+        )
+    for option, given in (("--detach", order.detach), ("--key", order.key is not None)):
+        if given and not order.sends:
+            raise click.UsageError(f"{option} needs a prompt.")
+
+
+def whole_prompt(argument: str | None) -> str:
+    """The argument first, then what was piped in."""
+    pieces = [argument or "", _piped()]
+    return "\n\n".join(piece for piece in pieces if piece.strip())
+
+
+def _piped() -> str:
+    """A terminal, and a device such as /dev/null, has nothing to say."""
+    if sys.stdin is None or _is_device(sys.stdin):
+        return ""
+    raw = sys.stdin.buffer.read(LONGEST_PROMPT + 1)
+    if len(raw) > LONGEST_PROMPT:
+        raise Complaint("there is more than 10 MiB on stdin", hint="attach files with --file", code=USAGE)
+    try:
+        return raw.decode().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise Complaint(
+            "what came on stdin is not UTF-8 text", hint="attach it with --file", code=USAGE
+        ) from error
+
+
+def _is_device(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # no file at all
+        return False

@@ -1,0 +1,159 @@
+"""How a run ended: one value for programs, an exit code, and closing words for people."""
+
+from typing import Literal, TypeAlias, assert_never
+
+from msgspec import Struct
+
+from asyncagents.cli.exit import CANCELLED, FAILED, WAITING
+from asyncagents.cli.screen import Screen, amount, dollars, one_line
+from asyncagents.domain.call import Call, Open
+from asyncagents.domain.failure import Failure, MessageAbortedError
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+
+Ending: TypeAlias = Literal["done", "failed", "waiting", "cancelled", "accepted", "stopped"]
+NO_ANSWER = "there is no answer"
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """A call that waits for somebody or something outside."""
+
+    session: SessionId
+    call: CallId
+    ask: str | None
+    """What an answer is addressed to; None: it takes a result, under the call's id."""
+    tool: str
+    kind: str
+    what: str
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What `--format json` prints. `tokens` and `cost` are those of the whole turn."""
+
+    session: SessionId
+    message: MessageId | None = None
+    text: str = ""
+    finish: str | None = None
+    error: Failure | None = None
+    tokens: Tokens
+    cost: float = 0
+    status: Ending
+    waits: tuple[Wait, ...] = ()
+
+
+def judged(
+    session_id: SessionId, answer: Entry | None, steps: tuple[AssistantMessage, ...], waits: tuple[Wait, ...]
+) -> Result:
+    """`steps` are those of the turn that the answer ended."""
+    info = answer.info if answer is not None else None
+    said = info if isinstance(info, AssistantMessage) else None
+    error = said.error if said else None
+    tokens = Tokens.zero()
+    for step in steps:
+        tokens = tokens.plus(step.tokens)
+    return Result(
+        session=session_id,
+        message=said.id if said else None,
+        text=answer.text if answer else "",
+        finish=said.finish if said else None,
+        error=error,
+        tokens=tokens,
+        cost=sum(step.cost for step in steps),
+        status=_ending(said, waiting=bool(waits)),
+        waits=waits,
+    )
+
+
+def _ending(said: AssistantMessage | None, *, waiting: bool) -> Ending:
+    if said is not None and isinstance(said.error, MessageAbortedError):
+        return "cancelled"
+    if said is not None and said.error is not None:
+        return "failed"
+    if waiting:
+        return "waiting"
+    return "done" if said is not None else "failed"
+
+
+def exit_code(ending: Ending) -> int:
+    match ending:
+        case "done" | "accepted":
+            return 0
+        case "failed" | "stopped":
+            return FAILED
+        case "waiting":
+            return WAITING
+        case "cancelled":
+            return CANCELLED
+        case _:
+            assert_never(ending)
+
+
+def wait_of(call: Call) -> Wait:
+    assert call.open is not None, "only what is open waits"
+    return Wait(
+        session=call.session_id,
+        call=call.id,
+        ask=call.ask_id if call.holding else None,
+        tool=call.tool,
+        kind=call.open.kind,
+        what=_what(call.tool, call.open),
+    )
+
+
+def _what(tool: str, state: Open) -> str:
+    if state.ask is not None:
+        patterns = ", ".join(state.ask.patterns)
+        return f"{tool} asks for the permission {state.ask.permission!r} ({patterns})"
+    if state.question is not None:
+        return f"{tool} asks: {' / '.join(each.question for each in state.question.questions)}"
+    note = f" ({state.note})" if state.note else ""
+    return f"{tool} waits for its {'time' if state.kind == 'wait' else 'result'}{note}"
+
+
+def close(screen: Screen, result: Result) -> None:
+    """The last words, on stderr; the answer is on stdout already."""
+    again = f"asyncagents run --session {result.session}"
+    match result.status:
+        case "done":
+            _sum_up(screen, result)
+        case "failed":
+            screen.tell(f"error: {failure_text(result.error)}")
+            screen.tell(f"hint: the session is kept; `{again} PROMPT` goes on with it")
+        case "waiting":
+            for wait in result.waits:
+                screen.tell(
+                    f"waiting: {one_line(wait.what)}, {wait.ask or wait.call} of session {wait.session}"
+                )
+            screen.tell(f"hint: once it is answered, `{again}` goes on")
+        case "cancelled":
+            screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` goes on with it")
+        case "stopped":
+            screen.tell(f"stopped: what was accepted is kept; `{again}` goes on with it")
+        case "accepted":
+            screen.tell(f"accepted: nobody works on it until `{again}` does")
+        case _:
+            assert_never(result.status)
+
+
+def _sum_up(screen: Screen, result: Result) -> None:
+    if result.finish == "length":
+        screen.tell("warning: the model stopped at its longest answer; the end is missing")
+    if screen.watched:
+        screen.note(f"session {result.session}, {amount(result.tokens)} tokens, {dollars(result.cost)}")
+
+
+def failure_text(failure: Failure | None) -> str:
+    """What a failure says of itself; its name, if it has no words."""
+    if failure is None:
+        return NO_ANSWER
+    data = getattr(failure, "data", None)
+    return one_line(
+        getattr(data, "message", "") or getattr(failure, "name", "") or type(failure).__name__, 1000
+    )
+
+
+def as_json(result: Result) -> str:
+    return encode(result).decode()

@@ -1,0 +1,242 @@
+"""One run: find or make a session, admit the prompt, serve its tree, follow it until it rests or waits."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+
+from asyncagents.app import SystemClock, SystemRng, open_runtime
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.run_choice import Addressee, choose
+from asyncagents.cli.run_follow import follow
+from asyncagents.cli.run_order import Order
+from asyncagents.cli.run_result import Ending, Result, close, exit_code, judged, wait_of
+from asyncagents.cli.run_signal import Signals
+from asyncagents.cli.run_view import JsonView, StreamView, TextView, View, Words
+from asyncagents.cli.screen import Screen
+from asyncagents.config.config import Config
+from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.session import Session, Tokens
+from asyncagents.engine.input import To
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.model import Attachment
+
+STOP_SECONDS = 5.0
+STEPS = 1000
+"""Of a turn longer than this, only so many steps are added up."""
+
+
+async def carry_out(order: Order, config: Config, files: tuple[Attachment, ...], screen: Screen) -> int:
+    """Returns the exit code. Nothing is stored for an order that cannot be carried out."""
+    chosen = choose(config, order, None) if order.sends and not order.resumes else None
+    with Signals() as signals:
+        async with open_runtime(config.data_dir, config=config, serve=False) as runtime:
+            job = Job(runtime, order, config, files=files, screen=screen)
+            return await _supervised(job, signals, chosen)
+
+
+async def _supervised(job: "Job", signals: Signals, chosen: Addressee | None) -> int:
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(job.work(chosen))
+        obedience = group.create_task(job.obey(signals, work))
+        work.add_done_callback(lambda done: obedience.cancel())
+    if work.cancelled():
+        return job.broken_off(signals.number or signal.SIGTERM)
+    return job.ended(work.result())
+
+
+class Job:
+    def __init__(
+        self,
+        runtime: Runtime,
+        order: Order,
+        config: Config,
+        *,
+        files: tuple[Attachment, ...],
+        screen: Screen,
+    ) -> None:
+        self._runtime = runtime
+        self._order = order
+        self._config = config
+        self._files = files
+        self._screen = screen
+        self._view: View = JsonView()
+        self._before: Entry | None = None
+        """The newest message before we came."""
+        self._live = False
+        """Somebody else was at work then."""
+        self._session_id: SessionId | None = None
+        """Known once there is something to go on with."""
+        self._ending: Ending = "stopped"
+
+    async def work(self, chosen: Addressee | None) -> Result:
+        """`chosen`: who answers, if that does not depend on the session."""
+        session = await self._known_session()
+        if self._order.sends and chosen is None:
+            chosen = choose(self._config, self._order, session)
+        async with self._runtime.events() as events:  # from before anything is there
+            if session is not None:
+                await self._look_back(session.id)
+            session_id, message_id = await self._admit(session, chosen)
+            self._session_id = session_id
+            if session is None:
+                await self._look_back(session_id)  # its key may be older than this run
+            self._view = await self._make_view(session_id)
+            if self._live and self._before is not None:
+                self._show(self._before)
+            return await self._go_on(session_id, message_id, events)
+
+    async def _look_back(self, session_id: SessionId) -> None:
+        self._before = next(iter(await self._runtime.messages(session_id, limit=1)), None)
+        self._live = await self._runtime.is_run(session_id)
+
+    async def _admit(
+        self, session: Session | None, chosen: Addressee | None
+    ) -> tuple[SessionId, MessageId | None]:
+        """A new session comes to be with its prompt, or not at all."""
+        order = self._order
+        if chosen is None:
+            assert session is not None, "without a prompt there is a session to go on with"
+            return session.id, None
+        to = To(agent=chosen.agent, model=chosen.model, files=self._files)
+        if session is not None:
+            return session.id, await self._runtime.send(session.id, order.prompt, key=order.key, **to)
+        session, message_id = await self._runtime.begin(
+            order.prompt, title=order.title, directory=order.directory, key=order.key, **to
+        )
+        return session.id, message_id
+
+    async def _known_session(self) -> Session | None:
+        if self._order.session is not None:
+            return await self._runtime.find_session(self._order.session)
+        if not self._order.newest:
+            return None
+        newest = await self._runtime.roots(self._order.directory, limit=1)
+        if not newest:
+            raise Complaint(
+                f"there is no session of {self._order.directory} to continue",
+                hint='`asyncagents run "Hello"` begins one; `asyncagents sessions --all` lists all others',
+                code=USAGE,
+            )
+        return newest[0]
+
+    async def _go_on(
+        self, session_id: SessionId, message_id: MessageId | None, events: AsyncIterator[Event]
+    ) -> Result:
+        if self._order.detach:
+            return Result(session=session_id, message=message_id, tokens=Tokens.zero(), status="accepted")
+        root_id = await self._runtime.root_of(session_id)
+        if not await self._is_over(session_id, root_id, message_id):
+            self._runtime.serve_tree(root_id)
+            await follow(self._runtime, root_id, events=events, view=self._view)
+            await self._catch_up(session_id)
+        return await self._result(session_id, root_id, message_id)
+
+    async def _catch_up(self, session_id: SessionId) -> None:
+        """If others did the work, the rows may be ahead of what was heard of it."""
+        before = self._before
+        for entry in await self._runtime.messages(session_id, limit=STEPS):
+            if before is None or (entry.info.id >= before.info.id and entry != before):
+                self._show(entry)
+
+    def _show(self, entry: Entry) -> None:
+        session_id = entry.info.session_id
+        self._view.show(MessageUpdated(session_id=session_id, info=entry.info))
+        for part in entry.parts:
+            self._view.show(PartUpdated(session_id=session_id, part=part, time=SystemClock().now()))
+
+    async def _is_over(self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None) -> bool:
+        """The prompt was answered before, under its key; or nobody prompts, and nothing is left to do."""
+        if message_id is not None:
+            answer = await self._runtime.answer_to(message_id)
+        elif await self._runtime.at_work(root_id):
+            return False
+        else:
+            answer = await self._old_answer(session_id, root_id)
+        if answer is not None:
+            self._view.answer(answer)
+        return answer is not None
+
+    async def _old_answer(self, session_id: SessionId, root_id: SessionId) -> Entry:
+        answer = await self._last_answer(session_id)
+        if answer is None:
+            hint = f"send it one, as in `asyncagents run --session {session_id} Hello`"
+            raise Complaint(f"session {session_id} has no prompt yet", hint=hint, code=USAGE)
+        state = "waits" if await self._runtime.statuses(root_id) else "is at rest"
+        self._screen.note(f"session {session_id} {state}; this is its last answer:")
+        return answer
+
+    async def _last_answer(self, session_id: SessionId) -> Entry | None:
+        entries = await self._runtime.messages(session_id, limit=STEPS)
+        return next((each for each in reversed(entries) if isinstance(each.info, AssistantMessage)), None)
+
+    async def _result(
+        self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None
+    ) -> Result:
+        if message_id is not None:
+            answer = await self._runtime.answer_to(message_id)
+        else:
+            answer = await self._last_answer(session_id)
+        waits = [
+            wait_of(call)
+            for each in await self._runtime.statuses(root_id)
+            for call in await self._runtime.open_calls(each)
+        ]
+        return judged(session_id, answer, await self._steps(session_id, answer), tuple(waits))
+
+    async def _steps(self, session_id: SessionId, answer: Entry | None) -> tuple[AssistantMessage, ...]:
+        """All steps of the turn that an answer ended."""
+        if answer is None or not isinstance(answer.info, AssistantMessage):
+            return ()
+        entries = await self._runtime.messages(session_id, limit=STEPS)
+        infos = [each.info for each in entries if isinstance(each.info, AssistantMessage)]
+        return tuple(info for info in infos if info.parent_id == answer.info.parent_id)
+
+    async def _make_view(self, session_id: SessionId) -> View:
+        match self._order.format:
+            case "json":
+                return JsonView()
+            case "stream-json":
+                root_id = await self._runtime.root_of(session_id)
+                return StreamView(Ids(SystemClock(), SystemRng()), await self._tree(root_id))
+            case "text":
+                words = Words(session_id, self._before, live=self._live)
+                return TextView(self._screen, words, session_id=session_id, clock=SystemClock())
+
+    async def _tree(self, root_id: SessionId) -> set[SessionId]:
+        found, ahead = {root_id}, [root_id]
+        while ahead:
+            children = [child.id for child in await self._runtime.children(ahead.pop())]
+            found.update(children)
+            ahead += children
+        return found
+
+    async def obey(self, signals: Signals, work: asyncio.Task[Result]) -> None:
+        """Ctrl-C cancels the tree, durably, and the work ends with it; any other signal only stops here."""
+        await signals.heard.wait()
+        if signals.number == signal.SIGINT and self._session_id is not None:
+            self._ending = "cancelled"
+            await self._runtime.abort(await self._runtime.root_of(self._session_id), seconds=0)
+            self._screen.note("cancelling; Ctrl-C again quits at once")  # only what is durable is said
+            done, _ = await asyncio.wait([work], timeout=STOP_SECONDS)
+            if done:
+                return
+            self._screen.tell("warning: it is cancelled, but another process has not stopped yet")
+        work.cancel()
+
+    def broken_off(self, number: int) -> int:
+        """The exit code of a work that did not come to its own end."""
+        if self._session_id is None:
+            self._screen.tell("stopped: `asyncagents sessions` shows whether the prompt was stored by then")
+            return 128 + number
+        self.ended(Result(session=self._session_id, tokens=Tokens.zero(), status=self._ending))
+        return exit_code("cancelled") if self._ending == "cancelled" else 128 + number
+
+    def ended(self, result: Result) -> int:
+        self._view.end(result)
+        close(self._screen, result)
+        if result.status == "accepted" and self._order.format == "text":
+            self._screen.say(f"{result.session}\n")
+        return exit_code(result.status)

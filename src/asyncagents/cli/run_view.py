@@ -1,0 +1,244 @@
+"""What is shown of a session while it works: its words, its tools, or its events as they are."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.run_result import Result, as_json
+from asyncagents.cli.screen import Screen, one_line
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.event import (
+    Event,
+    MessageUpdated,
+    PartDelta,
+    PartUpdated,
+    SessionCreated,
+    SessionStatus,
+    SessionUpdated,
+    frame,
+)
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import (
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+from asyncagents.domain.port import Clock
+from asyncagents.domain.status import Retry
+
+
+class View(Protocol):
+    def show(self, event: Event) -> None:
+        """What is known already is not shown again."""
+        ...
+
+    def answer(self, entry: Entry) -> None:
+        """An answer that was there before."""
+        ...
+
+    def end(self, result: Result) -> None: ...
+
+
+class Fresh(Struct, frozen=True):
+    """A part, and those of its words that were not shown before."""
+
+    part: Part
+    words: str = ""
+
+
+class Words:
+    """The words of a session's new messages, as they are written, each once, whoever writes them.
+
+    Here they come as deltas; from another process as parts that have grown. `last` is the newest message
+    that there was before: if it has no end, it is new as soon as it grows or ends well (at once, if `live`),
+    and old if it was cut off.
+    """
+
+    def __init__(self, session_id: SessionId, last: Entry | None, *, live: bool = False) -> None:
+        self._session_id = session_id
+        self._before = last.info.id if last is not None else MessageId("")
+        unfinished = last if last is not None and _unfinished(last) else None
+        self._under_way = None if live else unfinished
+        self._new: set[MessageId] = {unfinished.info.id} if unfinished is not None and live else set()
+        self._early: dict[MessageId, dict[PartId, Part]] = {}
+        self._parts: dict[PartId, TextPart | ReasoningPart] = {}
+        self._shown: dict[PartId, int] = {}
+
+    def take(self, event: Event) -> Iterator[Fresh]:
+        match event:
+            case MessageUpdated(session_id=self._session_id, info=AssistantMessage() as info):
+                yield from self._message(info)
+            case PartUpdated(session_id=self._session_id, part=part) if not isinstance(part, UnknownPart):
+                yield from self._part(part)
+            case PartDelta(session_id=self._session_id, part_id=part_id) if part_id in self._parts:
+                yield from self._grown(self._parts[part_id], event.offset, event.delta)
+            case _:
+                pass
+
+    def _message(self, info: AssistantMessage) -> Iterator[Fresh]:
+        if self._under_way is not None and info.id == self._under_way.info.id and info.time.completed:
+            entry, self._under_way = self._under_way, None
+            if info.error is None:
+                yield from self._begin(
+                    info.id, (part for part in entry.parts if not isinstance(part, UnknownPart))
+                )
+        if info.id > self._before:
+            yield from self._begin(info.id, self._early.pop(info.id, {}).values())
+
+    def _begin(self, message_id: MessageId, parts: Iterable[Part]) -> Iterator[Fresh]:
+        self._new.add(message_id)
+        for part in parts:
+            yield from self._part(part)
+
+    def _part(self, part: Part) -> Iterator[Fresh]:
+        if self._under_way is not None and _goes_on(self._under_way, part):
+            self._new.add(part.message_id)
+            self._under_way = None
+        if part.message_id in self._new:
+            yield from self._new_part(part)
+        elif part.message_id > self._before:  # who wrote its message is not known yet
+            self._early.setdefault(part.message_id, {})[part.id] = part
+
+    def _new_part(self, part: Part) -> Iterator[Fresh]:
+        if not isinstance(part, TextPart | ReasoningPart):
+            yield Fresh(part)
+        elif not (isinstance(part, TextPart) and part.synthetic):
+            self._parts[part.id] = part
+            yield from self._grown(part, 0, part.text)
+
+    def _grown(self, part: TextPart | ReasoningPart, offset: int, text: str) -> Iterator[Fresh]:
+        shown = self._shown.get(part.id, 0)
+        words = text[shown - offset :] if offset <= shown else ""
+        if words:
+            self._shown[part.id] = shown + len(words)
+            yield Fresh(part, words)
+
+
+def _unfinished(entry: Entry) -> bool:
+    return isinstance(entry.info, AssistantMessage) and entry.info.time.completed is None
+
+
+def _goes_on(entry: Entry, part: Part) -> bool:
+    """Whether a message that was under way has grown: to be closed adds no word."""
+    if part.message_id != entry.info.id:
+        return False
+    before = next((_length(old) for old in entry.parts if old.id == part.id), 0)
+    return _length(part) > before
+
+
+def _length(part: Part | UnknownPart) -> int:
+    return len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
+
+
+class TextView:
+    """Answers on stdout; tools, thoughts and retries on stderr."""
+
+    def __init__(self, screen: Screen, words: Words, *, session_id: SessionId, clock: Clock) -> None:
+        self._screen = screen
+        self._words = words
+        self._session_id = session_id
+        self._clock = clock
+        self._told: dict[PartId, type[ToolState]] = {}
+        self._speaking: PartId | None = None
+
+    def show(self, event: Event) -> None:
+        match event:
+            case SessionStatus(session_id=self._session_id, status=Retry() as retry):
+                seconds = max(0, retry.next - self._clock.now()) / 1000
+                self._screen.note(f"try {retry.attempt + 1} in {seconds:.0f} s: {one_line(retry.message)}")
+            case _:
+                for fresh in self._words.take(event):
+                    self._write(fresh.part, fresh.words)
+
+    def _write(self, part: Part, words: str) -> None:
+        match part:
+            case TextPart():
+                if part.id != self._speaking:  # two texts are two lines
+                    self._screen.end_line()
+                self._speaking = part.id
+                self._screen.say(words)
+            case ReasoningPart():
+                self._screen.think(words)
+            case ToolPart() if self._told.get(part.id) is not type(part.state):
+                self._told[part.id] = type(part.state)
+                if (line := tool_line(part)) is not None:
+                    self._screen.note(line)
+            case _:
+                pass
+
+    def answer(self, entry: Entry) -> None:
+        self._screen.say(entry.text)
+
+    def end(self, result: Result) -> None:
+        self._screen.end_line()
+
+
+def tool_line(part: ToolPart) -> str | None:
+    given = one_line(", ".join(f"{name}={value}" for name, value in part.state.input.items()), 100)
+    match part.state:
+        case ToolRunning():
+            return f"{part.tool}({given})"
+        case ToolCompleted(output=output, title=title):
+            return f"{part.tool}({given}) -> {one_line(title or output, 100)}"
+        case ToolError(error=error):
+            return f"{part.tool}({given}) failed: {one_line(error)}"
+        case ToolWaiting(output=note):
+            return f"{part.tool}({given}) waits: {one_line(note or 'its result comes later')}"
+        case _:
+            return None
+
+
+class JsonView:
+    """One object at the end."""
+
+    def show(self, event: Event) -> None:
+        pass
+
+    def answer(self, entry: Entry) -> None:
+        pass
+
+    def end(self, result: Result) -> None:
+        click.echo(as_json(result))
+
+
+class StreamView:
+    """Every event of a tree of sessions as a line of JSON, and the result as the last one."""
+
+    def __init__(self, ids: Ids, tree: set[SessionId]) -> None:
+        self._ids = ids
+        self._tree = tree
+        self._known: dict[str, object] = {}
+        """Messages and parts as they were last shown."""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self._tree:
+            self._tree.add(event.session_id)
+        if event.session_id in self._tree and self._is_new(event):
+            click.echo(frame(self._ids.event(), event))
+
+    def _is_new(self, event: Event) -> bool:
+        match event:
+            case MessageUpdated(info=content) | PartUpdated(part=content) if content.id is not None:
+                before = self._known.get(content.id)
+                self._known[content.id] = content
+                return before != content
+            case _:
+                return True
+
+    def answer(self, entry: Entry) -> None:
+        pass
+
+    def end(self, result: Result) -> None:
+        whole = msgspec.json.decode(as_json(result))
+        click.echo(msgspec.json.encode({"type": "result", **whole}))

@@ -1,0 +1,157 @@
+"""What commands write: answers on stdout, words about them on stderr, nothing that steers a terminal."""
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from shutil import get_terminal_size
+
+import click
+
+from asyncagents.config.env import system_environment
+from asyncagents.domain.session import Tokens
+from asyncagents.errors import StoreError
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+LONG_AGO_DAYS = 30
+NARROWEST = 20
+
+
+class Screen:
+    """Two streams that may be one terminal: a line of one never goes on in the middle of the other's."""
+
+    def __init__(self) -> None:
+        environment = system_environment()
+        self._out_tty, self._err_tty = sys.stdout.isatty(), sys.stderr.isatty()
+        plain_terminal = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
+        self._dim = self._err_tty and not plain_terminal
+        self._out_open = False
+        self._err_open = False
+
+    @property
+    def watched(self) -> bool:
+        """Somebody looks at what is noted."""
+        return self._err_tty
+
+    def say(self, text: str) -> None:
+        """Words of an answer, as they come."""
+        if not text:
+            return
+        self._end_note()
+        # In a file the answer is what the model wrote: click would take colours out of it.
+        click.echo(plain(text) if self._out_tty else text, nl=False, color=True)
+        self._out_open = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        if self._out_open:
+            click.echo()
+            self._out_open = False
+
+    def note(self, text: str) -> None:
+        """A line about what happens."""
+        self._line(self._style(plain(text)))
+
+    def tell(self, text: str) -> None:
+        """A line that must not be overlooked."""
+        self._line(plain(text))
+
+    def _line(self, text: str) -> None:
+        self._end_note()
+        self._give_way()
+        click.echo(text, err=True)
+
+    def think(self, text: str) -> None:
+        """Words that are not the answer, as they come."""
+        if not text:
+            return
+        self._give_way()
+        click.echo(self._style(plain(text)), err=True, nl=False)
+        self._err_open = not text.endswith("\n")
+
+    def _end_note(self) -> None:
+        if self._err_open:
+            click.echo(err=True)
+            self._err_open = False
+
+    def _give_way(self) -> None:
+        if self._out_tty and self._err_tty:
+            self.end_line()
+
+    def _style(self, text: str) -> str:
+        return click.style(text, dim=True) if self._dim else text
+
+
+class Notes(logging.Handler):
+    """What the library logs, as lines for people. What the store complains of, commands say themselves."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, StoreError):
+            return
+        why = f": {type(error).__name__}: {error}" if error is not None else ""
+        self._screen.tell(f"warning: {record.getMessage()}{why}")
+
+
+def listen(screen: Screen) -> None:
+    """From here on the library's warnings go to the screen."""
+    logging.getLogger().handlers = [Notes(screen)]
+
+
+def plain(text: str) -> str:
+    """Without what moves the cursor, renames the window or rings the bell."""
+    return _CONTROL.sub("", text)
+
+
+def one_line(text: str, width: int = 200) -> str:
+    line = " ".join(plain(text).split())
+    return line if len(line) <= width else f"{line[: max(1, width - 1)]}…"
+
+
+def print_table(rows: Iterable[Sequence[str]], *, flexible: int) -> None:
+    """Columns side by side; the flexible one gives way to the width of the terminal."""
+    table = [tuple(one_line(cell) for cell in row) for row in rows]
+    if not table:
+        return
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    if sys.stdout.isatty():
+        others = sum(widths) - widths[flexible] + 2 * (len(widths) - 1)
+        widths[flexible] = max(NARROWEST, min(widths[flexible], get_terminal_size().columns - others))
+    for row in table:
+        cells = [one_line(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo("  ".join(cells).rstrip())
+
+
+def ago(then_ms: int, now_ms: int) -> str:
+    seconds = max(0, now_ms - then_ms) // 1000
+    if seconds >= LONG_AGO_DAYS * 86_400:
+        return datetime.fromtimestamp(then_ms / 1000, UTC).strftime("%Y-%m-%d")
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return "just now"
+
+
+def amount(tokens: Tokens | None) -> str:
+    if tokens is None:
+        return "0"
+    return short(tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write)
+
+
+def short(number: int) -> str:
+    """12,345 is 12.3k."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}".removesuffix(".0") + unit
+    return str(number)
+
+
+def dollars(cost: float | None) -> str:
+    if not cost:
+        return "-"
+    return f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"

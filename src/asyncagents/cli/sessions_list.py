@@ -1,0 +1,70 @@
+"""Sessions with their statuses, as a table or as JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.app import SystemClock
+from asyncagents.cli.screen import ago, amount, dollars, print_table
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import encode
+from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
+from asyncagents.engine.runtime import Runtime
+
+
+class Listed(Struct, frozen=True):
+    session: Session
+    status: Status
+    word: str
+    """The status for people, who also want to know whether anybody works on it."""
+
+
+NONE: tuple[Listed, ...] = ()
+
+
+async def listed(runtime: Runtime, directory: Path | None, limit: int) -> tuple[Listed, ...]:
+    statuses = await runtime.statuses()
+    found = await runtime.roots(directory, limit=limit)
+    rows = []
+    for session in found:
+        status = statuses.get(session.id, Idle())
+        rows.append(Listed(session, status, await status_word(runtime, session.id, status)))
+    return tuple(rows)
+
+
+async def status_word(runtime: Runtime, session_id: SessionId, status: Status) -> str:
+    match status:
+        case Idle():
+            return "idle"
+        case Retry():
+            return "retry"
+        case WaitingAsync():
+            return "waiting"
+        case Busy():
+            if any(call.holding for call in await runtime.open_calls(session_id)):
+                return "asks"
+            return "busy" if await runtime.is_run(session_id) else "left"
+
+
+def print_rows(found: Sequence[Listed], *, everywhere: bool) -> None:
+    now = SystemClock().now()
+    rows = []
+    for each in found:
+        info = each.session
+        where = (info.directory,) if everywhere else ()
+        when, spent = ago(info.time.updated, now), f"{amount(info.tokens)} tokens"
+        rows.append((info.id, each.word, when, spent, dollars(info.cost), *where, info.title))
+    print_table(rows, flexible=len(rows[0]) - 1)
+
+
+def print_json(found: Sequence[Listed]) -> None:
+    """Each session as it is stored, with its status."""
+    rows = [
+        {**msgspec.json.decode(encode(each.session)), "status": msgspec.to_builtins(each.status)}
+        for each in found
+    ]
+    click.echo(msgspec.json.encode(rows))

@@ -1,0 +1,104 @@
+"""A session as people read it: who said what, what the tools did, how it ended, what it waits for."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.run_result import Wait, failure_text, wait_of
+from asyncagents.cli.run_view import tool_line
+from asyncagents.cli.screen import amount, dollars, one_line, plain
+from asyncagents.cli.sessions_list import status_word
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.history import Entry
+from asyncagents.domain.message import AssistantMessage, Message
+from asyncagents.domain.part import FilePart, Part, ReasoningPart, TextPart, ToolPart, ToolPending
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import encode
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import NotFound
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    session: Session
+    status: str
+    entries: tuple[Entry, ...]
+    waits: tuple[Wait, ...]
+    children: tuple[Session, ...]
+
+
+async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | None:
+    if start is not None:
+        session = await runtime.find_session(start)
+    else:
+        newest = await runtime.roots(directory, limit=1)
+        if not newest:
+            return None
+        session = newest[0]
+    return Found(
+        session=session,
+        status=await status_word(runtime, session.id, await runtime.status(session.id)),
+        entries=await runtime.messages(session.id),
+        waits=tuple([wait_of(call) for call in await runtime.open_calls(session.id)]),
+        children=await runtime.children(session.id),
+    )
+
+
+def no_session(start: str | None, directory: Path) -> Complaint:
+    hint = "`asyncagents sessions --all` lists them"
+    if start is not None:
+        return Complaint(str(NotFound("session", start)), hint=hint, code=USAGE)
+    return Complaint(f"there is no session of {directory}", hint=hint, code=USAGE)
+
+
+def print_json(found: Found) -> None:
+    click.echo(encode(found.entries))
+
+
+def print_transcript(found: Found) -> None:
+    session = found.session
+    click.echo(one_line(session.title))
+    about = (session.id, session.directory, found.status, f"{amount(session.tokens)} tokens")
+    click.echo("  ".join((*about, dollars(session.cost))))
+    for entry in found.entries:
+        click.echo()
+        click.echo(_speaker(entry.info))
+        for line in _lines(entry):
+            click.echo(f"  {line}".rstrip())
+    for wait in found.waits:
+        click.echo(f"\nwaiting: {one_line(wait.what)}, {wait.ask or wait.call}")
+    for child in found.children:
+        click.echo(f"\nstarted: {child.id}  {one_line(child.title)}")
+
+
+def _speaker(info: Message) -> str:
+    at = datetime.fromtimestamp(info.time.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if isinstance(info, AssistantMessage):
+        return f"{info.agent} ({info.provider_id}/{info.model_id}), {at}"
+    return f"you, {at}"
+
+
+def _lines(entry: Entry) -> Iterator[str]:
+    for part in entry.parts:
+        yield from _part_lines(part)
+    if isinstance(entry.info, AssistantMessage) and entry.info.error is not None:
+        yield f"error: {failure_text(entry.info.error)}"
+
+
+def _part_lines(part: Part | UnknownPart) -> Iterator[str]:
+    match part:
+        case TextPart(text=text, synthetic=synthetic) if text:
+            yield from (f"[{line}]" if synthetic else line for line in plain(text).splitlines())
+        case ReasoningPart(text=text) if text:
+            yield from (f"| {line}" for line in plain(text).splitlines())
+        case FilePart(filename=name, mime=mime):
+            yield f"[file {one_line(name or 'without a name')}, {mime}]"
+        case ToolPart(state=ToolPending()):
+            yield f"> {part.tool}, not started"
+        case ToolPart():
+            yield f"> {tool_line(part)}"
+        case _:
+            pass

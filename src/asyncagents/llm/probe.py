@@ -1,0 +1,102 @@
+"""Ask a provider for its list of models: the cheapest way to learn that it is there and takes our key."""
+
+from typing import Any, assert_never
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.failure import APIError, ProviderAuthError
+from asyncagents.llm.anthropic import VERSION
+from asyncagents.llm.fault import Answer, Target, refused, unreachable
+from asyncagents.llm.model import StreamError
+from asyncagents.llm.offer import Offer
+from asyncagents.llm.post import at, key, shown
+
+SECONDS = 10.0
+LONGEST = 16 * 1024 * 1024
+NO_SUCH_PAGE = frozenset({404, 405, 501})
+
+
+class Probe(Struct, frozen=True):
+    """`reached` is None for a provider that cannot be asked."""
+
+    reached: bool | None
+    text: str
+
+
+async def probe(offer: Offer) -> Probe:
+    """Any model of a provider stands for it. Never raises for what the provider does."""
+    if offer.wire.speaks == "longtail":
+        return Probe(None, "it has no list of models that could be asked for here")
+    target = _target(offer)
+    try:
+        timeout = aiohttp.ClientTimeout(total=SECONDS)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
+            session.get(_url(offer), headers=_headers(offer), allow_redirects=False) as response,
+        ):
+            answer = Answer(
+                body=await response.content.read(LONGEST), status=response.status, headers=response.headers
+            )
+    except TimeoutError:
+        return Probe(False, f"it did not answer within {SECONDS:g} seconds at {target.url}")
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        return Probe(False, _sentence(unreachable(target, str(error) or type(error).__name__)))
+    if answer.status in NO_SUCH_PAGE:
+        return Probe(None, f"it answers, but has no list of models at {target.url}")
+    if answer.status != 200:
+        return Probe(False, _sentence(refused(target, answer)))
+    return _counted(answer.body)
+
+
+def _counted(body: bytes) -> Probe:
+    try:
+        listed: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        listed = None
+    data = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(data, list):
+        return Probe(False, "it answers, but not with a list of models: check its baseURL")
+    return Probe(True, f"it answers, and lists {len(data)} model{'' if len(data) == 1 else 's'}")
+
+
+def _target(offer: Offer) -> Target:
+    headers = {**offer.provider.headers, **offer.config.headers}
+    hidden = [Secret(value) for value in headers.values() if len(value) >= 8]
+    if offer.provider.api_key is not None:
+        hidden.append(key(offer.provider.api_key))
+    return Target(
+        provider_id=offer.ref.provider_id,
+        model_id=offer.ref.model_id,
+        url=shown(_url(offer)),
+        has_key=offer.provider.api_key is not None,
+        hidden=tuple(hidden),
+    )
+
+
+def _url(offer: Offer) -> str:
+    base = offer.base_url.partition("?")[0].rstrip("/")
+    last = base.rpartition("/")[2]
+    has_version = last[:1] == "v" and last[1:2].isdigit()
+    is_anthropic = offer.wire.speaks == "anthropic"
+    return at(offer.base_url, "/v1/models" if is_anthropic and not has_version else "/models")
+
+
+def _headers(offer: Offer) -> dict[str, str]:
+    secret = key(offer.provider.api_key).reveal() if offer.provider.api_key is not None else None
+    given = {**offer.provider.headers, **offer.config.headers}
+    match offer.wire.speaks:
+        case "anthropic":
+            own = {"anthropic-version": VERSION} | ({"x-api-key": secret} if secret else {})
+        case "openai" | "longtail":
+            own = {"authorization": f"Bearer {secret}"} if secret else {}
+        case _:
+            assert_never(offer.wire.speaks)
+    return {**own, **{name.lower(): value for name, value in given.items()}}
+
+
+def _sentence(error: StreamError) -> str:
+    failure = error.failure
+    return failure.data.message if isinstance(failure, APIError | ProviderAuthError) else str(failure)

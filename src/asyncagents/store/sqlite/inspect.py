@@ -1,0 +1,108 @@
+"""A look at a data directory from outside: whether its database is well, and who lives. Changes no row."""
+
+import fcntl
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.domain.id import OwnerId
+from asyncagents.errors import StoreError
+from asyncagents.store.sqlite.statement import migration_files
+
+PATIENCE_SECONDS = 2.0
+
+
+class Inspection(Struct, frozen=True, kw_only=True):
+    schema: int
+    """0: nobody has made the tables yet."""
+    needs: int
+    """The schema that a program must know to read it."""
+    ours: int
+    complaint: str = ""
+    """The first thing that SQLite's own check found."""
+    locked: bool = False
+    sessions: int = 0
+    left: int = 0
+    """Sessions with work that nobody does: not begun, or begun by a process that died."""
+
+    @property
+    def readable(self) -> bool:
+        return 0 < self.needs <= self.ours
+
+
+def sqlite_version() -> str:
+    return sqlite3.sqlite_version
+
+
+def inspect(path: Path, owners: dict[OwnerId, bool]) -> Inspection:
+    """Raises `StoreError` for a file that is no database, or cannot be opened."""
+    ours = len(migration_files())
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None)) as connection:
+            schema, needs = _schema(connection)
+            (complaint,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            found = Inspection(
+                schema=schema,
+                needs=needs,
+                ours=ours,
+                complaint="" if complaint == "ok" else complaint,
+                locked=_locked(connection),
+            )
+            return _with_sessions(connection, found, owners) if found.readable else found
+    except sqlite3.Error as error:
+        raise StoreError(f"the database {path} could not be read: {error}") from error
+
+
+def _schema(connection: sqlite3.Connection) -> tuple[int, int]:
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema'").fetchone()
+    row = connection.execute("SELECT version, min_reader FROM schema").fetchone() if known else None
+    return (row[0], row[1]) if row else (0, 0)
+
+
+def _locked(connection: sqlite3.Connection) -> bool:
+    """Whether somebody keeps the right to write for longer than any of our programs does."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    connection.execute("ROLLBACK")
+    return False
+
+
+def _with_sessions(
+    connection: sqlite3.Connection, found: Inspection, owners: dict[OwnerId, bool]
+) -> Inspection:
+    (sessions,) = connection.execute("SELECT COUNT(*) FROM session").fetchone()
+    busy = connection.execute("SELECT state, owner FROM session WHERE state <> 'idle'").fetchall()
+    left = sum(state == "ready" or not owners.get(OwnerId(owner), False) for state, owner in busy)
+    return Inspection(
+        schema=found.schema,
+        needs=found.needs,
+        ours=found.ours,
+        complaint=found.complaint,
+        locked=found.locked,
+        sessions=sessions,
+        left=left,
+    )
+
+
+def owners_in(directory: Path) -> dict[OwnerId, bool]:
+    """Every process that left its mark, and whether it lives."""
+    return {OwnerId(path.stem): _is_held(path) for path in sorted(directory.glob("*.lock"))}
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be looking too
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

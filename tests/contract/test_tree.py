@@ -1,0 +1,96 @@
+"""Trees of sessions as a whole: their roots, who of them is at work, and a first prompt that comes along."""
+
+import pytest
+
+from asyncagents.domain.event import SessionCreated
+from asyncagents.domain.part import FilePart
+from asyncagents.errors import InvalidInput
+from asyncagents.store.verb.session import NewSession
+from tests.contract.build import POOL, PROJECT, Lab
+from tests.contract.test_retry import failed
+
+
+async def test_roots_are_listed_newest_first_of_one_project_or_of_all(lab: Lab) -> None:
+    old = await lab.session()
+    child = await lab.session(parent=old)
+    elsewhere = await lab.session(project="other")
+    new = await lab.session()
+
+    async def ids(project: str | None, limit: int = 100) -> list[str]:
+        return [session.id for session in await lab.store.roots(project, limit=limit)]
+
+    assert await ids(PROJECT) == [new, old]
+    assert await ids(None) == [new, elsewhere, old]
+    assert await ids(None, limit=1) == [new]
+    assert child not in await ids(None)
+
+
+async def test_a_session_is_found_by_how_its_id_begins(lab: Lab) -> None:
+    one, two = await lab.session(), await lab.session()
+    assert await lab.store.beginning(one) == (one,)
+    assert set(await lab.store.beginning("ses_")) == {one, two}
+    assert len(await lab.store.beginning("ses_", limit=1)) == 1
+    assert await lab.store.beginning("ses_~") == ()
+
+
+async def test_a_tree_is_at_work_while_any_of_it_is_ready_running_or_in_backoff(lab: Lab) -> None:
+    root = await lab.session()
+    child = await lab.session(parent=root)
+    assert await lab.store.at_work(root) == ()
+    await lab.prompt(child)
+    assert await lab.store.at_work(root) == (child,)
+    lease, _ = await failed(lab)
+    assert await lab.store.at_work(lease.session_id) == (lease.session_id,)
+
+
+async def test_a_session_that_only_asks_is_not_at_work(lab: Lab) -> None:
+    session_id, lease, _, _ = await lab.asked()
+    assert await lab.store.at_work(session_id) == (session_id,)
+    assert await lab.store.park(lease, (await lab.store.control(session_id)).wake_seq)
+    assert await lab.store.at_work(session_id) == ()
+
+
+async def test_a_session_begins_with_its_first_prompt(lab: Lab) -> None:
+    info = lab.info()
+    session, admitted = await lab.store.begin(NewSession(info=info, pool=POOL), lab.input(info.id, "Ship it"))
+    assert (session.id, admitted.new) == (info.id, True)
+    assert [entry.text for entry in await lab.store.messages(info.id)] == ["Ship it"]
+    assert (await lab.store.session(info.id)).title == "Ship it"
+    assert lab.woken == [info.id]
+
+
+async def test_the_same_keys_begin_nothing_again(lab: Lab) -> None:
+    first, second = lab.info(), lab.info()
+    begun, one = await lab.store.begin(
+        NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "Ship it", key="p")
+    )
+    again, two = await lab.store.begin(
+        NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "Ship it", key="p")
+    )
+    assert (begun.id, again.id, two.new) == (first.id, first.id, False)
+    assert one.message_id == two.message_id
+    assert len(await lab.store.roots()) == 1
+
+
+async def test_another_prompt_under_the_key_of_a_session_goes_to_it_whole(lab: Lab) -> None:
+    first, second = lab.info(), lab.info()
+    await lab.store.begin(NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "one"))
+    await lab.store.begin(NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "two"))
+    entries = await lab.store.messages(first.id)
+    assert [entry.text for entry in entries] == ["one", "two"]
+    assert {part.session_id for entry in entries for part in entry.parts} == {first.id}
+    assert len([event for event in lab.events if isinstance(event, SessionCreated)]) == 1
+
+
+async def test_a_prompt_that_cannot_be_kept_leaves_no_session(lab: Lab) -> None:
+    info = lab.info()
+    fact = lab.input(info.id)
+    (text,) = fact.parts
+    twice = FilePart(
+        id=text.id, session_id=info.id, message_id=fact.message.id, mime="text/plain", url="data:,x"
+    )
+    broken = type(fact)(message=fact.message, parts=(text, twice), key=fact.key)
+    with pytest.raises(InvalidInput, match="stands twice"):
+        await lab.store.begin(NewSession(info=info, pool=POOL), broken)
+    assert await lab.store.roots() == ()
+    assert lab.events == []

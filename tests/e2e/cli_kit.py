@@ -1,0 +1,200 @@
+"""A desk to use the command line at: a home, a project, a provider over real HTTP, real processes."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents import Runtime, ScriptedModel, open_runtime
+from asyncagents.testing.provider import Provider, Reply, Script, open_provider, openai_bytes
+
+PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
+KEY = "sk-of-the-desk"
+NOTHING: Mapping[str, str] = MappingProxyType({})
+PATIENCE = 60.0
+"""So long a test waits for what must come; a healthy run never does."""
+
+
+class Ran(Struct, frozen=True):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Desk:
+    def __init__(self, root: Path, url: str) -> None:
+        self.home, self.project, self.data = root / "home", root / "project", root / "data"
+        self.home.mkdir(parents=True)
+        self.project.mkdir()
+        self._url = url
+        self.configure()
+
+    def configure(self, **more: Any) -> None:
+        local = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{self._url}/v1", "apiKey": "{env:DESK_KEY}"},
+            "models": {
+                "m": {"limit": {"context": 8000, "output": 1000}, "cost": {"input": 3, "output": 15}},
+                "other": {},
+            },
+        }
+        config = {"model": "local/m", "provider": {"local": local}, **more}
+        (self.project / "asyncagents.json").write_text(json.dumps(config))
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Nothing of the caller's own keys, terminal or configuration."""
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "ASYNCAGENTS_DATA_DIR": str(self.data),
+            "DESK_KEY": KEY,
+            **more,
+        }
+
+    async def start(
+        self,
+        *words: str,
+        stdin: int = DEVNULL,
+        stdout: int = PIPE,
+        env: Mapping[str, str] = NOTHING,
+        limit: Callable[[], None] | None = None,
+    ) -> Process:
+        return await asyncio.create_subprocess_exec(
+            PROGRAM,
+            *words,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=PIPE,
+            cwd=self.project,
+            env=self.environment(env),
+            preexec_fn=limit,
+        )
+
+    async def run(self, *words: str, stdin: str | None = None, env: Mapping[str, str] = NOTHING) -> Ran:
+        process = await self.start(*words, stdin=DEVNULL if stdin is None else PIPE, env=env)
+        return await ended(process, stdin=stdin)
+
+    @asynccontextmanager
+    async def look(self) -> AsyncIterator[Runtime]:
+        """What is stored, seen by a runtime that serves nobody."""
+        async with open_runtime(self.data, model=ScriptedModel({}), serve=False) as runtime:
+            yield runtime
+
+
+async def ended(process: Process, *, stdin: str | None = None) -> Ran:
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate(None if stdin is None else stdin.encode())
+    assert process.returncode is not None
+    return Ran(process.returncode, (out or b"").decode(), err.decode())
+
+
+@asynccontextmanager
+async def open_desk(
+    root: Path, script: Script | None = None, **more: Any
+) -> AsyncIterator[tuple[Desk, Provider]]:
+    async with open_provider(script, key=KEY, **more) as provider:
+        yield Desk(root, provider.url), provider
+
+
+async def said(process: Process, text: str) -> str:
+    """Until its stdout has this text; returns all that was there by then."""
+    assert process.stdout is not None
+    seen = b""
+    async with asyncio.timeout(PATIENCE):
+        while text.encode() not in seen:
+            more = await process.stdout.read(4096)
+            assert more, f"it ended after {seen!r}"
+            seen += more
+    return seen.decode()
+
+
+class Terminal:
+    """A process on a terminal of its own; what it writes is kept, keys can be pressed."""
+
+    def __init__(self, process: Process, master: int) -> None:
+        self.process = process
+        self._master = master
+        self._seen = b""
+        self._more = asyncio.Event()
+        self._closed = False
+        asyncio.get_running_loop().add_reader(master, self._read)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._master, 65536)
+        except OSError:  # the other side is closed
+            piece = b""
+        if not piece:
+            self._closed = True
+            asyncio.get_running_loop().remove_reader(self._master)
+        self._seen += piece
+        self._more.set()
+
+    @property
+    def text(self) -> str:
+        return self._seen.decode(errors="replace").replace("\r\n", "\n")
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while text not in self.text:
+                assert not self._closed, f"it ended with {self.text!r}"
+                self._more.clear()
+                await self._more.wait()
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    async def end(self) -> int:
+        async with asyncio.timeout(PATIENCE):
+            code = await self.process.wait()
+            while not self._closed:
+                self._more.clear()
+                await self._more.wait()
+        return code
+
+
+CTRL_C = b"\x03"
+
+
+@asynccontextmanager
+async def on_a_terminal(desk: Desk, *words: str, env: Mapping[str, str] = NOTHING) -> AsyncIterator[Terminal]:
+    master, slave = os.openpty()
+    with closing(os.fdopen(master, "rb", buffering=0)):
+        process = await asyncio.create_subprocess_exec(
+            PROGRAM,
+            *words,
+            cwd=desk.project,
+            env=desk.environment({"TERM": "xterm", "COLUMNS": "200", **env}),
+            preexec_fn=lambda: os.login_tty(slave),
+        )
+        os.close(slave)
+        terminal = Terminal(process, master)
+        try:
+            yield terminal
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+            asyncio.get_running_loop().remove_reader(master)
+
+
+def slow(text: str) -> list[Reply]:
+    """Half of an answer and then silence, the first time; the whole of it when asked again."""
+    whole = Reply(text=text, chunks=len(text.split()))
+    half = sum(len(piece) for piece in openai_bytes(whole)) // 2
+    return [replace(whole, hang_at=half, times=1), whole]

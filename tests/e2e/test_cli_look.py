@@ -1,0 +1,73 @@
+"""Commands that only look: they say what is there, and make nothing that is not."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from asyncagents.testing.provider import Reply
+from tests.e2e.cli_kit import ended, open_desk
+
+
+@pytest.mark.spec("X-06")
+async def test_looking_makes_nothing(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, provider):
+        for words in (("sessions",), ("sessions", "--json"), ("models",), ("doctor",), ("config",)):
+            ran = await desk.run(*words)
+            assert (ran.code, "Traceback" in ran.err) == (0, False), ran.err
+        assert not desk.data.exists()
+        assert provider.asked == 0
+
+
+async def test_a_transcript_has_who_said_what_and_how_it_ended(tmp_path: Path) -> None:
+    script = {"Fail": [Reply(status=400, error="Nope.")]}
+    answer = Reply(text="Hi.\nThere.", reasoning="hm")
+    async with open_desk(tmp_path, script, otherwise=answer) as (desk, _):
+        (desk.project / "notes.md").write_text("notes")
+        await desk.run("run", "Hello", "-f", "notes.md")
+        await desk.run("run", "-c", "Fail")
+        shown = await desk.run("show")
+        session_id = shown.out.splitlines()[1].split()[0]
+        by_id = await desk.run("show", session_id[:20], "-C", "/")
+
+    assert shown.out == by_id.out
+    assert shown.out.splitlines()[0] == "Hello"
+    lines = [line.strip() for line in shown.out.splitlines()]
+    wanted = ["Hello", "[file notes.md, text/plain]", "| hm", "Hi.", "There.", "Fail"]
+    assert [line for line in lines[2:] if line in wanted] == wanted
+    assert lines[-1] == "error: local refused the request (HTTP 400): Nope."
+
+
+@pytest.mark.spec("X-06")
+async def test_the_doctor_finds_what_is_wrong_and_asks_online_only_when_told(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        await desk.run("run", "Hello")
+        left = (await desk.run("run", "Later", "--detach")).code
+        os.chmod(desk.data, 0o755)
+        offline = await desk.run("doctor", "--json", env={"DESK_KEY": "wrong"})
+        online = await desk.run("doctor", "--json", "--online")
+        refused = await desk.run("doctor", "--online", env={"DESK_KEY": "sk-not-this-one"})
+        mode = stat.S_IMODE(desk.data.stat().st_mode)
+
+    checks = {check["name"]: check for check in offline.json["checks"]}
+    assert (left, offline.code, offline.json["ok"], mode) == (0, 0, True, 0o755)
+    assert (checks["data directory"]["level"], checks["sessions"]["level"]) == ("warn", "warn")
+    assert checks["sessions"]["text"] == "1 have work that nobody does"
+    assert checks["database"]["level"] == "ok"
+    assert "local online" not in checks
+    assert online.json["checks"][-1]["text"] == "it answers, and lists 1 model"
+    assert refused.code == 1
+    assert "fail  local online" in refused.out
+    assert "sk-not-this-one" not in refused.out + refused.err
+
+
+async def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        reads, writes = os.pipe()
+        os.close(reads)
+        process = await desk.start("models", "--all", stdout=writes)
+        os.close(writes)
+        ran = await ended(process)
+
+    assert (ran.code, ran.err) == (141, "")

@@ -1,0 +1,77 @@
+"""A session that waits for the outside: exit 3, with what it waits for and how to come back."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from asyncagents import CallId, ScriptedModel, SessionId, call, open_runtime, say
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.testing.provider import Reply
+from tests.e2e.cli_kit import Desk, open_desk
+from tests.flows.kit import CAREFUL, later
+
+
+async def leave_waiting(desk: Desk) -> tuple[SessionId, CallId]:
+    """Another program, with tools of its own, leaves a session with a call open."""
+    script = {"ship": [[call("deploy")], [say("never said")]]}
+    async with open_runtime(
+        desk.data, model=ScriptedModel(script), tools=[later("deploy", note="asked Ada")]
+    ) as runtime:
+        session = await runtime.create_session(directory=desk.project)
+        await runtime.prompt(session.id, "ship", model="local/m")
+        (open_call,) = await runtime.open_calls(session.id)
+    return session.id, open_call.id
+
+
+@pytest.mark.spec("X-06")
+async def test_an_open_call_is_named_and_its_result_is_taken_up_by_the_next_run(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, otherwise=Reply(text="Shipped.")) as (desk, _):
+        session_id, call_id = await leave_waiting(desk)
+        waits = await desk.run("run", "--session", session_id)
+        listed = await desk.run("sessions")
+        in_json = await desk.run("run", "--session", session_id, "--json")
+        async with desk.look() as runtime:
+            await runtime.complete(call_id, "v2 is live")
+        went_on = await desk.run("run", "--session", session_id)
+
+    assert waits.code == in_json.code == 3
+    assert waits.err.startswith(f"session {session_id} waits; this is its last answer:\n")
+    assert f"waiting: deploy waits for its result (asked Ada), {call_id} of session {session_id}" in waits.err
+    assert f"`asyncagents run --session {session_id}` goes on" in waits.err
+    assert re.search(r"\swaiting\s", listed.out)
+    (wait,) = in_json.json["waits"]
+    assert (in_json.json["status"], wait["call"], wait["kind"]) == ("waiting", call_id, "async")
+    assert (went_on.code, went_on.out) == (0, "Shipped.\n")
+
+
+@pytest.mark.spec("X-06")
+async def test_an_ask_is_named_and_a_prompt_meanwhile_is_kept(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, provider):
+        script = {"go": [[call("careful", text="a")]]}
+        ask_id: str = ""
+        async with open_runtime(desk.data, model=ScriptedModel(script), tools=[CAREFUL]) as runtime:
+            session = await runtime.create_session(directory=desk.project)
+            async with runtime.events(session.id) as events:
+                await runtime.send(session.id, "go", model="local/m")
+                async for event in events:
+                    if isinstance(event, PermissionAsked):
+                        ask_id = event.request.id
+                        break
+        waits = await desk.run("run", "--continue", "And?")
+        in_json = await desk.run("run", "--continue", "--json")
+        listed = await desk.run("sessions")
+
+    assert (waits.code, waits.out, provider.asked) == (3, "", 0)
+    assert f"waiting: careful asks for the permission 'echo' (a), {ask_id}" in waits.err
+    assert in_json.json["waits"][0]["ask"] == ask_id
+    assert re.search(r"\sasks\s", listed.out)
+
+
+async def test_a_call_of_a_tool_that_is_not_there_is_told_to_the_model(tmp_path: Path) -> None:
+    steps = '[[{"steps": [{"text": "I will.", "tools": [{"name": "deploy"}]}, {"text": "Then not."}]}]]'
+    async with open_desk(tmp_path) as (desk, _):
+        ran = await desk.run("run", f"go {steps}")
+
+    assert (ran.code, ran.out) == (0, "I will.\nThen not.\n")
+    assert "deploy() failed:" in ran.err

@@ -1,0 +1,34 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from asyncagents.cli.main import main
+from tests.unit.config.build import Desk
+
+FOREIGN = ("XDG_", "ASYNCAGENTS_", "OPENCODE_")
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A home and a project, and nothing of the caller's own."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN) or name.endswith(("_KEY", "_TOKEN")):
+            monkeypatch.delenv(name)
+    desk = Desk(tmp_path)
+    monkeypatch.setenv("HOME", str(desk.home))
+    monkeypatch.setenv("ASYNCAGENTS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(desk.project)
+    return desk
+
+
+@pytest.fixture
+def invoke(desk: Desk) -> Callable[..., Result]:
+    """The whole command line, in this process."""
+
+    def run(*words: str, stdin: str | bytes = "") -> Result:
+        return CliRunner().invoke(main, words, input=stdin, prog_name="asyncagents")
+
+    return run

@@ -1,0 +1,155 @@
+"""The doctor looks at broken things and says what to do; it breaks and changes nothing itself."""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.doctor_system import check_system, has_openat2
+from asyncagents.llm.scripted import ScriptedModel
+from tests.unit.config.build import Desk
+
+Invoke = Callable[..., Result]
+Checks = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def data(desk: Desk, tmp_path: Path) -> Path:
+    """A data directory with one session, at rest."""
+    folder = tmp_path / "data"
+
+    async def make() -> None:
+        async with open_runtime(folder, model=ScriptedModel({}), serve=False) as runtime:
+            await runtime.create_session()
+
+    asyncio.run(make())
+    return folder
+
+
+@contextmanager
+def database(data: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(data / "asyncagents.db", isolation_level=None)) as connection:
+        yield connection
+
+
+def examine(invoke: Invoke, *words: str) -> tuple[int, Checks]:
+    ended = invoke("doctor", "--json", *words)
+    found = msgspec.json.decode(ended.stdout)
+    assert found["ok"] == (ended.exit_code == 0)
+    return ended.exit_code, {check["name"]: check for check in found["checks"]}
+
+
+def test_a_good_directory_is_well(invoke: Invoke, data: Path) -> None:
+    code, checks = examine(invoke)
+    assert (code, checks["database"]["level"], checks["data directory"]["level"]) == (0, "ok", "ok")
+    assert ", 1 sessions, " in checks["database"]["text"]
+    assert checks["processes"]["text"] == "0 at work here"
+
+
+def test_a_file_that_is_no_database_is_broken(invoke: Invoke, data: Path) -> None:
+    (data / "asyncagents.db").write_bytes(b"not a database at all" * 100)
+    code, checks = examine(invoke)
+    assert (code, checks["database"]["level"]) == (1, "fail")
+    assert "file is not a database" in checks["database"]["text"]
+
+
+def test_a_damaged_page_is_found(invoke: Invoke, data: Path) -> None:
+    path = data / "asyncagents.db"
+    raw = bytearray(path.read_bytes())
+    raw[8192:12288] = os.urandom(4096)
+    path.write_bytes(raw)
+    code, checks = examine(invoke)
+    assert (code, checks["database"]["level"]) == (1, "fail")
+
+
+def test_a_newer_database_wants_a_newer_program_and_so_do_all_commands(invoke: Invoke, data: Path) -> None:
+    with database(data) as connection:
+        connection.execute("UPDATE schema SET version = 99, min_reader = 99")
+    code, checks = examine(invoke)
+    listed = invoke("sessions")
+    assert (code, checks["database"]["hint"]) == (1, "`pip install --upgrade asyncagents`")
+    assert (listed.exit_code, listed.stdout) == (1, "")
+    assert listed.stderr.startswith("error: the database has schema 99")
+    assert "hint: `pip install --upgrade asyncagents`" in listed.stderr
+
+
+def test_a_database_that_somebody_keeps_locked_is_said(
+    invoke: Invoke, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncagents.store.sqlite.inspect.PATIENCE_SECONDS", 0.01)
+    with database(data) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        code, checks = examine(invoke)
+    assert (code, checks["database"]["level"]) == (0, "warn")
+    assert "keeps it locked" in checks["database"]["text"]
+
+
+def test_a_data_directory_that_cannot_be_one_is_broken(
+    invoke: Invoke, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = desk.write("a-file", "x")
+    for path in (file, file / "below"):
+        monkeypatch.setenv("ASYNCAGENTS_DATA_DIR", str(path))
+        code, checks = examine(invoke)
+        assert (code, checks["data directory"]["level"], "database" in checks) == (1, "fail", False)
+
+
+def test_what_others_may_read_is_said(invoke: Invoke, data: Path) -> None:
+    os.chmod(data / "asyncagents.db", 0o644)
+    os.chmod(data, 0o755)
+    code, checks = examine(invoke)
+    assert (code, checks["database"]["hint"]) == (0, f"`chmod 600 {data / 'asyncagents.db'}`")
+    assert checks["data directory"]["hint"] == f"`chmod 700 {data}`"
+
+
+def test_the_living_and_the_dead_are_counted_and_left_as_they_are(invoke: Invoke, data: Path) -> None:
+    with database(data) as connection:
+        connection.execute("UPDATE session SET state = 'running', owner = 'dead'")
+    for name in ("dead", "alive"):
+        (data / "owners" / f"{name}.lock").touch()
+    with (data / "owners" / "alive.lock").open() as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        _, checks = examine(invoke)
+        with database(data) as connection:
+            connection.execute("UPDATE session SET owner = 'alive'")
+        _, later = examine(invoke)
+    assert checks["processes"]["text"] == "1 at work here, 1 died at it"
+    assert (checks["sessions"]["level"], "sessions" in later) == ("warn", False)
+    assert sorted(path.stem for path in (data / "owners").glob("*.lock")) == ["alive", "dead"]
+
+
+def test_a_model_that_cannot_be_used_is_broken_and_a_broken_config_too(
+    invoke: Invoke, desk: Desk, data: Path
+) -> None:
+    desk.write("asyncagents.json", {"model": "anthropic/claude-sonnet-4-5", "modle": 1})
+    code, checks = examine(invoke)
+    desk.write("asyncagents.json", "{")
+    broken, others = examine(invoke)
+    assert (code, checks["model"]["level"]) == (1, "fail")
+    assert "ANTHROPIC_API_KEY" in checks["model"]["hint"]
+    assert checks["config"]["level"] == "warn"
+    assert (broken, others["config"]["level"], others["database"]["level"]) == (1, "fail", "ok")
+
+
+def test_keys_are_named_by_where_they_came_from(
+    invoke: Invoke, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
+    ended = invoke("doctor")
+    assert "ok    groq" in ended.stdout
+    assert "its key is from $GROQ_API_KEY" in ended.stdout
+    assert "gsk-secret" not in ended.output
+
+
+def test_the_system_is_described_whatever_it_has() -> None:
+    assert all(check.level in {"ok", "warn"} for check in check_system())
+    assert has_openat2() in {True, False}

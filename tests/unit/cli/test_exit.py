@@ -1,0 +1,92 @@
+"""What goes wrong is one sentence, a hint and the right exit code; never a traceback, unless asked for."""
+
+import errno
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from asyncagents.cli.exit import Complaint, complaint
+from asyncagents.cli.main import LazyGroup
+from asyncagents.errors import (
+    ConfigError,
+    InvalidInput,
+    ModelError,
+    NotFound,
+    SchemaMismatch,
+    StoreError,
+    ToolError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "hint"),
+    [
+        (ConfigError("model is a number"), 2, ""),
+        (InvalidInput("no"), 2, ""),
+        (ModelError("no key"), 2, ""),
+        (NotFound("session", "ses_1"), 2, "sessions --all"),
+        (StoreError("the database could not be written: database or disk is full"), 1, "make some room"),
+        (StoreError("database is locked"), 1, "another program holds"),
+        (StoreError("file is not a database"), 1, "doctor"),
+        (SchemaMismatch("needs schema 9. Upgrade asyncagents."), 1, "pip install --upgrade"),
+        (ToolError("x"), 1, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "make some room"),
+        (OSError(errno.EACCES, "Permission denied", "/data"), 1, ""),
+        (ValueError("oops"), 1, "ASYNCAGENTS_DEBUG=1"),
+    ],
+)
+def test_each_error_has_its_code_and_its_hint(error: Exception, code: int, hint: str) -> None:
+    told = complaint(error)
+    assert told.exit_code == code
+    assert hint in told.hint
+    assert bool(hint) == bool(told.hint)
+    assert "\n" not in told.message
+
+
+def test_a_system_error_names_its_file() -> None:
+    assert (
+        complaint(OSError(errno.EACCES, "Permission denied", "/data")).message == "/data: Permission denied"
+    )
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Result]:
+    """Run a command that ends with an error."""
+
+    def end(error: Exception) -> Result:
+        def fail() -> None:
+            raise error
+
+        group = LazyGroup("asyncagents")
+        monkeypatch.setattr(group, "get_command", lambda ctx, name: click.Command(name, callback=fail))
+        return CliRunner().invoke(group, ["x"])
+
+    return end
+
+
+def test_the_error_of_a_group_of_tasks_is_the_one_that_happened_in_it(
+    ending: Callable[[Exception], Result],
+) -> None:
+    inner = ExceptionGroup("tasks", [Complaint("it broke", hint="mend it", code=3)])
+    ended = ending(ExceptionGroup("tasks", [inner, ValueError("and another")]))
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (3, "", "error: it broke\nhint: mend it\n")
+
+
+def test_a_bug_is_said_to_be_one_and_shows_where_only_when_asked(
+    ending: Callable[[Exception], Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = ending(KeyError("nobody"))
+    monkeypatch.setenv("ASYNCAGENTS_DEBUG", "1")
+    loud = ending(KeyError("nobody"))
+    assert (quiet.exit_code, loud.exit_code) == (1, 1)
+    assert quiet.stderr.startswith("error: this is a bug in asyncagents: KeyError: 'nobody'\n")
+    assert "Traceback" not in quiet.stderr
+    assert "Traceback" in loud.stderr
+
+
+@pytest.mark.parametrize(("error", "code"), [(click.Abort(), 130), (BrokenPipeError(), 141)])
+def test_who_leaves_hears_nothing(ending: Callable[[Exception], Result], error: Exception, code: int) -> None:
+    ended = ending(error)
+    assert (ended.exit_code, ended.output) == (code, "")

@@ -1,0 +1,85 @@
+"""Who answers: what was asked for first, then what the session used, then the config."""
+
+from typing import Any
+
+import pytest
+
+from asyncagents.cli.exit import Complaint
+from asyncagents.cli.run_choice import choose
+from asyncagents.cli.run_order import Order
+from asyncagents.config.config import Config
+from asyncagents.domain.session import Session, SessionModel, SessionTime
+from tests.unit.cli.build import SESSION
+from tests.unit.config.build import Desk
+
+
+def config(desk: Desk, **more: Any) -> Config:
+    models: dict[str, Any] = {name: {} for name in ("a", "b", "c", "d")}
+    local = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "http://x/v1"}, "models": models}
+    agents = {
+        "plan": {"model": "local/b"},
+        "plain": {},
+        "sub": {"mode": "subagent"},
+        "off": {"disable": True},
+    }
+    desk.write(
+        "asyncagents.json", {"provider": {"local": local}, "model": "local/a", "agent": agents, **more}
+    )
+    return desk.load().config
+
+
+def session(*, agent: str | None = "build", model: str | None = "c") -> Session:
+    return Session(
+        id=SESSION,
+        slug="calm-river",
+        project_id="p",
+        directory="/",
+        title="t",
+        version="1",
+        time=SessionTime(created=1, updated=1),
+        agent=agent,
+        model=SessionModel(id=model, provider_id="local") if model else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "expected"),
+    [
+        ({}, None, ("build", "a")),
+        ({"model": "local/d"}, None, ("build", "d")),
+        ({"agent": "plan"}, None, ("plan", "b")),
+        ({"agent": "plain"}, None, ("plain", "a")),
+        ({"agent": "plan", "model": "local/d"}, session(), ("plan", "d")),
+        ({}, session(), ("build", "c")),
+        ({"agent": "plan"}, session(), ("plan", "b")),
+        ({"agent": "plain"}, session(), ("plain", "c")),
+        ({}, session(agent="long gone"), ("long gone", "c")),
+        ({}, session(agent="plan", model=None), ("plan", "b")),
+    ],
+)
+def test_who_answers(
+    desk: Desk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
+) -> None:
+    chosen = choose(config(desk), Order(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
+    assert (chosen.agent, chosen.model.model_id) == expected
+
+
+def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
+    order = Order(prompt="Hi", directory=desk.project)
+    assert choose(config(desk, default_agent="plan"), order, None).agent == "plan"
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "said"),
+    [
+        ({"agent": "sub"}, None, "'sub' is a subagent"),
+        ({"agent": "off"}, None, "there is no agent 'off'"),
+        ({}, session(model="gone"), "provider local has no model 'gone'"),
+    ],
+)
+def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | None, said: str) -> None:
+    order = Order(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
+    with pytest.raises(Complaint, match=said) as caught:
+        choose(config(desk), order, before)
+    assert caught.value.exit_code == 2
+    assert ("this session used it last" in caught.value.hint) == (before is not None)

@@ -1,0 +1,115 @@
+"""How a run ends: its exit code follows from the answer and from what still waits."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.cli.run_result import (
+    Ending,
+    Result,
+    Wait,
+    as_json,
+    close,
+    exit_code,
+    failure_text,
+    judged,
+    wait_of,
+)
+from asyncagents.cli.screen import Screen
+from asyncagents.domain.failure import Failure, UnknownFailure, aborted, api, output_length, unknown
+from asyncagents.domain.session import CacheTokens, Tokens
+from tests.unit.cli.build import SESSION, entry, step, text
+from tests.unit.domain.build import call, waiting
+
+SPENT = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
+WAIT = wait_of(call(waiting("async", note="asked Ada")))
+
+
+@pytest.mark.parametrize(
+    ("error", "waits", "ending", "code"),
+    [
+        (None, (), "done", 0),
+        (None, (WAIT,), "waiting", 3),
+        (api("no", is_retryable=False), (), "failed", 1),
+        (api("no", is_retryable=False), (WAIT,), "failed", 1),
+        (aborted(), (), "cancelled", 5),
+        (aborted(), (WAIT,), "cancelled", 5),
+    ],
+)
+def test_the_answer_decides_and_then_what_waits(
+    error: Failure | None, waits: tuple[Wait, ...], ending: Ending, code: int
+) -> None:
+    said = replace(step("msg_2", done=True), error=error, tokens=SPENT, cost=0.5, finish="stop")
+    result = judged(SESSION, entry(said, text("msg_2", "Hi.")), (said, said), waits)
+    assert (result.status, exit_code(result.status)) == (ending, code)
+    assert (result.text, result.cost, result.tokens.input, result.tokens.cache.write) == ("Hi.", 1.0, 2, 10)
+
+
+def test_no_answer_is_a_failure_unless_something_waits() -> None:
+    assert judged(SESSION, None, (), ()).status == "failed"
+    assert judged(SESSION, None, (), (WAIT,)).status == "waiting"
+
+
+def test_programs_get_every_field() -> None:
+    result = json.loads(as_json(Result(session=SESSION, tokens=Tokens.zero(), status="accepted")))
+    assert set(result) == {
+        "session", "message", "text", "finish", "error", "tokens", "cost", "status", "waits"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask", "what"),
+    [
+        ("ask", "per_1", "deploy asks for the permission 'bash' (ls)"),
+        ("question", "que_1", "deploy asks: Which colour?"),
+        ("async", None, "deploy waits for its result (asked Ada)"),
+        ("wait", None, "deploy waits for its time (asked Ada)"),
+    ],
+)
+def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None:
+    row = call(waiting(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
+    wait = wait_of(row)
+    assert (wait.call, wait.ask, wait.kind, wait.what) == ("tool_1", ask, kind, what)
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (api("It is\nfull", is_retryable=True), "It is full"),
+        (unknown("crash"), "crash"),
+        (output_length(), "MessageOutputLengthError"),
+        (UnknownFailure(b"{}", "Novel"), "Novel"),
+        (None, "there is no answer"),
+    ],
+)
+def test_a_failure_is_a_sentence(failure: Failure | None, said: str) -> None:
+    assert failure_text(failure) == said
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("failed", "error: there is no answer"),
+        ("waiting", "waiting: deploy waits for its result (asked Ada), tool_1 of session ses_1"),
+        ("cancelled", "cancelled: session ses_1"),
+        ("stopped", "stopped: what was accepted is kept"),
+        ("accepted", "accepted: nobody works on it until"),
+    ],
+)
+def test_the_last_words_name_the_way_back(
+    capsys: pytest.CaptureFixture[str], ending: Ending, said: str
+) -> None:
+    close(Screen(), Result(session=SESSION, tokens=Tokens.zero(), status=ending, waits=(WAIT,)))
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    assert "asyncagents run --session ses_1" in told.err
+
+
+def test_a_good_end_says_nothing_unless_the_answer_was_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Result(session=SESSION, tokens=Tokens.zero(), status="done", finish="stop")
+    close(Screen(), done)
+    assert capsys.readouterr().err == ""
+    close(Screen(), replace(done, finish="length"))
+    assert "the end is missing" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""The words of an answer are shown once each, in order, whoever writes them and however they arrive."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.cli.run_view import Words
+from asyncagents.domain.event import Event
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from tests.unit.cli.build import SESSION, asked, delta, entry, step, text, thought, updated
+
+
+def shown(events: Iterable[Event], last: Entry | None = None, *, live: bool = False) -> str:
+    words = Words(SESSION, last, live=live)
+    return "".join(fresh.words for event in events for fresh in words.take(event))
+
+
+NEW = updated(step("msg_2"))
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([NEW, updated(text("msg_2", "")), delta("a", 0), delta("b", 1)], "ab", id="deltas"),
+        pytest.param([NEW, updated(text("msg_2", "a")), updated(text("msg_2", "abc"))], "abc", id="grown"),
+        pytest.param(
+            [NEW, updated(text("msg_2", "ab")), delta("b", 1), delta("c", 2)], "abc", id="a delta that was in"
+        ),
+        pytest.param(
+            [NEW, updated(text("msg_2", "a")), delta("c", 2), updated(text("msg_2", "abc"))],
+            "abc",
+            id="a gap",
+        ),
+        pytest.param(
+            [NEW, updated(text("msg_2", "ab")), updated(text("msg_2", "a"))], "ab", id="trimmed at the end"
+        ),
+        pytest.param([delta("a", 0)], "", id="a delta of nobody knows what"),
+        pytest.param([updated(asked("msg_1")), updated(text("msg_1", "Hi"))], "", id="a prompt"),
+        pytest.param([updated(text("msg_2", "ab")), NEW], "ab", id="a part before its message"),
+        pytest.param([NEW, updated(text("msg_2", "x", synthetic=True))], "", id="synthetic"),
+        pytest.param([NEW, updated(thought("msg_2", "hm"))], "hm", id="reasoning"),
+        pytest.param(
+            [updated(step("msg_2"), session_id=SessionId("ses_2")), updated(text("msg_2", "a"))],
+            "",
+            id="of another session",
+        ),
+    ],
+)
+def test_each_word_is_shown_once(events: list[Event], expected: str) -> None:
+    assert shown(events) == expected
+
+
+UNDER_WAY = entry(step("msg_2"), text("msg_2", "Once"))
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(
+            [updated(text("msg_2", "Once")), updated(step("msg_2", cut=True))], "", id="cut off: it is old"
+        ),
+        pytest.param([updated(text("msg_2", "Once upon"))], "Once upon", id="it grows: it is new"),
+        pytest.param([updated(step("msg_2", done=True))], "Once", id="it ends well"),
+        pytest.param([updated(step("msg_2"))], "", id="nothing is known"),
+        pytest.param(
+            [
+                updated(step("msg_2", cut=True)),
+                updated(step("msg_3")),
+                updated(text("msg_3", "Twice", id="prt_2")),
+            ],
+            "Twice",
+            id="cut off, and written again",
+        ),
+    ],
+)
+def test_an_answer_that_was_begun_before_is_shown_if_it_goes_on(events: list[Event], expected: str) -> None:
+    assert shown(events, UNDER_WAY) == expected
+
+
+def test_an_answer_that_another_process_is_writing_is_shown_from_its_beginning() -> None:
+    begun = [updated(part) for part in UNDER_WAY.parts]
+    assert shown([*begun, updated(text("msg_2", "Once upon"))], UNDER_WAY, live=True) == "Once upon"
+
+
+def test_what_was_said_before_is_not_shown_again() -> None:
+    last = entry(step("msg_2", done=True), text("msg_2", "Old"))
+    assert shown([updated(last.info), *map(updated, last.parts)], last) == ""
+    assert shown([updated(last.info), *map(updated, last.parts)], last, live=True) == ""
+
+
+@given(st.text(min_size=1, max_size=30), st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=20))
+def test_any_mixture_of_deltas_and_parts_shows_the_whole_text_once(
+    whole: str, pieces: list[tuple[bool, int]]
+) -> None:
+    events = [NEW, updated(text("msg_2", ""))]
+    for as_part, upto in pieces:
+        events.append(
+            updated(text("msg_2", whole[:upto])) if as_part else delta(whole[upto : upto + 5], upto)
+        )
+    assert shown([*events, updated(text("msg_2", whole))]) == whole

@@ -1,0 +1,99 @@
+"""Text files of a prompt are told as text, inside a tag that they cannot leave; all others go beside."""
+
+from base64 import b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import PartId
+from asyncagents.domain.part import FilePart, TextPart
+from asyncagents.engine.prompt import Prompt
+from asyncagents.llm.model import Attachment, FromUser, Told
+from tests.unit.domain.build import SESSION, user
+
+TEXT = TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=user().id, text="Look")
+
+
+def data_url(mime: str, content: bytes) -> str:
+    return f"data:{mime};base64,{b64encode(content).decode()}"
+
+
+def file(mime: str, content: bytes, name: str | None = "a.txt") -> FilePart:
+    return FilePart(
+        id=PartId("prt_2"),
+        session_id=SESSION,
+        message_id=user().id,
+        mime=mime,
+        url=data_url(mime, content),
+        filename=name,
+    )
+
+
+def told(*parts: TextPart | FilePart) -> Told:
+    prompt = Prompt()
+    prompt.extend([Entry(info=user(), parts=parts)], frozenset(), since=1)
+    (message,) = prompt.messages
+    return message
+
+
+@pytest.mark.parametrize(
+    "mime",
+    [
+        "text/plain",
+        "text/x-python",
+        "application/json",
+        "application/xml",
+        "application/yaml",
+        "image/svg+xml",
+    ],
+)
+def test_a_text_file_is_told_as_text(mime: str) -> None:
+    assert told(TEXT, file(mime, b"x = 1\n")) == FromUser('Look\n<file name="a.txt">\nx = 1\n\n</file>')
+
+
+@pytest.mark.parametrize("mime", ["image/png", "application/pdf", "application/octet-stream"])
+def test_any_other_file_goes_beside(mime: str) -> None:
+    given = file(mime, b"\x89PNG")
+    assert told(TEXT, given) == FromUser("Look", (Attachment(mime, given.url, "a.txt"),))
+
+
+def test_a_text_that_cannot_be_read_or_is_elsewhere_goes_beside() -> None:
+    broken = file("text/plain", b"\xff\xfe")
+    remote = FilePart(
+        id=PartId("prt_3"),
+        session_id=SESSION,
+        message_id=user().id,
+        mime="text/plain",
+        url="https://example.com/a.txt",
+    )
+    message = told(broken, remote)
+    assert isinstance(message, FromUser)
+    assert (message.text, [each.url for each in message.files]) == ("", [broken.url, remote.url])
+
+
+def test_an_empty_file_without_a_name_is_told_too() -> None:
+    assert told(file("text/plain", b"", None)) == FromUser('<file name="a file without a name">\n\n</file>')
+
+
+@pytest.mark.parametrize("closing", ["</file>", "</FILE >", "< / file>", "<\n/file>"])
+def test_what_is_inside_cannot_close_the_tag(closing: str) -> None:
+    message = told(file("text/plain", f"a{closing}b".encode()))
+    assert isinstance(message, FromUser)
+    assert message.text == f'<file name="a.txt">\na&lt;{closing[1:]}b\n</file>'
+
+
+def test_a_name_stays_inside_its_quotes() -> None:
+    message = told(file("text/plain", b"", 'x">\n</file><file name="y'))
+    assert isinstance(message, FromUser)
+    assert message.text.splitlines()[0] == ('<file name="x&quot;&gt; &lt;/file&gt;&lt;file name=&quot;y">')
+
+
+@given(st.text(alphabet="<>/ file\n&x"), st.text(alphabet='<>/"file\n'))
+def test_a_file_has_one_end_whatever_it_says(content: str, name: str) -> None:
+    message = told(file("text/plain", content.encode(), name))
+    assert isinstance(message, FromUser)
+    squeezed = "".join(message.text.split()).lower()
+    assert squeezed.count("</file") == 1
+    assert squeezed.endswith("</file>")

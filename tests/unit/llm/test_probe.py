@@ -1,0 +1,82 @@
+"""A provider is asked for its list of models: it is there or not, and takes the key or not."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from asyncagents.config.config import Config, ProviderConfig
+from asyncagents.config.secret import Secret
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.offer import Offer
+from asyncagents.llm.probe import Probe, probe
+from asyncagents.llm.roster import Roster
+from asyncagents.testing.provider import open_provider
+
+KEY = "sk-right-one"
+COMPATIBLE, ANTHROPIC = "@ai-sdk/openai-compatible", "@ai-sdk/anthropic"
+
+
+def offer(base_url: str, *, npm: str = COMPATIBLE, key: str = KEY) -> Offer:
+    provider = ProviderConfig(npm=npm, base_url=base_url, api_key=Secret(f"{key}\n"))
+    roster = Roster(Config(data_dir=Path("unused"), provider={"desk": provider}))
+    found = roster.offer(ModelRef(provider_id="desk", model_id="m"))
+    assert isinstance(found, Offer)
+    return found
+
+
+@asynccontextmanager
+async def serving(body: bytes) -> AsyncIterator[str]:
+    """Something that answers everything with the same."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("npm", "path"), [(COMPATIBLE, "/v1"), (COMPATIBLE, "/v1/"), (ANTHROPIC, "/v1"), (ANTHROPIC, "")]
+)
+async def test_a_provider_that_takes_the_key_lists_its_models(npm: str, path: str) -> None:
+    async with open_provider(key=KEY) as provider:
+        found = await probe(offer(provider.url + path, npm=npm))
+    assert found == Probe(True, "it answers, and lists 1 model")
+
+
+@pytest.mark.parametrize("npm", [COMPATIBLE, ANTHROPIC])
+async def test_a_provider_that_refuses_the_key_says_so_without_it(npm: str) -> None:
+    async with open_provider(key=KEY) as provider:
+        found = await probe(offer(f"{provider.url}/v1", npm=npm, key="sk-wrong-one"))
+    assert found.reached is False
+    assert found.text.startswith("desk refused the API key (HTTP 401)")
+    assert "sk-wrong-one" not in found.text
+
+
+async def test_a_server_without_such_a_list_is_there_all_the_same() -> None:
+    async with open_provider(key=KEY) as provider:
+        found = await probe(offer(f"{provider.url}/v2"))
+    assert found == Probe(None, f"it answers, but has no list of models at {provider.url}/v2/models")
+
+
+async def test_nobody_there_is_said() -> None:
+    found = await probe(offer("http://127.0.0.1:9/v1"))
+    assert found.reached is False
+    assert found.text.startswith("The connection to desk at http://127.0.0.1:9/v1/models failed: ")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 1}', b""])
+async def test_an_answer_that_is_no_list_is_said(body: bytes) -> None:
+    async with serving(body) as url:
+        found = await probe(offer(f"{url}/v1"))
+    assert found == Probe(False, "it answers, but not with a list of models: check its baseURL")
