@@ -88,6 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1200, help="for the simulation")
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
+    parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -99,6 +100,8 @@ def main() -> int:
     failed = bool(tally.broken)
     if options.kills:
         failed |= _run("tests.e2e.kills", "--kills", str(options.kills)) != 0
+    if options.runs:
+        failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
     if options.cuts:
         failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
     return int(failed)
