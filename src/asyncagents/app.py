@@ -131,7 +131,7 @@ async def open_runtime(
     names = [tool.name for tool in tools]
     if len(names) != len(set(names)):
         raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
-    if config is None and (data is None or (serve and not _is_model(model))):
+    if config is None and (data is None or not _is_model(model)):
         config = load(system_environment(), directory=Path.cwd()).config
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with _voice(model, config, needed=serve) as voice:

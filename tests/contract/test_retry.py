@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.control import Lease
 from asyncagents.domain.event import PartUpdated, SessionStatus
-from asyncagents.domain.failure import APIError, api
+from asyncagents.domain.failure import APIError, Failure, aborted, api
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.session import Tokens
@@ -30,7 +30,7 @@ def retrying(
         error=BUSY,
         time=RetryTime(created=lab.clock.now()),
     )
-    return Retrying(end=end, said=said, part=part, next_at=lab.clock.now() + wait)
+    return Retrying(end=replace(end, said=said), part=part, next_at=lab.clock.now() + wait)
 
 
 async def failed(lab: Lab, *, said: bool = False, tokens: Tokens | None = None) -> tuple[Lease, Step]:
@@ -173,6 +173,40 @@ async def test_a_run_may_wait_before_its_first_try_and_longer_before_the_next(la
     assert longer.backoff == replace(held.backoff, next_at=until + 1, failure="still")
     step = await lab.step(lease)
     assert (step.started.attempt, len(await lab.requests(session_id))) == (1, 2)
+
+
+async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
+    session_id = await lab.session()
+    await lab.prompt(session_id, "a long story " * 500)
+    lease = await lab.claim(session_id)
+    step = await lab.step(lease)
+    await lab.store.retry_step(lease, retrying(lab, step, wait=0))
+    again = await lab.step(lease, since=step.started.position)
+    await lab.end(lease, again, tokens=None)
+    assert ((await lab.store.session(session_id)).tokens or Tokens.zero()).input > 1_000
+
+
+@pytest.mark.parametrize(("error", "charged"), [(BUSY, False), (aborted(), True)])
+async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborted(
+    lab: Lab, error: Failure, charged: bool
+) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    end = lab.step_end(step, text="", error=error, tokens=None)
+    await lab.store.finish_step(lease, replace(end, said=False))
+    spent = (await lab.store.session(session_id)).tokens or Tokens.zero()
+    assert (spent.input > 0) is charged
+
+
+async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_open(lab: Lab) -> None:
+    lease, step = await failed(lab)
+    await lab.prompt(lease.session_id)
+    lease = await lab.claim(lease.session_id)
+    snapshot = await lab.store.snapshot(lease)
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "blocked")
+    closed = await lab.store.message(step.id)
+    assert isinstance(closed.info, AssistantMessage)
+    assert (closed.info.time.completed is not None, closed.info.error is not None) == (True, True)
 
 
 async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:

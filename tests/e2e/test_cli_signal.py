@@ -56,7 +56,7 @@ async def test_ctrl_c_before_anything_was_sent_leaves_nothing(tmp_path: Path) ->
     async with open_desk(tmp_path) as (desk, provider):
         process = await desk.start("run", stdin=PIPE)
         assert process.stdin is not None
-        process.stdin.write(bytes(300_000))  # more than a pipe holds: it is being read
+        process.stdin.write(bytes(3_000_000))  # more than any pipe holds: it is being read
         await process.stdin.drain()
         process.send_signal(signal.SIGINT)
         ran = await ended(process)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents import Attachment, PartUpdated, open_runtime
+from asyncagents import Attachment, PartUpdated, ScriptedModel, open_runtime
 from asyncagents.app import NO_MODEL
 from asyncagents.config.config import Config, ModelConfig, ModelCost, ModelLimit, ProviderConfig
 from asyncagents.config.secret import Secret
@@ -200,3 +200,28 @@ async def test_a_provider_that_is_not_there_is_an_error_that_says_so(tmp_path: P
         assert await runtime.abort(session.id)
     assert isinstance(event.part, RetryPart)
     assert (event.part.error.data.is_retryable, event.part.error.data.status_code) == (True, None)
+
+
+async def test_a_chosen_model_stays_until_another_is_chosen_and_a_client_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with (
+        open_provider(key=KEY) as provider,
+        open_runtime(tmp_path, model="chat/small", config=config(provider, tmp_path)) as runtime,
+        open_runtime(tmp_path, serve=False, config=config(provider, tmp_path)) as client,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "one", model="messages/large")
+        await runtime.prompt(session.id, "two")
+        answer = await client.prompt(session.id, "three")
+    assert [(seen.wire, seen.body["model"]) for seen in provider.requests] == [("anthropic", "large")] * 3
+    assert answer_of(answer).model_id == "large"
+
+
+@pytest.mark.parametrize("blank", ["", " \n\t "])
+async def test_a_blank_prompt_is_refused(tmp_path: Path, blank: str) -> None:
+    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        with pytest.raises(InvalidInput, match="needs some text"):
+            await runtime.prompt(session.id, blank)

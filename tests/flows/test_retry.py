@@ -261,3 +261,31 @@ async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
             held.set()
             assert (await one).text == "ok"
             assert (await runtime.prompt(second.id, "three")).text == "ok"
+
+
+async def test_an_abort_from_another_runtime_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
+    held = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+            await held.wait()
+            async for event in super().stream(request):
+                yield event
+
+    async with (
+        open_world(tmp_path, Setup(model=Slow({}), concurrency=lambda ref: 1)) as runtime,
+        open_world(tmp_path, Setup(model=ScriptedModel({}), serve=False)) as client,
+    ):
+        with runtime._bus.subscribe() as subscription:
+            ears = Ears(subscription)
+            first = await runtime.create_session(directory=tmp_path)
+            second = await runtime.create_session(directory=tmp_path)
+            one = asyncio.ensure_future(runtime.prompt(first.id, "one"))
+            await ears.until(PartUpdated, lambda event: not isinstance(event.part, TextPart))
+            two = asyncio.ensure_future(runtime.prompt(second.id, "two"))
+            await ears.until(PartUpdated, lambda event: event.session_id == second.id)
+            await client.abort(second.id)
+            async with asyncio.timeout(PATIENCE):
+                assert isinstance(answer_of(await two).error, MessageAbortedError)
+            held.set()
+            assert (await one).text == "ok"

@@ -120,7 +120,7 @@ def _check_tries(db: sqlite3.Connection, session_id: str) -> None:
     before = ("", 0, 0, 0, 0)
     for row in db.execute(query, (session_id,)):
         state, turn, attempt, started, _ = row
-        again = before[:2] == ("failed", turn)
+        again = before[:2] == ("failed", turn) and attempt > 0
         if state == "backoff":
             _fail("C-05", f"a request of {session_id} still waits for its next try")
         if attempt > 1 + RETRIES:

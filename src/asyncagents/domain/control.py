@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Call, Open, Requested, Running
 from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
 from asyncagents.domain.message import AssistantMessage, Message, ModelRef
+from asyncagents.domain.session import Tokens
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 
 State: TypeAlias = Literal["idle", "ready", "running"]
@@ -82,6 +83,8 @@ class Backoff(Struct, frozen=True):
     attempt: int
     next_at: int
     failure: str
+    estimate: Tokens = Tokens.zero()
+    """What the try was thought to cost before it was made."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -21,6 +21,9 @@ class Admit(Struct, frozen=True, kw_only=True):
     source: Source = "person"
     wakes: bool = True
     """False: it is kept and shown, and read together with the next input that wakes."""
+    same_agent: bool = False
+    """Nobody chose one: the session's own answers, if it has answered before."""
+    same_model: bool = False
 
     @property
     def session_id(self) -> SessionId:

@@ -1,12 +1,21 @@
 """A step as it streams in: events become parts, and the parts of a finished step become its end."""
 
+from math import isfinite
 from typing import Any, TypeAlias, assert_never
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import ABORTED, BROKEN_INPUT, NEVER_RAN, Call, Effect, Failed, Settled
-from asyncagents.domain.failure import Failure, MessageAbortedError, aborted, api, content_filter
+from asyncagents.domain.failure import (
+    Failure,
+    MessageAbortedError,
+    aborted,
+    api,
+    content_filter,
+    read_failure,
+)
 from asyncagents.domain.id import Ids, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import (
@@ -138,7 +147,7 @@ class Draft:
             case TextEnd(key):
                 return self._close(self._texts[key], now)
             case ReasoningEnd(key, metadata):
-                return self._close(self._thoughts[key], now, metadata)
+                return self._close(self._thoughts[key], now, _storable(metadata) if metadata else None)
             case ToolCallStart(key, tool):
                 return self._call(key, tool)
             case ToolCallReady(key, tool, given):
@@ -148,7 +157,8 @@ class Draft:
             case StepFinish():
                 self._finish = event
             case StreamError(failure, retry_after):
-                self._failure, self.retry_after = failure, retry_after
+                self.fail(failure)
+                self.retry_after = retry_after
             case StreamStart() | StepStart() | StreamFinish():
                 pass
             case _:
@@ -175,14 +185,14 @@ class Draft:
     def _call(self, key: str, tool: str) -> NewPart | None:
         if key in self._called:
             return None
-        called = self._called[key] = _Called(self._ids.part(), tool)
+        called = self._called[key] = _Called(self._ids.part(), whole(tool))
         return NewPart(
             ToolPart(
                 id=called.part_id,
                 session_id=self.message.session_id,
                 message_id=self.message.id,
-                call_id=key,
-                tool=tool,
+                call_id=whole(key),
+                tool=called.tool,
                 state=ToolPending(input={}, raw=""),
             )
         )
@@ -196,7 +206,7 @@ class Draft:
         return any(not text.clean for text in self._written)
 
     def fail(self, failure: Failure) -> None:
-        self._failure = failure
+        self._failure = _mended(failure)
 
     def abort(self) -> None:
         self._failure = aborted()
@@ -208,7 +218,7 @@ class Draft:
                 text.close(now)
         finish, failure = self._verdict()
         tokens = self._finish.tokens if self._finish else None
-        cost = self._finish.cost if self._finish else 0.0
+        cost = _dollars(self._finish.cost) if self._finish else 0.0
         message = replace(
             self.message,
             finish=finish,
@@ -224,6 +234,7 @@ class Draft:
             request_id=self._request_id,
             message=message,
             parts=tuple(parts),
+            said=self.said,
             calls=self._calls(finish, failure, now, effects),
             tokens=tokens,
         )
@@ -271,7 +282,7 @@ class Draft:
                 session_id=self.message.session_id,
                 message_id=self.message.id,
                 part_id=called.part_id,
-                call_id=key,
+                call_id=whole(key),
                 tool=called.tool,
                 input=called.input or {},
                 turn=self._turn,
@@ -281,6 +292,32 @@ class Draft:
             runs = finish == "tool-calls" and called.input is not None
             calls.append(call if runs else call.to(never))
         return tuple(calls)
+
+
+def _mended(failure: Failure) -> Failure:
+    """A failure that no database could keep, for half a character in it, is kept with that replaced."""
+    try:
+        body(failure)
+    except InvalidInput:
+        return read_failure(_whole(msgspec.to_builtins(failure)))
+    return failure
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str():
+            return whole(value)
+        case dict():
+            return {_whole(key): _whole(each) for key, each in value.items()}
+        case list():
+            return [_whole(each) for each in value]
+        case _:
+            return value
+
+
+def _dollars(cost: float) -> float:
+    """What is no price counts as nothing: an endless one would make the session unreadable."""
+    return cost if isfinite(cost) and cost >= 0 else 0.0
 
 
 def _storable(given: dict[str, Any]) -> dict[str, Any] | None:

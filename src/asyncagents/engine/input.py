@@ -39,7 +39,7 @@ class Inputs:
         self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
     ) -> Admit:
         files = to.get("files", ())
-        if not a_text(text, "a prompt") and not files:
+        if not a_text(text, "a prompt").strip() and not files:
             raise InvalidInput("a prompt needs some text")
         message = UserMessage(
             id=self._ids.message(),
@@ -48,8 +48,14 @@ class Inputs:
             agent=to.get("agent") or self._defaults.agent,
             model=model_ref(to.get("model")) or self._defaults.model,
         )
-        parts = self._parts(session_id, message.id, text, files)
-        return Admit(message=message, parts=parts, key=key or message.id, wakes=wakes)
+        return Admit(
+            message=message,
+            parts=self._parts(session_id, message.id, text, files),
+            key=key or message.id,
+            wakes=wakes,
+            same_agent=not to.get("agent"),
+            same_model=not to.get("model"),
+        )
 
     def _parts(
         self, session_id: SessionId, message_id: MessageId, text: str, files: Sequence[Attachment]

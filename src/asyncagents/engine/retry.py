@@ -1,5 +1,7 @@
 """When a request that failed is tried again, and how long before."""
 
+from math import isfinite
+
 from asyncagents.domain.failure import APIError, Failure
 from asyncagents.domain.port import Rng
 
@@ -15,7 +17,7 @@ def pause(failure: Failure | None, attempt: int, retry_after: float | None, rng:
     """Milliseconds until the next try after a failed `attempt`, counted from 1. None: there is none."""
     if not isinstance(failure, APIError) or not failure.data.is_retryable or attempt > RETRIES:
         return None
-    if retry_after is None:
+    if retry_after is None or not isfinite(retry_after):
         doubled: int = FIRST_MS << (attempt - 1)
         return doubled + rng.below(doubled // 4)
     asked = max(0, int(retry_after * 1000))

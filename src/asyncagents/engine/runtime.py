@@ -204,8 +204,7 @@ class Runtime:
 
     async def _stopped(self, session_id: SessionId) -> bool:
         try:
-            control = await self._store.control(session_id)
-            covered = control.cancelled(calls=len(await self._store.open_calls(session_id)))
+            control, covered = await self._store.covered(session_id)
         except NotFound:
             return True
         if not covered or self._dispatcher.serves:

@@ -142,7 +142,7 @@ class Turn:
             error=failure,
             time=RetryTime(created=now),
         )
-        retry = Retrying(end=end, said=draft.said, part=part, next_at=now + wait)
+        retry = Retrying(end=end, part=part, next_at=now + wait)
         return await self._store.retry_step(lease, retry)
 
     def _request(self, run: Run, started: Started) -> Request:

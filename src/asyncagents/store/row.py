@@ -29,7 +29,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import Message, ModelRef
 from asyncagents.domain.part import Part
-from asyncagents.domain.session import Session, SessionModel
+from asyncagents.domain.session import Session, SessionModel, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import Conflict, LeaseLost, NotFound
@@ -135,7 +135,11 @@ async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
 async def find_backoff(tx: Tx, control: Control) -> Backoff | None:
     """The request that waits for its next try, if one does."""
     row = await tx.one("backoff", control.backoff) if control.backoff is not None else None
-    return Backoff(*row) if row is not None else None
+    if row is None:
+        return None
+    estimate = msgspec.json.decode(row[5], type=Tokens) if row[5] else Tokens.zero()
+    request_id, message_id, attempt, next_at, failure, _ = row
+    return Backoff(request_id, message_id, attempt, next_at, failure, estimate)
 
 
 async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> Snapshot:
@@ -148,13 +152,13 @@ async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> S
         unread=unread,
         stranded=stranded,
         last=last or await last_message(tx, control),
-        model=_ref(model) if model else None,
+        model=model_ref(model) if model else None,
         backoff=await find_backoff(tx, control),
         now=tx.now,
     )
 
 
-def _ref(model: SessionModel) -> ModelRef:
+def model_ref(model: SessionModel) -> ModelRef:
     return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
 
 

@@ -162,6 +162,10 @@ class Store:
     async def control(self, session_id: SessionId) -> Control:
         return await self._read(lambda tx: read.control(tx, session_id))
 
+    async def covered(self, session_id: SessionId) -> tuple[Control, bool]:
+        """The control columns, and whether a cancel still has something to end."""
+        return await self._read(lambda tx: read.covered(tx, session_id))
+
     async def status(self, session_id: SessionId) -> Status:
         return await self._read(lambda tx: read.status(tx, session_id))
 

@@ -46,6 +46,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
+from asyncagents.store.body import body
 from asyncagents.store.verb.step import StepEnd
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.domain.build import SESSION, step
@@ -386,3 +387,32 @@ def test_nothing_stays_half_open_and_deltas_rebuild_every_text(
             case _:
                 assert isinstance(part, StepFinishPart)
     assert not calls
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
+def test_a_cost_that_is_no_price_counts_as_nothing(cost: float) -> None:
+    made = draft()
+    made.take(StepFinish("stop", cost=cost), 150)
+    assert made.end(200, {}).message.cost == 0
+
+
+def test_a_failure_that_no_database_could_keep_is_still_a_failure() -> None:
+    made = draft()
+    made.take(StreamError(api("half a \udc80 character", is_retryable=True)), 150)
+    error = made.end(200, {}).message.error
+    assert isinstance(error, APIError)
+    assert (error.data.message, error.data.is_retryable) == ("half a ? character", True)
+
+
+def test_half_characters_in_names_and_metadata_do_not_end_the_run() -> None:
+    made = draft()
+    for event in (
+        ReasoningStart("r"),
+        ReasoningEnd("r", {"signature": "\udc80"}),
+        ToolCallStart("c\udc80", "re\udc80ad"),
+        StepFinish("tool-calls"),
+    ):
+        made.take(event, 150)
+    end = made.end(200, {})
+    assert [(call.call_id, call.tool) for call in end.calls] == [("c?", "re?ad")]
+    body(end.parts)

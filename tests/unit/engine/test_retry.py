@@ -64,6 +64,11 @@ def test_a_wait_of_more_than_a_day_is_a_failure() -> None:
     assert pause(BUSY, 1, 90_000.0, Least()) is None
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_a_wait_that_is_no_number_is_our_own(odd: float) -> None:
+    assert pause(BUSY, 1, odd, Least()) == 2_000
+
+
 def test_only_a_rate_limit_is_everybodys() -> None:
     limited = api("slow down", is_retryable=True, status_code=429)
     assert [rate_limited(each) for each in (limited, BUSY, unknown("?"), None)] == [True, False, False, False]

@@ -30,6 +30,7 @@ from asyncagents.store.row import (
     snapshot,
     the_call,
     the_session,
+    unread_input,
     unsettled,
 )
 from asyncagents.store.tx import Row, Tx
@@ -61,6 +62,14 @@ async def session(tx: Tx, session_id: SessionId) -> Session:
 
 async def control(tx: Tx, session_id: SessionId) -> Control:
     return (await the_session(tx, session_id)).control
+
+
+async def covered(tx: Tx, session_id: SessionId) -> tuple[Control, bool]:
+    """Whether a cancel still has something to end there."""
+    control = (await the_session(tx, session_id)).control
+    _, stranded = await unread_input(tx, session_id)
+    calls = [call for call in await unsettled(tx, session_id) if call.open]
+    return control, control.cancelled(stranded=stranded, calls=len(calls))
 
 
 async def leased_snapshot(tx: Tx, lease: Lease) -> Snapshot:

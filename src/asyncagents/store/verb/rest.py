@@ -26,6 +26,7 @@ from asyncagents.store.row import (
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.signal import apply, dismiss
+from asyncagents.store.verb.step import end_backoff
 
 Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
 CRASH_LOOP = (
@@ -62,8 +63,7 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
         control = await _give_up(tx, row, unknown(CRASH_LOOP))
     else:
         await _answer(tx, control, await _last_step(tx, control))
-    if control.backoff is not None:
-        await tx.one("end_backoff", control.backoff)
+    await end_backoff(tx, control, reuse=False)
     unread, _ = await unread_input(tx, control.id)
     await save(tx, row, control.rested(unread=unread > 0))
     return True

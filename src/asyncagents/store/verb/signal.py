@@ -21,7 +21,7 @@ from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.message import MessageTime, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
@@ -31,6 +31,7 @@ from asyncagents.store.row import (
     SessionRow,
     held,
     insert_message,
+    model_ref,
     put_call,
     put_part,
     save,
@@ -52,6 +53,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
         return Admitted(MessageId(known[0]), new=False)
+    fact = _resolved(row.info, fact)
     await _keep(tx, fact)
     control = row.control.woken() if fact.wakes else row.control
     row = await save(tx, row, control, _titled(_addressed(touched(row.info, tx.now), fact.message), fact))
@@ -78,6 +80,16 @@ async def _end_waits(tx: Tx, row: SessionRow) -> None:
     for call in await unsettled(tx, row.control.id):
         if isinstance(call.state, Open) and call.state.kind == "wait":
             await settle_open(tx, await the_session(tx, row.control.id), call, Completed(WAIT_ENDED))
+
+
+def _resolved(info: Session, fact: Admit) -> Admit:
+    """Who answered before goes on, unless somebody else was chosen."""
+    message = fact.message
+    if fact.same_agent and info.agent is not None:
+        message = replace(message, agent=info.agent)
+    if fact.same_model and info.model is not None:
+        message = replace(message, model=model_ref(info.model))
+    return replace(fact, message=message)
 
 
 def _addressed(info: Session, message: UserMessage) -> Session:
@@ -162,9 +174,7 @@ def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
         session_id=info.id,
         time=MessageTime(created=tx.now),
         agent=info.agent,
-        model=ModelRef(
-            provider_id=info.model.provider_id, model_id=info.model.id, variant=info.model.variant
-        ),
+        model=model_ref(info.model),
     )
     text = TextPart(
         id=tx.ids.part(), session_id=info.id, message_id=message.id, text=result_text(call), synthetic=True

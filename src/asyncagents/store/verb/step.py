@@ -8,7 +8,7 @@ from asyncagents.domain.call import Call, CallState, Open, Requested, Running, S
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
-from asyncagents.domain.failure import unknown
+from asyncagents.domain.failure import MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
@@ -70,6 +70,7 @@ class _Try(Struct, frozen=True):
     """Which try of a step this is, and the message that the try before it left empty."""
 
     attempt: int = 1
+    estimate: Tokens = Tokens.zero()
     message: AssistantMessage | None = None
     position: int = 0
 
@@ -83,6 +84,14 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     tokens: Tokens | None = None
     """What the provider reported; without a report the estimate is charged, and marked so."""
+    said: bool = True
+    """Whether anything came of it; a request that failed without a word, and without a report, is free."""
+
+    @property
+    def spent(self) -> Tokens | None:
+        """None: nobody knows."""
+        free = self.message.error is not None and not isinstance(self.message.error, MessageAbortedError)
+        return self.tokens or (Tokens.zero() if free and not self.said else None)
 
 
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
@@ -91,7 +100,7 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     unread = [Unread(*each) for each in await tx.all("unread_inputs", row.control.id)]
     if not _wanted(row.control, unread):
         return None
-    before = await _end_backoff(tx, row.control, reuse=not unread)
+    before = await end_backoff(tx, row.control, reuse=not unread)
     control, asked_by = await _promote(tx, replace(row.control, backoff=None), unread)
     await _show_pending(tx, control)
     tail = await placed(tx, control.id, new.since)
@@ -102,28 +111,30 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         control = replace(control, positions=position)
         await insert_message(tx, message, position=position, turn=control.turn)
         await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
-    await _request(tx, control, new.request_id, message.id, before.attempt, _estimate(tail))
+    estimate = max(_estimate(tail), before.estimate, key=lambda tokens: tokens.input)
+    await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
     return Started(message, position, control.turn, before.attempt, tail, shown)
 
 
-async def _end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
-    """The wait is over. A try that said nothing left a message for this one, unless input came since."""
+async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
+    """The wait is over. A try that said nothing left a message for the next; without one, it is closed."""
     backoff = await find_backoff(tx, control)
     if backoff is None:
         return _Try()
     await tx.one("end_backoff", backoff.request_id)
-    attempt = backoff.attempt + 1
+    again = _Try(backoff.attempt + 1, backoff.estimate)
     row = await tx.one("message", backoff.message_id)
     if row is None or row[4]:  # none yet, or one that was closed with its try
-        return _Try(attempt)
+        return again
     message = decode_message(upcast(row[6], row[5]))
     assert isinstance(message, AssistantMessage)
     if reuse:
-        return _Try(attempt, message, row[2])
-    time = replace(message.time, completed=tx.now)
-    await save_message(tx, replace(message, error=unknown(backoff.failure), time=time), hidden=True)
-    return _Try(attempt)
+        return replace(again, message=message, position=row[2])
+    if message.time.completed is None:
+        time = replace(message.time, completed=tx.now)
+        await save_message(tx, replace(message, error=unknown(backoff.failure), time=time), hidden=True)
+    return again
 
 
 async def _request(  # noqa: PLR0917  the columns of its row
@@ -218,11 +229,11 @@ async def _write(tx: Tx, parts: tuple[Part, ...], events: tuple[Event, ...]) -> 
 async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     """Close the step and write down the calls it made, in one transaction: no tool starts before it."""
     row = await held(tx, lease)
-    reported = encode(end.tokens) if end.tokens else None
+    reported = encode(end.spent) if end.spent else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
     await _close(tx, end, hidden=False)
-    info = charged(row.info, end.tokens or await _estimated(tx, end.request_id), end.message.cost)
+    info = charged(row.info, end.spent or await _estimated(tx, end.request_id), end.message.cost)
     if end.message.error is not None:
         tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
     row = await save(tx, row, row.control.progressed(), info)
@@ -238,10 +249,9 @@ async def _close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """A step that failed and is tried again; what it had `said` is closed, and kept for people."""
+    """A step that failed and is tried again; what it had said is closed, and kept for people."""
 
     end: StepEnd
-    said: bool
     part: RetryPart
     next_at: int
 
@@ -250,11 +260,11 @@ async def retry_step(tx: Tx, lease: Lease, retry: Retrying) -> Snapshot:
     """From here on the request waits as a row; whatever process is there when it is due tries again."""
     row = await held(tx, lease)
     end, failure = retry.end, retry.part.error.data.message
-    spent = end.tokens or (await _estimated(tx, end.request_id) if retry.said else Tokens.zero())
+    spent = end.spent or await _estimated(tx, end.request_id)
     columns = retry.next_at, failure, encode(spent), end.tokens is None
     if not await tx.run("back_off", *columns, end.request_id):  # a repetition
         return await snapshot(tx, row)
-    if retry.said:
+    if end.said:
         await _close(tx, end, hidden=True)
     info = charged(row.info, spent, end.message.cost)
     await put_part(tx, retry.part)

@@ -3,6 +3,7 @@
 
 ALTER TABLE request ADD COLUMN next_at INTEGER;
 ALTER TABLE request ADD COLUMN failure TEXT;
+ALTER TABLE request ADD COLUMN estimate BLOB;
 CREATE INDEX request_backoff ON request (next_at) WHERE state = 'backoff';
 ALTER TABLE session ADD COLUMN backoff TEXT;
 

@@ -46,7 +46,8 @@ UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS 
 
 -- name: back_off
 -- The request failed; another try is due at `next_at`.
-UPDATE request SET state = 'backoff', next_at = ?, failure = ?, tokens = ?, estimated = ? WHERE id = ? AND state = 'open';
+UPDATE request SET state = 'backoff', next_at = ?, failure = ?, estimate = tokens, tokens = ?, estimated = ?
+WHERE id = ? AND state = 'open';
 
 -- name: hold_back
 -- It waits longer: its provider cools down.
@@ -56,7 +57,7 @@ UPDATE request SET next_at = ?, failure = ? WHERE id = ? AND state = 'backoff';
 UPDATE request SET state = 'failed' WHERE id = ? AND state = 'backoff';
 
 -- name: backoff
-SELECT id, message_id, attempt, next_at, failure FROM request WHERE id = ?;
+SELECT id, message_id, attempt, next_at, failure, estimate FROM request WHERE id = ?;
 
 -- name: due_backoffs
 -- Of sessions that nobody runs: a run looks after its own.

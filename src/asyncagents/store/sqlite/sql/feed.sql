@@ -2,7 +2,9 @@
 SELECT rev, epoch, horizon FROM revision WHERE id = 1;
 
 -- name: changed_sessions
-SELECT rev, id, info, version, status, in_turn AND cancel_rev > turn_rev FROM session WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+-- The last column: whether a cancel covers what it does, or came just now.
+SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn OR cancel_rev > ?1)
+FROM session WHERE rev > ?1 AND rev <= ?2 ORDER BY rev, id;
 
 -- name: changed_messages
 SELECT rev, session_id, info, version FROM message WHERE rev > ? AND rev <= ? ORDER BY rev, id;
