@@ -237,16 +237,21 @@ async def test_a_model_is_asked_no_more_often_at_once_than_its_limit_and_in_orde
     assert model.order == names
 
 
+class Slow(ScriptedModel):
+    """Says nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.go = asyncio.Event()
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        await self.go.wait()
+        async for event in super().stream(request):
+            yield event
+
+
 async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
-    held = asyncio.Event()
-
-    class Slow(ScriptedModel):
-        async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-            await held.wait()
-            async for event in super().stream(request):
-                yield event
-
-    model = Slow({})
+    model = Slow()
     async with open_world(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime:
         with runtime._bus.subscribe() as subscription:
             ears = Ears(subscription)
@@ -258,22 +263,15 @@ async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
             await ears.until(PartUpdated, lambda event: event.session_id == second.id)
             assert await runtime.abort(second.id)
             assert isinstance(answer_of(await two).error, MessageAbortedError)
-            held.set()
+            model.go.set()
             assert (await one).text == "ok"
             assert (await runtime.prompt(second.id, "three")).text == "ok"
 
 
 async def test_an_abort_from_another_runtime_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
-    held = asyncio.Event()
-
-    class Slow(ScriptedModel):
-        async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-            await held.wait()
-            async for event in super().stream(request):
-                yield event
-
+    model = Slow()
     async with (
-        open_world(tmp_path, Setup(model=Slow({}), concurrency=lambda ref: 1)) as runtime,
+        open_world(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime,
         open_world(tmp_path, Setup(model=ScriptedModel({}), serve=False)) as client,
     ):
         with runtime._bus.subscribe() as subscription:
@@ -287,5 +285,5 @@ async def test_an_abort_from_another_runtime_leaves_the_queue_before_a_model(tmp
             await client.abort(second.id)
             async with asyncio.timeout(PATIENCE):
                 assert isinstance(answer_of(await two).error, MessageAbortedError)
-            held.set()
+            model.go.set()
             assert (await one).text == "ok"

@@ -1,7 +1,5 @@
 """A look at a data directory from outside: whether its database is well, and who lives. Changes no row."""
 
-import fcntl
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +8,7 @@ from msgspec import Struct
 
 from asyncagents.domain.id import OwnerId
 from asyncagents.errors import StoreError
+from asyncagents.store.sqlite.owners import is_held
 from asyncagents.store.sqlite.statement import migration_files
 
 PATIENCE_SECONDS = 2.0
@@ -91,18 +90,4 @@ def _with_sessions(
 
 def owners_in(directory: Path) -> dict[OwnerId, bool]:
     """Every process that left its mark, and whether it lives."""
-    return {OwnerId(path.stem): _is_held(path) for path in sorted(directory.glob("*.lock"))}
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be looking too
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return {OwnerId(path.stem): is_held(path) for path in sorted(directory.glob("*.lock"))}

@@ -53,19 +53,10 @@ class FlockOwners:
     def alive(self, owner: OwnerId) -> bool:
         """False once and for all when its lock can be taken; the name is never used again."""
         path = self._directory / f"{owner}.lock"
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be looking too
-        except BlockingIOError:
-            return True
-        else:
+        held = is_held(path)
+        if not held:
             path.unlink(missing_ok=True)
-            return False
-        finally:
-            os.close(fd)
+        return held
 
     def let_go(self) -> None:
         """In a forked child: a copy of the lock must not outlive its owner."""
@@ -78,6 +69,21 @@ class FlockOwners:
             self._closed = True
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process has this lock."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be looking too
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 _held: WeakSet[FlockOwners] = WeakSet()
