@@ -146,7 +146,9 @@ MUTANTS = (
         "due = session.backoff.next_at <= session.now",
         "due = True",
     ),
-    Mutant("retries_not_counted", "store/verb/step.py", "again = _Try(backoff.attempt + 1,", "again = _Try(1,"),
+    Mutant(
+        "retries_not_counted", "store/verb/step.py", "again = _Try(backoff.attempt + 1,", "again = _Try(1,"
+    ),
     Mutant(
         "nobody_wakes_for_a_retry",
         "store/verb/signal.py",

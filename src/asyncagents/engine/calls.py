@@ -24,10 +24,11 @@ from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
+from asyncagents.domain.text import whole
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Policy, Together, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.store.body import body, whole
+from asyncagents.store.body import body
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import Move
 

@@ -28,6 +28,7 @@ from asyncagents.domain.part import (
     ToolPending,
 )
 from asyncagents.domain.session import Tokens
+from asyncagents.domain.text import whole, whole_in
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import (
     Finish,
@@ -46,7 +47,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.store.body import body, whole
+from asyncagents.store.body import body
 from asyncagents.store.verb.step import StepEnd
 
 Written: TypeAlias = TextPart | ReasoningPart
@@ -147,7 +148,7 @@ class Draft:
             case TextEnd(key):
                 return self._close(self._texts[key], now)
             case ReasoningEnd(key, metadata):
-                return self._close(self._thoughts[key], now, _storable(metadata) if metadata else None)
+                return self._close(self._thoughts[key], now, _storable(whole_in(metadata or {})) or None)
             case ToolCallStart(key, tool):
                 return self._call(key, tool)
             case ToolCallReady(key, tool, given):
@@ -299,20 +300,8 @@ def _mended(failure: Failure) -> Failure:
     try:
         body(failure)
     except InvalidInput:
-        return read_failure(_whole(msgspec.to_builtins(failure)))
+        return read_failure(whole_in(msgspec.to_builtins(failure)))
     return failure
-
-
-def _whole(value: Any) -> Any:
-    match value:
-        case str():
-            return whole(value)
-        case dict():
-            return {_whole(key): _whole(each) for key, each in value.items()}
-        case list():
-            return [_whole(each) for each in value]
-        case _:
-            return value
 
 
 def _dollars(cost: float) -> float:

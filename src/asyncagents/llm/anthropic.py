@@ -28,6 +28,7 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.llm.post import at, key, post
+from asyncagents.llm.tool_name import NAMELESS
 
 VERSION = "2023-06-01"
 
@@ -113,7 +114,11 @@ class AnthropicReader:
         return [*events, StepFinish(finish_of(self._reason), self._usage.tokens()), StreamFinish()]
 
     def _fail(self, event: Event | None, data: bytes, events: list[ModelEvent]) -> None:
-        self.over = self.failed = True
+        """Once it said why it ended, the answer is whole, whatever comes behind it."""
+        self.over = True
+        self.failed = not self.finished or finish_of(self._reason) == "error"
+        if not self.failed:
+            return
         answer = Answer(body=data)
         broken = event is None
         events.append(garbled(self._target, BROKEN, answer) if broken else refused(self._target, answer))
@@ -175,7 +180,7 @@ class AnthropicReader:
                     block.name or "",
                     block.input,
                 )
-                events.append(ToolCallStart(opened.key, opened.tool))
+                events.append(ToolCallStart(opened.key, opened.tool or NAMELESS))
             case _:  # what the provider's own tools do is not ours to keep
                 return
         self._open[index] = opened

@@ -22,14 +22,18 @@ from asyncagents.llm.model import (
     ToolSpec,
 )
 from asyncagents.llm.post import merged
+from asyncagents.llm.tool_name import wire_name
 
 MAX_TOKENS = 8192
 """The wire wants a number; this one every model takes."""
 CACHED_TURNS = 2
 OPENING = "(The conversation goes on from here.)"
 """Said for the user where a history begins with the model: the wire wants it the other way round."""
+CLOSING = "(Please go on.)"
+"""Said for the user where a history ends with the model: newer ones refuse to go on with their own words."""
 
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_THOUGHTS = frozenset({"redacted_thinking", "thinking"})
 _THINKS = frozenset({"adaptive", "enabled"})
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -110,6 +114,8 @@ def _turns(request: Request) -> list[_Turn]:
             turns.append(_Turn(role, blocks))
     if not turns or turns[0].role == "assistant":
         turns.insert(0, _Turn("user", [{"type": "text", "text": OPENING}]))
+    if turns[-1].role == "assistant":
+        turns.append(_Turn("user", [{"type": "text", "text": CLOSING}]))
     for turn in turns:
         if turn.role == "user":  # results stand first, right behind their calls
             turn.blocks.sort(key=lambda block: block["type"] != "tool_result")
@@ -146,8 +152,9 @@ def _blocks(told: Told, model_id: str, ids: _Ids) -> tuple[Literal["user", "assi
             return "user", [_result(told, ids)]
         case FromModel():
             blocks = [json for block in told.blocks for json in _step(block, model_id, ids)]
-            thoughts_only = all("thinking" in block["type"] for block in blocks)
-            return "assistant", [] if thoughts_only else blocks
+            while blocks and blocks[-1]["type"] in _THOUGHTS:  # refused where nothing follows them
+                blocks.pop()
+            return "assistant", blocks
         case _:
             assert_never(told)
 
@@ -160,7 +167,7 @@ def _step(block: Block, model_id: str, ids: _Ids) -> Iterator[Json]:
         case Thought():
             yield from _thought(block, model_id)
         case CallMade(call_id, tool, given):
-            yield {"type": "tool_use", "id": ids.begin(call_id), "name": tool, "input": given}
+            yield {"type": "tool_use", "id": ids.begin(call_id), "name": wire_name(tool), "input": given}
         case _:
             assert_never(block)
 

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
+from asyncagents.llm.hidden import shown
 
 IDLE_SECONDS = 300.0
 
@@ -20,5 +21,5 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Fields that every request to this provider carries."""
 
     def __repr__(self) -> str:
-        """Headers and fields may hold keys too."""
-        return f"Endpoint({self.provider_id!r}, {self.base_url!r})"
+        """Headers, fields and the address may hold keys too."""
+        return f"Endpoint({self.provider_id!r}, {shown(self.base_url)!r})"

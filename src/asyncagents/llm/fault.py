@@ -5,6 +5,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from math import isfinite
 from typing import Literal, TypeAlias, assert_never
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -17,7 +18,9 @@ from asyncagents.domain.failure import (
     context_overflow,
     provider_auth,
 )
+from asyncagents.domain.text import whole
 from asyncagents.llm.fault_body import Complaint, plain, read_complaint
+from asyncagents.llm.hidden import clean_body, clean_text
 from asyncagents.llm.model import StreamError
 
 Kind: TypeAlias = Literal["auth", "overflow", "filter", "quota", "no-model", "rate", "trouble", "refused"]
@@ -103,6 +106,7 @@ _TROUBLE = frozenset(
         "service_unavailable", "timeout", "timeout_error", "unavailable",
     }
 )  # fmt: skip
+_OVERLOADED = frozenset({"engine_overloaded_error", "overloaded", "overloaded_error", "server_overloaded"})
 _TROUBLE_STATUS = frozenset({408, 409, 425})
 _RETRYABLE: frozenset[Kind] = frozenset({"rate", "trouble"})
 
@@ -137,17 +141,11 @@ class Target(Struct, frozen=True, kw_only=True):
     hidden: tuple[Secret, ...] = ()
 
     def clean(self, text: str) -> str:
-        for secret in self.hidden:
-            if secret.reveal():
-                text = text.replace(secret.reveal(), "***")
-        return text
+        return clean_text(text, self.hidden)
 
     def clean_body(self, body: bytes) -> bytes:
-        """Before anything is cut from it: half a secret would no longer be found."""
-        for secret in self.hidden:
-            if secret.reveal():
-                body = body.replace(secret.reveal().encode(), b"***")
-        return body
+        """Before anything is cut from it: half a secret would no longer be found, save at the very end."""
+        return clean_body(body, self.hidden)
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -161,11 +159,10 @@ class Answer(Struct, frozen=True, kw_only=True):
 def refused(target: Target, answer: Answer) -> StreamError:
     """The provider said no, by its status or inside a stream."""
     clean = target.clean_body(answer.body)
-    complaint = read_complaint(clean)
-    status = answer.status if answer.status is not None else complaint.status
-    said = Complaint(message=complaint.message or _phrase(status), codes=complaint.codes, status=status)
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    said = _said(target, read_complaint(clean), answer.status, headers.get("location"))
     kind = kind_of(said)
-    message = _sentence(target, kind, said)
+    message = whole(_sentence(target, kind, said))
     body = _kept(clean)
     match kind:
         case "auth":
@@ -175,10 +172,33 @@ def refused(target: Target, answer: Answer) -> StreamError:
         case "filter":
             return StreamError(content_filter(message))
         case "quota" | "no-model" | "rate" | "trouble" | "refused":
-            headers = {name.lower(): value for name, value in answer.headers.items()}
+            status = said.status or _implied(kind, said.codes)
             return _api(target, message, headers, retry=_retries(kind, headers), status=status, body=body)
         case _:
             assert_never(kind)
+
+
+def _said(target: Target, complaint: Complaint, status: int | None, location: str | None) -> Complaint:
+    """Cleaned once more: what was escaped within what was escaped can be read only now."""
+    status = status if status is not None else complaint.status
+    message = target.clean(complaint.message) or _phrase(status)
+    if location is not None and status is not None and 300 <= status < 400:
+        message += f" to {_host(location) or 'another path'}; set the baseURL to where it really is"
+    return Complaint(message=message, codes=complaint.codes, status=status)
+
+
+def _host(location: str) -> str:
+    try:
+        return urlsplit(location).netloc.rpartition("@")[2][:EXCERPT]
+    except ValueError:
+        return ""
+
+
+def _implied(kind: Kind, codes: frozenset[str]) -> int | None:
+    """Inside a stream there is no status; whoever waits for all of a model's requests goes by it."""
+    if kind == "rate":
+        return 429
+    return 529 if codes & _OVERLOADED else None
 
 
 def kind_of(said: Complaint) -> Kind:
@@ -214,9 +234,9 @@ def silent(target: Target, seconds: float) -> StreamError:
     return _api(target, message, {}, retry=True)
 
 
-def garbled(target: Target, what: str, answer: Answer) -> StreamError:
+def garbled(target: Target, what: str, answer: Answer, kept: int = BODY_KEPT) -> StreamError:
     """It answered, but not in the wire's language."""
-    clean = target.clean_body(answer.body)
+    clean = target.clean_body(answer.body)[:kept]
     excerpt = plain(clean)[:EXCERPT]
     headers = {name.lower(): value for name, value in answer.headers.items()}
     message = f"{target.provider_id} sent {what}: {excerpt!r}"
@@ -287,10 +307,10 @@ def _api(
     status: int | None = None,
     body: str | None = None,
 ) -> StreamError:
-    kept = {name: target.clean(value) for name, value in headers.items() if _keeps(name)}
+    kept = {whole(name): whole(target.clean(value)) for name, value in headers.items() if _keeps(name)}
     failure: Failure = APIError(
         data=APICause(
-            message=message,
+            message=whole(message),
             is_retryable=retry,
             status_code=status,
             response_headers=kept or None,

@@ -10,6 +10,7 @@ import msgspec
 
 from asyncagents.llm.fault import Answer, garbled, refused, silent, unreachable, unsendable
 from asyncagents.llm.fault_body import is_complaint
+from asyncagents.llm.hidden import longest
 from asyncagents.llm.model import ModelEvent, StepStart, StreamError, StreamStart
 from asyncagents.llm.post import Post, Reader
 from asyncagents.llm.sse import EventTooLong, SseDecoder
@@ -89,7 +90,7 @@ class Http:
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 return silent(target, post.idle_seconds)
-            return unreachable(target, _reason(error))
+            return unreachable(target, reason_of(error))
         except ValueError as error:
             return unsendable(target, error)
 
@@ -110,24 +111,30 @@ class _Body:
         self._response = response
         self._decoder = SseDecoder()
         self._watch = Watch(post.idle_seconds, response.close)
+        # A secret that begins in what is kept is read to its end, or it would not be known as one.
+        self._head_size = HEAD_KEPT + longest(self._target.hidden)
         self._head = b""
+        self._leaving = False
         self._ended = False
         self._fault: StreamError | None = None
 
     async def more(self) -> list[ModelEvent] | None:
         """What the next bytes say; None: there are no more."""
         reader, watch = self._reader, self._watch
-        if reader.heard:
+        if reader.finished and not self._leaving:
+            self._leaving = True
+            watch.limit(LAST_WORDS_SECONDS)
+        elif reader.heard and not self._leaving:
             reader.heard = False
-            watch.limit(LAST_WORDS_SECONDS) if reader.finished else watch.touch()
-        if self._ended or reader.over:
+            watch.touch()
+        if self._ended or reader.over or watch.late:
             return None
         watch.waiting = True
         try:
             chunk = await self._response.content.readany()
             if chunk:
-                if len(self._head) < HEAD_KEPT:
-                    self._head += chunk[:HEAD_KEPT]
+                if len(self._head) < self._head_size:
+                    self._head += chunk[: self._head_size - len(self._head)]
                 return reader.read(self._decoder.feed(chunk))
         except (aiohttp.ClientError, OSError, EventTooLong) as error:
             self._fault = self._broken(error)
@@ -145,7 +152,7 @@ class _Body:
         if self._fault is not None and not self._reader.finished:
             return [self._fault]
         if not self._reader.begun and self._head.strip():
-            return [garbled(self._target, "no events", Answer(body=self._head))]
+            return [garbled(self._target, "no events", Answer(body=self._head), HEAD_KEPT)]
         return self._reader.end()
 
     async def drain(self) -> None:
@@ -165,8 +172,8 @@ class _Body:
         if self._watch.expired:
             return silent(self._target, self._watch.seconds)
         if isinstance(error, EventTooLong):
-            return garbled(self._target, "too much at once", Answer(body=self._head))
-        return unreachable(self._target, _reason(error))
+            return garbled(self._target, "too much at once", Answer(body=self._head), HEAD_KEPT)
+        return unreachable(self._target, reason_of(error))
 
 
 def _streams(response: aiohttp.ClientResponse) -> bool:
@@ -197,8 +204,13 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body[:ERROR_BODY])
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """In words that hold no address: a key may be part of it."""
     match error:
+        case aiohttp.InvalidURL():
+            return "this is no address"
+        case aiohttp.ClientResponseError():
+            return error.message or type(error).__name__
         case aiohttp.ClientPayloadError():
             return "the answer was cut off"
         case aiohttp.ServerDisconnectedError():

@@ -15,20 +15,20 @@ from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import StreamedResponse
 from pydantic_ai.providers import Provider
 
-from asyncagents.config.secret import Secret
 from asyncagents.domain.failure import (
     APIError,
     ContextOverflowError,
     ProviderAuthError,
     content_filter,
 )
+from asyncagents.domain.text import whole, whole_in
 from asyncagents.llm.endpoint import Endpoint
 from asyncagents.llm.fault import Answer, Target, garbled, refused, silent, unreachable, unsendable
+from asyncagents.llm.hidden import hidden, shown
 from asyncagents.llm.longtail_build import build_model, build_provider, settings
 from asyncagents.llm.longtail_read import Reader, end_of
 from asyncagents.llm.longtail_told import messages, parameters
 from asyncagents.llm.model import ModelEvent, Request, StepStart, StreamError, StreamStart
-from asyncagents.llm.post import key, shown
 
 # Each SDK has classes of its own for what goes wrong on the way, and these words in their names.
 _OF_NETWORK = re.compile(r"Connect|Timeout|Transport|Network|Protocol")
@@ -129,14 +129,8 @@ class LongTail:
             model_id=request.model.model_id,
             url=shown(self._provider.base_url if self._provider else endpoint.base_url),
             has_key=endpoint.api_key is not None,
-            hidden=hidden(endpoint),
+            hidden=hidden(endpoint.api_key, endpoint.headers, endpoint.base_url),
         )
-
-
-def hidden(endpoint: Endpoint) -> tuple[Secret, ...]:
-    """What no message may show; of headers, what is long enough to be a key."""
-    headers = tuple(Secret(value) for value in endpoint.headers.values() if len(value) >= 8)
-    return (key(endpoint.api_key), *headers) if endpoint.api_key else headers
 
 
 def failed(target: Target, error: Exception, idle_seconds: float) -> StreamError:
@@ -147,9 +141,9 @@ def failed(target: Target, error: Exception, idle_seconds: float) -> StreamError
         case theirs.ModelAPIError():
             return _waiting(_told(target, error), error)
         case theirs.ContentFilterError():
-            return StreamError(content_filter(target.clean(error.message)))
+            return StreamError(content_filter(whole(target.clean(error.message))))
         case theirs.UnexpectedModelBehavior():
-            return garbled(target, "something unexpected", Answer(body=error.message.encode()))
+            return garbled(target, "something unexpected", Answer(body=_raw(error.message)))
         case _ if isinstance(error, OSError) or _OF_NETWORK.search(type(error).__name__):
             return unreachable(target, f"{type(error).__name__}: {error}")
         case _:
@@ -202,6 +196,6 @@ def _raw(body: object) -> bytes:
         case bytes():
             return body
         case str():
-            return body.encode()
+            return body.encode("utf-8", "replace")
         case _:
-            return msgspec.json.encode(body, enc_hook=str)
+            return msgspec.json.encode(whole_in(body), enc_hook=str)

@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.text import whole, whole_in
 from asyncagents.llm.arguments import read_arguments
 from asyncagents.llm.longtail_told import kept_of
 from asyncagents.llm.model import (
@@ -36,6 +37,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
+from asyncagents.llm.tool_name import NAMELESS
 
 _FINISH: dict[FinishReason, Finish] = {
     "stop": "stop",
@@ -79,8 +81,8 @@ class Reader:
                 if text:
                     yield ReasoningDelta(key, text)
             case ToolCallPart(tool_name=tool, tool_call_id=call_id):
-                self._open[index] = call_id
-                yield ToolCallStart(call_id, tool)
+                key = self._open[index] = whole(call_id)
+                yield ToolCallStart(key, whole(tool) or NAMELESS)
             case _:  # what the provider's own tools do is not ours to keep
                 del self._open[index]
 
@@ -106,9 +108,9 @@ class Reader:
             case ThinkingPart():
                 yield ReasoningEnd(key, kept_of(part, self._model_id))
             case ToolCallPart(tool_name=tool, args=args):
-                given = dict(args) if isinstance(args, dict) else read_arguments(args or "")
+                given = whole_in(args) if isinstance(args, dict) else read_arguments(args or "")
                 if given is not None and tool:
-                    yield ToolCallReady(key, tool, given)
+                    yield ToolCallReady(key, whole(tool), given)
             case _:
                 pass
 

@@ -26,6 +26,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
+from asyncagents.domain.text import whole_in
 from asyncagents.llm.attachment import inline, is_remote, mime_of, named, readable
 from asyncagents.llm.model import (
     Attachment,
@@ -39,6 +40,7 @@ from asyncagents.llm.model import (
     Thought,
     Told,
 )
+from asyncagents.llm.tool_name import wire_name
 
 WIRE = "longtail"
 """The name under which thoughts keep what their provider wants back."""
@@ -82,7 +84,7 @@ def _said_to_model(told: FromUser | FromTool) -> ModelRequestPart:
             said: list[UserContent] = [text] if text or not files else []
             return UserPromptPart(content=[*said, *map(_file, files)] if files else text)
         case FromTool(call_id, tool, output, failed):
-            return ToolReturnPart(tool, output, call_id, outcome="failed" if failed else "success")
+            return ToolReturnPart(wire_name(tool), output, call_id, outcome="failed" if failed else "success")
         case _:
             assert_never(told)
 
@@ -95,7 +97,7 @@ def _step(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
         case Thought():
             yield from _thought(block, model_id)
         case CallMade(call_id, tool, given):
-            yield ToolCallPart(tool, given, call_id)
+            yield ToolCallPart(wire_name(tool), given, call_id)
         case _:
             assert_never(block)
 
@@ -111,7 +113,7 @@ def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
         "signature": thought.signature,
         "details": thought.provider_details,
     }
-    return {WIRE: {name: value for name, value in kept.items() if value is not None}}
+    return {WIRE: {name: whole_in(value) for name, value in kept.items() if value is not None}}
 
 
 def _thought(thought: Thought, model_id: str) -> Iterator[ThinkingPart]:

@@ -105,7 +105,11 @@ class OpenAIReader:
         return [*events, StepFinish(finish_of(self._reason), tokens_of(self._usage)), StreamFinish()]
 
     def _fail(self, chunk: Chunk | None, data: bytes, events: list[ModelEvent]) -> None:
-        self.over = self.failed = True
+        """Once it said why it ended, the answer is whole, whatever comes behind it."""
+        self.over = True
+        self.failed = not self.finished or finish_of(self._reason) == "error"
+        if not self.failed:
+            return
         answer = Answer(body=data)
         broken = chunk is None
         events.append(garbled(self._target, BROKEN, answer) if broken else refused(self._target, answer))

@@ -21,6 +21,7 @@ from asyncagents.llm.model import (
     ToolSpec,
 )
 from asyncagents.llm.post import merged
+from asyncagents.llm.tool_name import wire_name
 
 MAX_ID = 40
 """OpenAI refuses longer ids of calls; another provider may have made one."""
@@ -102,7 +103,7 @@ def _own_thought(told: FromModel, model_id: str) -> str | None:
 
 
 def _call(call: CallMade) -> dict[str, Any]:
-    function = {"name": call.tool, "arguments": msgspec.json.encode(call.input).decode()}
+    function = {"name": wire_name(call.tool), "arguments": msgspec.json.encode(call.input).decode()}
     return {"id": _id(call.id), "type": "function", "function": function}
 
 

@@ -8,8 +8,7 @@ from msgspec import Struct
 from asyncagents.llm.arguments import read_arguments
 from asyncagents.llm.model import ModelEvent, ToolCallReady, ToolCallStart
 from asyncagents.llm.openai_wire import ToolDelta
-
-NAMELESS = "unknown"
+from asyncagents.llm.tool_name import NAMELESS
 
 
 class _Call(Struct):
@@ -28,6 +27,7 @@ class Calls:
         self._seed = seed
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
         self._keys: set[str] = set()
 
     def add(self, delta: ToolDelta) -> ToolCallStart | None:
@@ -37,6 +37,7 @@ class Calls:
         piece = msgspec.json.encode(given).decode() if isinstance(given, dict) else given or ""
         call = self._known(delta, name, piece) or self._new(delta)
         call.wire_id = call.wire_id or delta.id or ""
+        self._by_id.setdefault(call.wire_id, call)
         if piece:
             call.pieces.append(piece)
         if not name or call.name:
@@ -60,7 +61,7 @@ class Calls:
         if delta.index is not None:
             call = self._by_index.get(delta.index)
         elif delta.id:
-            call = next((call for call in self._calls if call.wire_id == delta.id), None)
+            call = self._by_id.get(delta.id)
         else:
             call = self._calls[-1] if self._calls else None
         if call is None or not (name and call.name):

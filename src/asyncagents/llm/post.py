@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +9,7 @@ from msgspec import Struct
 from asyncagents.config.secret import Secret
 from asyncagents.llm.endpoint import Endpoint
 from asyncagents.llm.fault import Target
+from asyncagents.llm.hidden import hidden, shown
 from asyncagents.llm.model import ModelEvent, Request
 
 
@@ -66,15 +66,12 @@ def post(
 ) -> Post:
     """`headers` are the wire's own; the operator's win over them."""
     given = {name.lower(): value for name, value in endpoint.headers.items()}
-    hidden = tuple(Secret(value) for value in given.values() if len(value) >= 8)
-    if endpoint.api_key is not None:
-        hidden = (key(endpoint.api_key), *hidden)
     target = Target(
         provider_id=endpoint.provider_id,
         model_id=request.model.model_id,
         url=shown(url),
         has_key=endpoint.api_key is not None,
-        hidden=hidden,
+        hidden=hidden(endpoint.api_key, given, endpoint.base_url),
     )
     sent = {"content-type": "application/json", "accept": "text/event-stream", **headers, **given}
     return Post(url=url, headers=sent, idle_seconds=endpoint.idle_seconds, target=target, write=write)
@@ -89,15 +86,6 @@ def at(base_url: str, path: str) -> str:
     """The path below the base; a query of the base stays behind it."""
     base, mark, query = base_url.strip().partition("?")
     return base.rstrip("/") + path + mark + query
-
-
-def shown(url: str) -> str:
-    """The address as people may see it: without user, password and query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "an address that cannot be read"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def merged(body: dict[str, Any], endpoint: Endpoint, request: Request) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from asyncagents.config.secret import Secret
 from asyncagents.domain.failure import APIError, ProviderAuthError
 from asyncagents.llm.anthropic import VERSION
 from asyncagents.llm.fault import Answer, Target, refused, unreachable
+from asyncagents.llm.hidden import hidden, shown
+from asyncagents.llm.http import reason_of
 from asyncagents.llm.model import StreamError
 from asyncagents.llm.offer import Offer
-from asyncagents.llm.post import at, key, shown
+from asyncagents.llm.post import at, key
 
 SECONDS = 10.0
 LONGEST = 16 * 1024 * 1024
@@ -43,7 +44,7 @@ async def probe(offer: Offer) -> Probe:
     except TimeoutError:
         return Probe(False, f"it did not answer within {SECONDS:g} seconds at {target.url}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Probe(False, _sentence(unreachable(target, str(error) or type(error).__name__)))
+        return Probe(False, _sentence(unreachable(target, reason_of(error))))
     if answer.status in NO_SUCH_PAGE:
         return Probe(None, f"it answers, but has no list of models at {target.url}")
     if answer.status != 200:
@@ -64,15 +65,12 @@ def _counted(body: bytes) -> Probe:
 
 def _target(offer: Offer) -> Target:
     headers = {**offer.provider.headers, **offer.config.headers}
-    hidden = [Secret(value) for value in headers.values() if len(value) >= 8]
-    if offer.provider.api_key is not None:
-        hidden.append(key(offer.provider.api_key))
     return Target(
         provider_id=offer.ref.provider_id,
         model_id=offer.ref.model_id,
         url=shown(_url(offer)),
         has_key=offer.provider.api_key is not None,
-        hidden=tuple(hidden),
+        hidden=hidden(offer.provider.api_key, headers, offer.base_url),
     )
 
 

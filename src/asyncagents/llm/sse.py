@@ -2,6 +2,8 @@
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one event, or of one line; a server that sends more is not speaking to us."""
+LINE_COST = 64
+"""Bytes of memory that one line of data takes beside its text, so that many empty ones count too."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -16,9 +18,11 @@ class SseDecoder:
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
-        self._line: list[bytes] = []
-        self._size = 0
+        self._line = bytearray()
+        """Of a line that has not ended."""
         self._data: list[bytes] = []
+        self._size = 0
+        """What the data of an event that has not ended take."""
         self._after_cr = False
         self._begun = False
 
@@ -26,24 +30,24 @@ class SseDecoder:
         """The events that this chunk completes."""
         if self._after_cr or b"\r" in chunk:
             chunk = self._with_plain_ends(chunk)
-        if self._size + len(chunk) > self._limit:
-            self._check(chunk)
         lines = chunk.split(b"\n")
         last = lines.pop()
         if not lines:
-            self._size += len(last)
-            self._line.append(last)
+            self._line += last
+            self._check()
             return []
+        large = len(self._line) + len(chunk) > self._limit
         if self._line:
-            lines[0] = b"".join(self._line) + lines[0]
+            lines[0] = bytes(self._line) + lines[0]
             self._line.clear()
         if not self._begun:
             self._begun = True
             lines[0] = lines[0].removeprefix(_BOM)
-        if last:
-            self._line.append(last)
+        if large and max(map(len, lines)) > self._limit:
+            raise EventTooLong(self._limit)
         events = self._read(lines)
-        self._size = len(last) + (sum(map(len, self._data)) + len(self._data) if self._data else 0)
+        self._line += last
+        self._check()
         return events
 
     def end(self) -> list[bytes]:
@@ -58,18 +62,24 @@ class SseDecoder:
                 if data:
                     events.append(data[0] if len(data) == 1 else b"\n".join(data))
                     data.clear()
-            elif line.startswith(b"data: "):
+                    self._size = 0
+                continue
+            if line.startswith(b"data: "):
                 data.append(line[6:])
             elif line.startswith(b"data:"):
                 data.append(line[5:])
             elif line == b"data":
                 data.append(b"")
+            else:
+                continue
+            self._size += len(line)
+            if len(data) > 1:
+                self._size += LINE_COST
+                self._check()
         return events
 
-    def _check(self, chunk: bytes) -> None:
-        """One chunk may hold many events; what counts is how much of it one event takes."""
-        longest = max(map(len, chunk.split(b"\n")))
-        if longest > self._limit or self._size - len(chunk) + len(chunk.partition(b"\n")[0]) > self._limit:
+    def _check(self) -> None:
+        if self._size + len(self._line) > self._limit:
             raise EventTooLong(self._limit)
 
     def _with_plain_ends(self, chunk: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 
 class Watch:
@@ -20,18 +21,25 @@ class Watch:
         self.waiting = False
         """Only waiting for the provider counts: whoever reads the events may take their time."""
         self.expired = False
+        self._deadline = inf
         self._arm(seconds)
 
     def touch(self) -> None:
         self._last = self._loop.time()
 
     def limit(self, seconds: float) -> None:
-        """From now on no longer than this."""
+        """From now on no longer than this, be it silent or not."""
         self.touch()
+        self._deadline = self._last + seconds
         if not 0 < self.seconds <= seconds:
             self.stop()
             self.seconds = seconds
             self._arm(seconds)
+
+    @property
+    def late(self) -> bool:
+        """Whether the limit is over; whoever reads a stream that never falls silent has to look."""
+        return self._loop.time() >= self._deadline
 
     def stop(self) -> None:
         if self._timer is not None:

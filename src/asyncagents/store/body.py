@@ -32,11 +32,6 @@ def _depth(raw: bytes) -> int:
     return deepest
 
 
-def whole(text: str) -> str:
-    """Half a character cannot be kept: a stream may cut one, a file name may hold one."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
 def check_names(*names: str | None) -> None:
     """Ids and keys are columns of their own, and no database keeps a zero byte in a text column alike."""
     for name in names:

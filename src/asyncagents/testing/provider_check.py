@@ -1,21 +1,33 @@
 """What the real providers refuse with a 400, so that a wrong request fails here and not at a customer's."""
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 Text = Annotated[str, Meta(min_length=1)]
+Name = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
+"""Of a tool, where it is offered and where a history says that it was called."""
 
 # From this version on Anthropic refuses sampling parameters, even with their default values.
 NO_SAMPLING = "2026-10-21"
+THOUGHTS = ("thinking", "redacted_thinking")
 SAMPLING = ("temperature", "top_p", "top_k")
+
+
+class Function(Struct):
+    name: Name
 
 
 class Call(Struct):
     id: Text
+    function: Function | None = None
+
+
+class ChatTool(Struct):
+    function: Function | None = None
 
 
 class ChatMessage(Struct):
@@ -31,7 +43,7 @@ class Chat(Struct):
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
-    tools: Annotated[list[Any], Meta(min_length=1)] | None = None
+    tools: Annotated[list[ChatTool], Meta(min_length=1)] | None = None
 
 
 class Block(Struct):
@@ -40,6 +52,7 @@ class Block(Struct):
     signature: str | None = None
     id: str = ""
     tool_use_id: str = ""
+    name: Name | None = None
 
 
 class Message(Struct):
@@ -51,12 +64,17 @@ class Message(Struct):
         return [Block("text", self.content)] if isinstance(self.content, str) else self.content
 
 
+class MessagesTool(Struct):
+    name: Name | None = None
+
+
 class Messages(Struct):
     """The fields of an Anthropic request that are looked at."""
 
     model: Text
     max_tokens: Annotated[int, Meta(ge=1)]
     messages: Annotated[list[Message], Meta(min_length=1)]
+    tools: list[MessagesTool] | None = None
 
 
 def openai_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | None:
@@ -88,7 +106,8 @@ def anthropic_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str |
         [block for message in group for block in message.blocks]
         for _, group in groupby(messages, key=lambda message: message.role)
     ]
-    return next(_bad_blocks(turns), None) or next(_unpaired_tools(turns), None)
+    wrong = chain(_bad_blocks(turns), _unpaired_tools(turns), _bad_ends(messages))
+    return next(wrong, None)
 
 
 def _unanswered_calls(messages: list[ChatMessage]) -> Iterator[str]:
@@ -105,6 +124,15 @@ def _unanswered_calls(messages: list[ChatMessage]) -> Iterator[str]:
             yield f"messages[{number}] answers {message.tool_call_id}, which was not called right before it"
     if open_calls:
         yield f"there are no tool messages for {', '.join(open_calls)}"
+
+
+def _bad_ends(messages: list[Message]) -> Iterator[str]:
+    for number, message in enumerate(messages):
+        last = message.blocks[-1].type
+        if message.role == "assistant" and last in THOUGHTS:
+            yield f"messages.{number}: the final block of an assistant message cannot be {last}"
+    if messages[-1].role == "assistant":
+        yield "the conversation must end with a user message"
 
 
 def _bad_blocks(turns: list[list[Block]]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Every way in which a provider fails, over real HTTP, is an event and never an exception."""
 
+import asyncio
+
 import pytest
 
 from asyncagents.config.secret import Secret
@@ -9,6 +11,7 @@ from asyncagents.domain.failure import (
     ContextOverflowError,
     ProviderAuthError,
 )
+from asyncagents.domain.shape import encode
 from asyncagents.llm.http import Http
 from asyncagents.llm.model import StreamError, StreamStart
 from asyncagents.testing.provider import Reply, open_provider
@@ -23,6 +26,7 @@ from tests.contract.model.kit import (
     hanging,
     message_of,
     open_raw,
+    read_request,
     text_of,
 )
 
@@ -231,6 +235,49 @@ async def test_a_redirect_is_not_followed(wire: Wire, http: Http) -> None:
             cause = cause_of(await ask(wire.model(http, url)))
         assert elsewhere.asked == 0
     assert (cause.status_code, cause.is_retryable) == (307, False)
+
+
+async def test_a_redirect_says_where_it_points_to(wire: Wire, http: Http) -> None:
+    head = b"HTTP/1.1 308 Moved\r\nLocation: https://new.test/v2?key=hush\r\nContent-Length: 0\r\n\r\n"
+    async with open_raw(always(head)) as url:
+        cause = cause_of(await ask(wire.model(http, url)))
+    assert "to new.test;" in cause.message
+    assert "hush" not in repr(cause)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 429 Slow\r\nX-Request-Id: \xff\xfe\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/\xff\r\nContent-Length: 2\r\n\r\nhi",
+    ],
+)
+async def test_headers_that_are_no_text_can_be_kept(wire: Wire, http: Http, head: bytes) -> None:
+    async with open_raw(always(head)) as url:
+        failure = failure_of(await ask(wire.model(http, url))).failure
+    assert encode(failure)
+
+
+async def test_words_without_end_behind_the_finish_do_not_hold_the_answer(
+    wire: Wire, http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncagents.llm.http.LAST_WORDS_SECONDS", 0.1)
+    said = wire.stream_of(Reply(text="again"))
+    mark = b"data: [DONE]" if wire.name == "openai" else b"event: message_stop"
+    stream = b"".join(said).partition(mark)[0]
+
+    async def for_ever(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(stream)
+            await writer.drain()
+
+    async with open_raw(for_ever) as url:
+        async with asyncio.timeout(20):
+            events = await ask(wire.model(http, url, idle_seconds=30))
+    assert finish_of(events) is not None
+    assert not any(isinstance(event, StreamError) for event in events)
 
 
 async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: Http) -> None:

@@ -51,6 +51,7 @@ def test_a_request_that_is_printed_shows_no_key() -> None:
     endpoint = Endpoint(provider_id="local", base_url="https://me:hush@a.test/v1?k=hush", api_key=Secret(KEY))
     made = post(endpoint, request(), at(endpoint.base_url, "/x"), headers={"x-api-key": KEY}, write=dict)
     assert repr(made) == "Post(https://a.test/v1/x)"
+    assert repr(endpoint) == "Endpoint('local', 'https://a.test/v1')"
     assert KEY not in repr(made.target)
 
 

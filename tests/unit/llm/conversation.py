@@ -21,6 +21,15 @@ SIGNED = {"anthropic": {"signature": "c2lnbmVk", "model": "sage-1"}}
 HIDDEN = {"anthropic": {"redacted": "b3BhcXVl", "model": "sage-1"}}
 FOREIGN = {"anthropic": {"signature": "Zm9yZWlnbg==", "model": "other"}}
 
+ODD_NAMES = {
+    "ls": "ls",
+    "functions.echo x": "functions_echo_x",
+    "": "unknown",
+    "größe\n": "gr__e_",
+    "x" * 200: "x" * 64,
+}
+"""Tools as models call them, and as the wires take them back."""
+
 CONVERSATION: tuple[Told, ...] = (
     FromUser(
         "What is in here?",

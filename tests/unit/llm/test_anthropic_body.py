@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.message import ModelRef
-from asyncagents.llm.anthropic_body import OPENING, write_body
+from asyncagents.llm.anthropic_body import CLOSING, OPENING, write_body
 from asyncagents.llm.endpoint import Endpoint
 from asyncagents.llm.model import (
     Attachment,
+    Block,
     CallMade,
     FromModel,
     FromTool,
@@ -24,7 +25,8 @@ from asyncagents.llm.model import (
     Thought,
     Told,
 )
-from tests.unit.llm.conversation import CONVERSATION, FOREIGN, SIGNED, SYSTEM, TOOLS
+from asyncagents.testing.provider_check import anthropic_refusal
+from tests.unit.llm.conversation import CONVERSATION, FOREIGN, HIDDEN, ODD_NAMES, SIGNED, SYSTEM, TOOLS
 
 GOLDEN = Path(__file__).parent / "golden" / "anthropic.json"
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")
@@ -104,6 +106,27 @@ def test_a_step_of_thoughts_alone_is_not_sent() -> None:
     assert len(body(FromUser("x"), FromModel((Thought("hm", SIGNED),)))["messages"]) == 1
 
 
+@pytest.mark.parametrize("behind", [(), (Said("  "),), (Thought("", HIDDEN),)])
+def test_a_step_does_not_end_in_thoughts(behind: tuple[Block, ...]) -> None:
+    """An answer that was cut off while it thought; the wire refuses it as it is."""
+    step = FromModel((Thought("hm", SIGNED), Said("I look"), Thought("well", SIGNED), *behind))
+    turn = body(FromUser("x"), step, FromUser("y"))["messages"][1]
+    assert [block["type"] for block in turn["content"]] == ["thinking", "text"]
+
+
+@pytest.mark.parametrize("last", [(), (FromUser(" "),), (FromModel((Thought("hm", SIGNED),)),)])
+def test_a_conversation_ends_with_the_user(last: tuple[Told, ...]) -> None:
+    turns = plain(body(FromUser("x"), FromModel((Said("hi"),)), *last)["messages"])
+    assert turns[-1] == {"role": "user", "content": [{"type": "text", "text": CLOSING}]}
+    assert len(turns) == 3
+
+
+def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
+    for tool, name in ODD_NAMES.items():
+        turns = body(FromUser("x"), FromModel((CallMade("a", tool, {}),)), FromTool("a", tool, "no"))
+        assert turns["messages"][1]["content"][0]["name"] == name
+
+
 def test_thinking_gets_room_and_no_sampling_options() -> None:
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 16_000}}
     written = body(FromUser("x"), temperature=0.5, top_p=0.5, body=thinking)
@@ -163,7 +186,11 @@ def test_an_id_that_another_provider_used_twice_is_made_good() -> None:
 
 def test_the_next_request_begins_with_this_one() -> None:
     for end in range(1, len(CONVERSATION)):
-        before = plain(body(*CONVERSATION[:end])["messages"])
+        before = [
+            turn
+            for turn in plain(body(*CONVERSATION[:end])["messages"])
+            if turn["content"] != [{"type": "text", "text": CLOSING}]
+        ]
         after = plain(body(*CONVERSATION[: end + 1])["messages"])
         assert after[: len(before) - 1] == before[:-1]
         assert after[len(before) - 1]["content"][: len(before[-1]["content"])] == before[-1]["content"]
@@ -174,7 +201,7 @@ IDS = st.sampled_from(["a", "b", "functions.x:0", "", "é"])
 STEPS = st.lists(
     TEXTS.map(Said)
     | st.builds(Thought, TEXTS, st.sampled_from([None, SIGNED, FOREIGN]))
-    | st.builds(CallMade, IDS, st.just("ls"), st.just({})),
+    | st.builds(CallMade, IDS, st.sampled_from(["ls", "", "a.b c"]), st.just({})),
     max_size=4,
 )
 FILES = st.lists(
@@ -204,6 +231,7 @@ def test_any_history_is_written_as_the_wire_wants_it(history: list[Told]) -> Non
     request = Request(model=MODEL, messages=history, tools=TOOLS, system=SYSTEM)
     written = write_body(ENDPOINT, request)
     turns = written["messages"]
+    assert anthropic_refusal(written, {"anthropic-version": "2023-06-01"}) is None
     assert [turn["role"] for turn in turns] == ["user", "assistant"] * (len(turns) // 2) + ["user"] * (
         len(turns) % 2
     )

@@ -6,6 +6,7 @@ import pytest
 
 from asyncagents.domain.failure import APIError, ContextOverflowError, ProviderAuthError
 from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.shape import encode
 from asyncagents.llm.model import (
     Finish,
     ModelEvent,
@@ -261,6 +262,32 @@ def test_garbage_inside_the_stream_ends_it_and_is_shown(garbage: bytes) -> None:
     assert isinstance(last.failure, APIError)
     assert last.failure.data.is_retryable
     assert "acme sent a broken event" in last.failure.data.message
+
+
+@pytest.mark.parametrize(
+    "tail", [b"data: {nope\n\n", event("error", error={"type": "overloaded_error", "message": "bye"})]
+)
+def test_what_breaks_after_the_finish_does_not_cost_the_answer(tail: bytes) -> None:
+    finish = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3})
+    events = said(message_start(input_tokens=2), block_start(0, type="text", text="whole"), finish, tail)
+    assert text_of(events) == "whole"
+    assert events[-1] == StreamFinish()
+    assert not any(isinstance(event, StreamError) for event in events)
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_a_call_without_a_name_is_started_and_never_ready(name: str | None) -> None:
+    events = said(call('{"a": 1}', name=name), message_end("tool_use"))
+    assert ToolCallStart("toolu_a", "unknown") in events
+    assert calls_of(events) == []
+
+
+def test_half_a_character_in_a_name_or_a_signature_is_made_good() -> None:
+    odd = block_start(0, type="tool_use", id="a", name="PIECE", input={}).replace(b"PIECE", b"l\\ud83ds")
+    thought = block_delta(1, "signature_delta", signature="PIECE").replace(b"PIECE", b"c\\udc80")
+    events = said(odd, block_start(1, type="thinking", thinking=""), thought, message_end("tool_use"))
+    assert ToolCallReady("a", "l?s", {}) in events
+    assert encode(events)
 
 
 def test_half_a_character_does_not_cost_the_answer() -> None:

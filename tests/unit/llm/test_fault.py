@@ -1,6 +1,7 @@
 """What a provider's failure means, as a table."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,6 +35,15 @@ TARGET = Target(
     has_key=True,
     hidden=(Secret(KEY),),
 )
+
+
+def _every_character_escaped(text: str) -> str:
+    units = text.encode("utf-16-be").hex().upper()
+    return '"' + "".join(f"\\u{units[n : n + 4]}" for n in range(0, len(units), 4)) + '"'
+
+
+def _slash_escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("/", "\\/")
 
 
 def openai(message: str, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
@@ -212,6 +222,73 @@ def test_a_key_is_not_shown_in_part_where_a_message_or_a_body_is_cut() -> None:
     for room in range(2020, 2048):
         error = garbled(TARGET, "garbage", Answer(body=b"x" * room + KEY.encode()))
         assert KEY[:8].encode() not in encode(error.failure)
+
+
+@pytest.mark.parametrize("escape", [json.dumps, _every_character_escaped, _slash_escaped])
+def test_a_key_is_not_shown_however_json_writes_it(escape: Callable[[str], str]) -> None:
+    key = 'sk-a/b+c"d\\e=é-0123456789'
+    target = Target(provider_id="acme", model_id="m", url="https://a.test", hidden=(Secret(key),))
+    inner = f'{{"error": {{"message": {escape(f"bad key {key}")}}}}}'
+    nested = json.dumps({"error": {"message": "no", "metadata": {"raw": inner}}})
+    for body in (inner, nested):
+        error = refused(target, Answer(status=500, body=body.encode()))
+        assert "0123456789" not in message(error.failure)
+        assert key not in message(error.failure)
+    shown = refused(target, Answer(status=500, body=inner.encode()))
+    assert b"0123456789" not in encode(shown.failure)
+
+
+def test_the_half_of_a_key_at_the_end_of_a_body_that_was_cut_is_not_shown() -> None:
+    for size in range(4, len(KEY)):
+        error = garbled(TARGET, "garbage", Answer(body=b"x " + KEY[:size].encode()))
+        assert KEY[:4].encode() not in encode(error.failure)
+
+
+def test_bytes_that_are_no_text_can_be_kept() -> None:
+    """aiohttp gives a header's bytes that are no UTF-8 as halves of characters."""
+    odd = {"x-request-id": "\udcff\udcfe", "retry-after": "\udcff"}
+    for error in (
+        refused(TARGET, Answer(status=429, body=b"\xff", headers=odd)),
+        garbled(TARGET, "text/\udcff instead", Answer(status=200, body=b"\xff", headers=odd)),
+        unreachable(TARGET, "no \udcff"),
+        unsendable(TARGET, ValueError("no \udcff")),
+    ):
+        assert encode(error.failure)
+
+
+@pytest.mark.spec("C-05")
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (anthropic("slow down", "rate_limit_error"), 429),
+        (openai("slow down", code="rate_limit_exceeded"), 429),
+        (anthropic("busy", "overloaded_error"), 529),
+        (anthropic("odd", "api_error"), None),
+        ({"error": {"code": 503, "message": "busy"}}, 503),
+    ],
+)
+def test_an_error_inside_a_stream_has_the_status_that_it_would_have_had(
+    body: dict[str, Any], status: int | None
+) -> None:
+    error = answered(None, body)
+    assert isinstance(error.failure, APIError)
+    assert error.failure.data.status_code == status
+    assert status == 503 or "HTTP" not in message(error.failure)
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("https://me:hush@new.acme.test:8443/v2?key=hush", "to new.acme.test:8443;"),
+        ("/v2?key=hush", "to another path;"),
+        ("https://[hush", "to another path;"),
+    ],
+)
+def test_a_redirect_says_to_which_host_and_no_more(location: str, told: str) -> None:
+    error = answered(307, b"", Location=location)
+    assert verdict(error.failure) == "stop"
+    assert told in message(error.failure)
+    assert b"hush" not in encode(error.failure)
 
 
 def test_only_harmless_headers_are_kept() -> None:

@@ -11,6 +11,7 @@ from pydantic_ai.messages import (
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
+    ThinkingPart,
     ToolCallPart,
     ToolCallPartDelta,
 )
@@ -19,6 +20,7 @@ from asyncagents.config.secret import Secret
 from asyncagents.domain.failure import APIError, ContextOverflowError, ProviderAuthError
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.shape import encode
 from asyncagents.llm.endpoint import Endpoint
 from asyncagents.llm.longtail import LongTail
 from asyncagents.llm.longtail_build import build_model, build_provider, settings
@@ -51,6 +53,7 @@ from asyncagents.llm.model import (
     ToolSpec,
 )
 from asyncagents.testing.provider import Provider, Reply, ToolUse, Usage, open_provider
+from tests.unit.llm.conversation import ODD_NAMES
 
 KEY = "sk-very-secret-0123456789"
 MODEL = ModelRef(provider_id="tail", model_id="local")
@@ -138,6 +141,36 @@ async def test_a_call_with_broken_arguments_is_never_ready() -> None:
     events = await events_of(Reply(tools=(ToolUse("weather", raw='{"at": "Ro'),)))
     assert [event for event in events if isinstance(event, ToolCallStart)]
     assert not [event for event in events if isinstance(event, ToolCallReady)]
+
+
+def test_halves_of_characters_and_missing_names_are_made_good() -> None:
+    """The SDKs read JSON less strictly than we do."""
+    reader = Reader("m")
+    odd = ToolCallPart("we\ud83d", {"at": "\udc80"}, "c\ud83d")
+    thought = ThinkingPart(
+        "hm", signature="s\ud83d", provider_name="openai", provider_details={"a": ["\udc80"]}
+    )
+    events = [
+        *reader.read(PartStartEvent(index=0, part=odd)),
+        *reader.read(PartEndEvent(index=0, part=odd)),
+        *reader.read(PartStartEvent(index=1, part=thought)),
+        *reader.read(PartEndEvent(index=1, part=thought)),
+        *reader.read(PartStartEvent(index=2, part=ToolCallPart("", {}, "c2"))),
+    ]
+    assert encode(events)
+    assert events[:2] == [ToolCallStart("c?", "we?"), ToolCallReady("c?", "we?", {"at": "?"})]
+    assert events[-1] == ToolCallStart("c2", "unknown")
+
+
+def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
+    for tool, name in ODD_NAMES.items():
+        _, step, result = messages(
+            ask(FromUser("Hi."), FromModel((CallMade("a", tool, {}),)), FromTool("a", tool, "no"))
+        )
+        assert [part.tool_name for part in (*step.parts, *result.parts) if hasattr(part, "tool_name")] == [
+            name,
+            name,
+        ]
 
 
 def test_arguments_may_come_as_an_object_in_pieces() -> None:

@@ -8,6 +8,7 @@ from pydantic_ai import exceptions as theirs
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.failure import APIError, ContentFilterError, ContextOverflowError, ProviderAuthError
+from asyncagents.domain.shape import encode
 from asyncagents.llm.fault import Target
 from asyncagents.llm.longtail import failed
 
@@ -67,6 +68,19 @@ def test_the_library_knows_what_a_status_does_not_say(category: Any, status: int
     told = failed(TARGET, error, 30)
     assert isinstance(told.failure, failure)
     assert not (isinstance(told.failure, APIError) and told.failure.data.is_retryable)
+
+
+def test_no_error_is_too_odd_to_be_kept() -> None:
+    errors: Sequence[Exception] = [
+        http_error(400, {"message": "half \ud83d"}),
+        http_error(500, "half \ud83d", **{"x-request-id": "\udcff"}),
+        theirs.UnexpectedModelBehavior("half \ud83d"),
+        theirs.ContentFilterError("half \ud83d"),
+        theirs.UserError("half \ud83d"),
+        OSError("half \ud83d"),
+    ]
+    for error in errors:
+        assert encode(failed(TARGET, error, 30).failure)
 
 
 def test_no_error_shows_the_key() -> None:

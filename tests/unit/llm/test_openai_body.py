@@ -21,7 +21,8 @@ from asyncagents.llm.model import (
     Told,
 )
 from asyncagents.llm.openai_body import write_body
-from tests.unit.llm.conversation import CONVERSATION, SYSTEM, TOOLS
+from asyncagents.testing.provider_check import openai_refusal
+from tests.unit.llm.conversation import CONVERSATION, ODD_NAMES, SYSTEM, TOOLS
 
 GOLDEN = Path(__file__).parent / "golden" / "openai.json"
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")
@@ -155,6 +156,13 @@ def test_an_id_that_is_too_long_is_cut_the_same_way_in_the_call_and_its_result()
     assert made == [message["tool_call_id"] for message in messages[1:]]
     assert len(set(made)) == 2
     assert all(len(call_id) <= 40 for call_id in made)
+
+
+def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
+    for tool, name in ODD_NAMES.items():
+        written = body(FromUser("x"), FromModel((CallMade("a", tool, {}),)), FromTool("a", tool, "no"))
+        assert written["messages"][1]["tool_calls"][0]["function"]["name"] == name
+        assert openai_refusal(written, {}) is None
 
 
 def test_the_next_request_begins_with_this_one() -> None:

@@ -21,6 +21,8 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
+from asyncagents.llm.openai_calls import Calls
+from asyncagents.llm.openai_wire import Function, ToolDelta
 from tests.unit.llm.kit import (
     DONE,
     OPENAI_ANSWER,
@@ -254,6 +256,40 @@ def test_a_call_without_a_name_is_started_and_never_ready() -> None:
     events = said(tool_delta(index=0, id="a", arguments="{}"), chunk({}, "tool_calls"), DONE)
     assert ToolCallStart("a", "unknown") in events
     assert calls_of(events) == []
+
+
+def test_many_calls_that_have_an_id_and_no_number_are_found_without_a_search() -> None:
+    """Each comparison of two ids is counted: there are as many as calls, and not their square."""
+
+    class Id(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Id.compared += 1
+            return str.__eq__(self, other)
+
+    calls = Calls("1")
+    for number in range(500):
+        calls.add(ToolDelta(id=Id(f"call_{number}"), function=Function("ls", "{}")))
+    assert len(calls.ready()) == 500
+    assert Id.compared < 5000
+
+
+@pytest.mark.parametrize("tail", [b"data: {nope\n\n", b'data: {"error": {"message": "bye"}}\n\n'])
+def test_what_breaks_after_the_finish_does_not_cost_the_answer(tail: bytes) -> None:
+    events = said(chunk({"content": "whole"}), chunk({}, "stop"), tail, DONE)
+    assert text_of(events) == "whole"
+    assert events[-1] == StreamFinish()
+    assert not any(isinstance(event, StreamError) for event in events)
+
+
+def test_an_error_that_tells_what_the_finish_only_named_is_told() -> None:
+    error = b'data: {"error": {"code": 502, "message": "upstream went away"}}\n\n'
+    last = said(chunk({"content": "half"}), chunk({}, "error"), error)[-1]
+    assert isinstance(last, StreamError)
+    assert isinstance(last.failure, APIError)
+    assert "upstream went away" in last.failure.data.message
 
 
 def test_the_old_way_to_call_a_function_is_understood() -> None:

@@ -1,5 +1,6 @@
 """A provider is asked for its list of models: it is there or not, and takes the key or not."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,6 +74,28 @@ async def test_nobody_there_is_said() -> None:
     found = await probe(offer("http://127.0.0.1:9/v1"))
     assert found.reached is False
     assert found.text.startswith("The connection to desk at http://127.0.0.1:9/v1/models failed: ")
+
+
+async def test_an_answer_that_is_no_http_does_not_show_the_address() -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 abc nonsense\r\nfoo\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        found = await probe(offer(f"http://127.0.0.1:{port}/v1?code=QUERY-SECRET"))
+    assert found.reached is False
+    assert "QUERY-SECRET" not in found.text
+
+
+async def test_an_address_that_is_none_is_said_without_it() -> None:
+    found = await probe(offer("http://[SECRET-HOST/v1"))
+    assert found.reached is False
+    assert "SECRET" not in found.text
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 1}', b""])

@@ -92,6 +92,22 @@ def test_an_event_without_end_is_refused(chunks: list[bytes]) -> None:
         decoded(*chunks, limit=100)
 
 
+def test_many_short_lines_of_one_event_count_with_what_they_take() -> None:
+    """Sixteen million empty lines would be as many objects."""
+    decoder = SseDecoder(limit=1 << 20)
+    for _ in range(10):
+        decoder.feed(b"data:\n" * 1024)
+    with pytest.raises(EventTooLong):
+        decoder.feed(b"data:\n" * 8 * 1024)
+
+
+def test_an_event_that_ends_makes_room_for_the_next() -> None:
+    decoder = SseDecoder(limit=400)
+    for _ in range(10):
+        assert decoder.feed(b"data: a\ndata: b\n") == []
+        assert decoder.feed(b"data: c\n\n") == [b"a\nb\nc"]
+
+
 def test_many_short_events_in_one_chunk_are_not_too_long() -> None:
     assert decoded(b"data: x\n\n" * 100, limit=100) == [b"x"] * 100
     assert decoded(*[b": ping\n"] * 100, limit=100) == []

@@ -74,6 +74,21 @@ def test_once_the_answer_is_finished_its_last_words_must_come_soon(seconds: floa
     assert ended_at(seconds, finished) == pytest.approx(15)
 
 
+def test_a_limit_is_late_though_the_stream_never_falls_silent() -> None:
+    async def run() -> list[bool]:
+        watch = Watch(300, lambda: None)
+        seen = [watch.late]
+        watch.limit(10)
+        for _ in range(4):
+            await asyncio.sleep(3)
+            watch.touch()
+            seen.append(watch.late)
+        watch.stop()
+        return seen
+
+    assert simulate(run, seed=1) == [False, False, False, False, True]
+
+
 def test_a_limit_never_makes_it_longer() -> None:
     async def finished(watch: Watch) -> None:
         watch.waiting = True

@@ -11,11 +11,20 @@ from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 USER = {"role": "user", "content": "hi"}
 CALLED = {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}, {"id": "b"}]}
 USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a"}, {"type": "tool_use", "id": "b"}]}
+SPOKEN = {"type": "text", "text": "hello"}
 OLD, NEW = {"anthropic-version": "2023-06-01"}, {"anthropic-version": "2026-10-21"}
 
 
 def tool(id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": "done"}
+
+
+def called(name: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": name}}]}
+
+
+def said(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
 
 
 def results(*ids: str, text: str = "") -> dict[str, Any]:
@@ -37,6 +46,7 @@ def message(*messages: dict[str, Any], **rest: Any) -> dict[str, Any]:
         chat(USER),
         chat({"role": "system", "content": "be kind"}, USER, stream=True, stream_options={}),
         chat(USER, CALLED, tool("b"), tool("a")),
+        chat(USER, called("read_file-2"), tool("a")),
         chat(USER, CALLED, tool("a"), tool("b"), USER, USER),
         chat({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}),
     ],
@@ -58,6 +68,9 @@ def test_openai_takes_what_is_right(body: dict[str, Any]) -> None:
         (chat(USER, CALLED, tool("a"), USER, tool("b")), "before the tool messages for b"),
         (chat(USER, CALLED, tool("a"), tool("a"), tool("b")), "answers a"),
         (chat(USER, tool("a")), "answers a"),
+        (chat(USER, called("a b"), tool("a")), "matching"),
+        (chat(USER, called(""), tool("a")), "matching"),
+        (chat(USER, tools=[{"type": "function", "function": {"name": "a.b"}}]), "matching"),
     ],
 )
 def test_openai_refuses_what_is_wrong(body: dict[str, Any], why: str) -> None:
@@ -71,7 +84,9 @@ def test_openai_refuses_what_is_wrong(body: dict[str, Any], why: str) -> None:
         message(USER, USER, temperature=0.5),
         message(USER, USED, results("b", "a")),
         message(USER, USED, results("a"), results("b", text="go on")),
-        message(USER, {"role": "assistant", "content": [{"type": "thinking", "signature": "s"}]}),
+        message(USER, said({"type": "thinking", "signature": "s"}, SPOKEN), USER),
+        message(USER, said({"type": "tool_use", "id": "a", "name": "ls"}), results("a")),
+        message(USER, tools=[{"name": "a" * 64}]),
     ],
 )
 def test_anthropic_takes_what_is_right(body: dict[str, Any]) -> None:
@@ -91,7 +106,13 @@ def test_anthropic_takes_what_is_right(body: dict[str, Any]) -> None:
         (message({"role": "user", "content": ""}), OLD, "length >= 1"),
         (message({"role": "user", "content": []}), OLD, "length >= 1"),
         (message({"role": "user", "content": [{"type": "text", "text": ""}]}), OLD, "non-empty"),
-        (message(USER, {"role": "assistant", "content": [{"type": "thinking"}]}), OLD, "signature"),
+        (message(USER, said({"type": "thinking"}, SPOKEN), USER), OLD, "signature"),
+        (message(USER, said(SPOKEN, {"type": "thinking", "signature": "s"}), USER), OLD, "final block"),
+        (message(USER, said(SPOKEN, {"type": "redacted_thinking"}), USER), OLD, "final block"),
+        (message(USER, said(SPOKEN)), OLD, "must end with a user message"),
+        (message(USER, said({"type": "tool_use", "id": "a", "name": "a.b"}), results("a")), OLD, "matching"),
+        (message(USER, said({"type": "tool_use", "id": "a", "name": ""}), results("a")), OLD, "matching"),
+        (message(USER, tools=[{"name": "a" * 65}]), OLD, "matching"),
         (message(USER, USED), OLD, "tool_use without tool_result"),
         (message(USER, USED, results("a")), OLD, "right after it: b"),
         (message(USER, USED, USER, results("a", "b")), OLD, "before all other blocks"),

@@ -1,0 +1,21 @@
+"""Text that can be kept: every character of it is whole."""
+
+from typing import Any
+
+
+def whole(text: str) -> str:
+    """Half a character cannot be kept: a stream may cut one, a header or a file name may hold one."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def whole_in(value: Any) -> Any:
+    """A JSON value, all of its texts whole."""
+    match value:
+        case str():
+            return whole(value)
+        case dict():
+            return {whole_in(name): whole_in(item) for name, item in value.items()}
+        case list() | tuple():
+            return [whole_in(item) for item in value]
+        case _:
+            return value
