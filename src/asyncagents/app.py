@@ -1,6 +1,7 @@
 """The composition root: builds a runtime out of a database, a model and tools."""
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -41,6 +42,7 @@ NO_MODEL = (
     "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
     'or name one as "model" in asyncagents.json'
 )
+_log = logging.getLogger(__name__)
 SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
 
 
@@ -132,7 +134,7 @@ async def open_runtime(
     if len(names) != len(set(names)):
         raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
     if config is None and (data is None or not _is_model(model)):
-        config = load(system_environment(), directory=Path.cwd()).config
+        config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with _voice(model, config, needed=serve) as voice:
         setup = Setup(
@@ -185,6 +187,13 @@ async def _voice(model: Model | str | None, config: Config | None, *, needed: bo
 
 def _is_model(model: Model | str | None) -> bool:
     return model is not None and not isinstance(model, str)
+
+
+def _from_files() -> Config:
+    loaded = load(system_environment(), directory=Path.cwd())
+    for warning in loaded.warnings:
+        _log.warning("%s", warning)
+    return loaded.config
 
 
 def _configured(config: Config | None) -> Config:

@@ -62,6 +62,7 @@ class Desk:
             **kept,
             "HOME": str(self.home),
             "ASYNCAGENTS_DATA_DIR": str(self.data),
+            "ASYNCAGENTS_TRUST": "1",
             "DESK_KEY": KEY,
             **more,
         }

@@ -8,6 +8,7 @@ import click
 
 from asyncagents.cli.exit import BadConfig
 from asyncagents.cli.option import data_dir_option, directory_option
+from asyncagents.cli.screen import plain
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import Loaded, Setting, load
 from asyncagents.config.place import Place, places
@@ -41,7 +42,7 @@ def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_di
         raise BadConfig(str(error)) from error
     _print_json(loaded) if as_json else _print_table(loaded.settings)
     for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {plain(warning)}", err=True)
 
 
 def _print_places(found: tuple[Place, ...]) -> None:
@@ -59,7 +60,7 @@ def _print_table(settings: tuple[Setting, ...]) -> None:
     keys = max(len(key) for key, _, _ in rows)
     values = max(len(value) for _, value, _ in rows)
     for key, value, origin in rows:
-        click.echo(f"{key:<{keys}}  {value:<{values}}  {origin}")
+        click.echo(plain(f"{key:<{keys}}  {value:<{values}}  {origin}"))
 
 
 def _short(value: Any) -> str:

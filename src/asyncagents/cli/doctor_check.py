@@ -129,8 +129,17 @@ def _judged(path: Path, seen: Inspection) -> Check:
 def _config(loaded: Loaded) -> Iterator[Check]:
     read = [place.label for place in loaded.files if place.found]
     yield Check("ok", "config", ", ".join(read) if read else "no file; the environment and defaults count")
+    if any(place.found and place.scope == "project" for place in loaded.files):
+        yield _trust(loaded)
     for warning in loaded.warnings:
         yield Check("warn", "config", warning)
+
+
+def _trust(loaded: Loaded) -> Check:
+    if loaded.trusted:
+        return Check("ok", "trust", "the project is trusted: its config counts in full")
+    hint = "`asyncagents trust` shows what it asks for, and lets it count"
+    return Check("warn", "trust", "the project is not trusted: its config may choose models, no more", hint)
 
 
 def _model(roster: Roster) -> Check:

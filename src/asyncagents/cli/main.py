@@ -15,6 +15,7 @@ COMMANDS = {
     "show": "Print the transcript of a session.",
     "models": "List the models that can be asked, and why others cannot.",
     "config": "Show every setting and where it came from.",
+    "trust": "Let the config files of a project count in full.",
     "doctor": "Check the installation, and say what to do about what is wrong.",
     "demo": "Watch an agent survive kill -9: offline, no key, a few seconds.",
 }

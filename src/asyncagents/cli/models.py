@@ -21,12 +21,16 @@ def models(*, search: str | None, everything: bool, as_json: bool, directory: Pa
     in US dollars for a million tokens of input and of output. Nothing is sent over the network.
     """
     from asyncagents.cli.models_list import print_json, print_list
+    from asyncagents.cli.screen import plain
     from asyncagents.config.env import system_environment
     from asyncagents.config.load import load
     from asyncagents.llm.roster import Roster
 
     folder = project_folder(directory)
-    roster = Roster(load(system_environment(), directory=folder).config)
+    loaded = load(system_environment(), directory=folder)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {plain(warning)}", err=True)
+    roster = Roster(loaded.config)
     found = [
         each
         for each in roster.models()

@@ -12,7 +12,7 @@ from asyncagents.config.shape import MARK, ConfigFile, Mark
 from asyncagents.config.tree import KeyPath, dotted
 from asyncagents.errors import ConfigError
 
-_ROOT = mi.type_info(ConfigFile)
+ROOT = mi.type_info(ConfigFile)
 # An open object takes any key, so only a key that looks very much like a known one is worth a word.
 _CLOSE, _VERY_CLOSE = 0.6, 0.85
 
@@ -33,7 +33,7 @@ def check(
     A value that is `secret` is not quoted.
     """
     checker = _Checker(label, family=family, secret=secret)
-    return checker.check(data, _ROOT, ()), checker.warnings
+    return checker.check(data, ROOT, ()), checker.warnings
 
 
 def suggestion(word: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str | None:
@@ -75,19 +75,19 @@ class _Checker:
                 self._unknown((*path, key), fields, closed=kind.forbid_unknown_fields)
                 if not kind.forbid_unknown_fields:
                     counts[key] = below
-            elif _mark(fields[key]) is not Mark.INERT:
+            elif mark_of(fields[key]) is not Mark.INERT:
                 counts[key] = self._known(below, fields[key], (*path, key))
         return counts
 
     def _known(self, value: Any, kind: mi.Type, path: KeyPath) -> Any:
-        if self._family == "opencode" and _mark(kind) is Mark.OURS:
+        if self._family == "opencode" and mark_of(kind) is Mark.OURS:
             self.warnings.append(
                 f"{self._label}: OpenCode refuses the key {dotted(path)}: write it in asyncagents.json"
             )
         return self.check(value, kind, path)
 
     def _unknown(self, path: KeyPath, fields: dict[str, mi.Type], *, closed: bool) -> None:
-        current = [name for name, kind in fields.items() if _mark(kind) is not Mark.OLD]
+        current = [name for name, kind in fields.items() if mark_of(kind) is not Mark.OLD]
         meant = suggestion(path[-1], current, cutoff=_CLOSE if closed else _VERY_CLOSE)
         if not closed and meant is None:
             return
@@ -133,14 +133,18 @@ def _fits_scalar(value: Any, kind: mi.Type) -> bool:
             return isinstance(value, bool)
         case mi.IntType(ge=least):
             return type(value) is int and (least is None or value >= least)
-        case mi.FloatType(ge=lowest):
-            return type(value) in {int, float} and (lowest is None or value >= lowest)
+        case mi.FloatType(ge=lowest, le=highest):
+            return type(value) in {int, float} and _is_between(value, lowest, highest)
         case mi.LiteralType(values=values):
             return isinstance(value, str) and value in values
         case mi.AnyType():
             return True
         case _:
             raise TypeError(f"the shape has a kind that nothing checks: {kind}")
+
+
+def _is_between(value: float, lowest: float | None, highest: float | None) -> bool:
+    return (lowest is None or value >= lowest) and (highest is None or value <= highest)
 
 
 def _alternatives(kind: mi.Type) -> tuple[mi.Type, ...]:
@@ -161,8 +165,8 @@ def _words(kind: mi.Type) -> list[str]:
             return ["true", "false"]
         case mi.IntType(ge=least):
             return ["a whole number" if least is None else f"a whole number of {least} or more"]
-        case mi.FloatType(ge=lowest):
-            return ["a number" if lowest is None else f"a number of {lowest:g} or more"]
+        case mi.FloatType(ge=lowest, le=highest):
+            return ["a number" if lowest is None else f"a number from {lowest:g} to {highest:,.0f}"]
         case _:
             return [_WORDS[type(kind)]]
 
@@ -185,5 +189,5 @@ def _got(value: Any) -> str:
             return "an object"
 
 
-def _mark(kind: mi.Type) -> Mark | None:
+def mark_of(kind: mi.Type) -> Mark | None:
     return (kind.extra or {}).get(MARK) if isinstance(kind, mi.Metadata) else None

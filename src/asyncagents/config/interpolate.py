@@ -1,6 +1,7 @@
 """Fills in `{env:NAME}` and `{file:path}` in the texts of one file."""
 
 import re
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,33 @@ _ENV = re.compile(r"\{env:([^{}]+)\}")
 _TOKEN = re.compile(rf"{_ENV.pattern}|\{{file:((?:{_ENV.pattern}|[^{{}}])+)\}}")
 
 
+def tokens_in(value: Any) -> list[str]:
+    """As they were written; none in what is no text."""
+    return [match[0] for match in _TOKEN.finditer(value)] if isinstance(value, str) else []
+
+
 class Interpolation:
     """One file's, with what it came across."""
 
-    def __init__(self, environment: Environment, *, folder: Path, label: str) -> None:
+    def __init__(
+        self, environment: Environment, *, folder: Path, label: str, skip: Set[KeyPath] = frozenset()
+    ) -> None:
         self._environment = environment
         self._folder = folder
         self._label = label
+        self._skip = skip
         self.used: dict[KeyPath, tuple[str, ...]] = {}
         """The tokens that made a value, as they were written."""
         self.variables: set[str] = set()
         self.warnings: list[str] = []
 
     def fill(self, value: Any, path: KeyPath = ()) -> Any:
-        """The value with every text in it filled in. Relative paths start at the file's own folder."""
+        """The value with every text in it filled in, save below what is skipped.
+
+        Relative paths start at the file's own folder.
+        """
+        if path in self._skip:
+            return value
         match value:
             case dict():
                 return {key: self.fill(below, (*path, key)) for key, below in value.items()}

@@ -11,7 +11,8 @@ MAX_DEPTH = 100
 MAX_INT = 2**53 - 1
 """JSON's numbers are exact up to here; OpenCode reads no others."""
 
-_STRING = r'"(?:\\.|[^"\\\n])*"'
+# Also one that is never closed: else each quote in it would be tried as the start of another.
+_STRING = r'"(?:\\[^\n]|[^"\\\n])*+"?'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _BRACKET = re.compile(rf"{_STRING}|[\[\]{{}}]")

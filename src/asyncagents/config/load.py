@@ -9,10 +9,12 @@ from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.config.known import defaults
 from asyncagents.config.place import Place, data_folder, places
-from asyncagents.config.read import read_config
+from asyncagents.config.read import is_key, read_config
 from asyncagents.config.shape import ConfigFile
-from asyncagents.config.source import read_source
-from asyncagents.config.tree import DEFAULT, Branch, Leaf, at, branch, dotted, lay, leaves, plain
+from asyncagents.config.source import Source, read_source, read_untrusted
+from asyncagents.config.tighten import tighten
+from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, branch, dotted, lay, leaves, plain
+from asyncagents.config.trust import is_trusted, project_root, untrusted_warning
 
 
 class Setting(Struct, frozen=True):
@@ -43,51 +45,86 @@ class Loaded(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     files: tuple[Place, ...]
     """Every place that was looked at, the strongest last."""
+    trusted: bool
+    """Whether the project is; if not, its files count only where they can do no harm."""
 
     @property
     def origins(self) -> dict[str, str]:
         return {setting.key: setting.origin for setting in self.settings}
 
 
-def load(
-    environment: Environment, *, directory: Path, data_dir: Path | None = None, project: bool = True
-) -> Loaded:
-    """Read all files for `directory`; with `project=False`, as for one that is not trusted, none of its own.
+def load(environment: Environment, *, directory: Path, data_dir: Path | None = None) -> Loaded:
+    """Read all files for `directory`; of a project that is not trusted, only what can do no harm.
 
     Raises `ConfigError` for what cannot be used; what is merely odd is a warning.
     """
-    looked_at = places(environment, directory, project=project)
-    found = [read_source(place, environment, environment.folder(str(directory))) for place in looked_at]
-    sources = [source for source in found if source is not None]
-    tree = defaults()
-    for source in sources:
-        tree = lay(tree, source.tree)
-    tree = lay(tree, _keys_of_environment(tree, environment))
+    looked_at = places(environment, directory)
+    trusted = is_trusted(environment, directory)
+    sources = _read(looked_at, environment, directory, trusted=trusted)
+    tree, left_out = _laid(sources)
+    keys, odd_keys = _keys_of_environment(tree, environment)
+    tree = lay(tree, keys)
     folder, folder_origin = data_folder(environment, data_dir)
     variables = sorted({name for source in sources for name in source.variables})
     config, odd = read_config(tree, data_dir=folder, variables=tuple(variables))
+    distrust = untrusted_warning(left_out, project_root(environment, directory))
     warnings = [warning for source in sources for warning in source.warnings]
     return Loaded(
         config=config,
         settings=(Setting("data_dir", str(folder), folder_origin), *_settings(tree)),
         keys=_keys(tree, config),
-        warnings=tuple(dict.fromkeys([*warnings, *odd])),
+        warnings=tuple(dict.fromkeys([*distrust, *warnings, *odd_keys, *odd])),
         files=looked_at,
+        trusted=trusted,
     )
 
 
-def _keys_of_environment(tree: Branch, environment: Environment) -> Branch:
-    """A key for each provider that no file gives one to; an empty one counts as none."""
+def _read(
+    looked_at: tuple[Place, ...], environment: Environment, directory: Path, *, trusted: bool
+) -> list[Source]:
+    folder = environment.folder(str(directory))
+    root = project_root(environment, directory)
+    found = [
+        read_source(place, environment, folder)
+        if trusted or place.scope != "project"
+        else read_untrusted(place, environment, root)
+        for place in looked_at
+    ]
+    return [source for source in found if source is not None]
+
+
+def _laid(sources: list[Source]) -> tuple[Branch, dict[str, list[KeyPath]]]:
+    """All in one, and by file what was left out. Rules that nobody trusts come last: they only tighten."""
+    tree = defaults()
+    for source in sources:
+        tree = lay(tree, source.tree)
+    left_out = {source.place.label: list(source.left_out) for source in sources}
+    for source in sources:
+        for path, rules in source.rules.items():
+            tree, weaker = tighten(tree, path, rules)
+            left_out[source.place.label] += weaker
+    return tree, {label: paths for label, paths in left_out.items() if paths}
+
+
+def _keys_of_environment(tree: Branch, environment: Environment) -> tuple[Branch, list[str]]:
+    """A key for each provider that no file gives one to; an empty one counts as none, an odd one is told."""
     keys: Branch = {}
+    odd: list[str] = []
     for provider_id, provider in branch(tree, "provider").items():
         entry = plain(provider)
         if entry.get("options", {}).get("apiKey", "").strip():
             continue
-        name = next((name for name in entry.get("env", ()) if environment.get(name).strip()), None)
-        if name is not None:
-            key = Leaf(environment.get(name), f"${name}", hidden=True)
+        named = [name for name in entry.get("env", ()) if environment.get(name).strip()]
+        usable = [name for name in named if is_key(environment.get(name).strip())]
+        odd += [
+            f"${name} holds a character that no key has and counts for nothing: copy the key again"
+            for name in named
+            if name not in usable
+        ]
+        if usable:
+            key = Leaf(environment.get(usable[0]), f"${usable[0]}", hidden=True)
             keys[provider_id] = {"options": {"apiKey": key}}
-    return {"provider": keys}
+    return {"provider": keys}, odd
 
 
 def _keys(tree: Branch, config: Config) -> dict[str, ProviderKey]:

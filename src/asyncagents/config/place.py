@@ -32,14 +32,14 @@ class Place(Struct, frozen=True, kw_only=True):
         return str(self.path) if self.path else f"${self.variable}"
 
 
-def places(environment: Environment, directory: Path, *, project: bool = True) -> tuple[Place, ...]:
-    """Every place, found or not; a later one wins. `project=False` leaves out the project's own files."""
+def places(environment: Environment, directory: Path) -> tuple[Place, ...]:
+    """Every place, found or not; a later one wins."""
     return tuple(
         place
         for family in FAMILIES
         for place in (
             *_global(environment, family),
-            *(_project(environment, family, directory) if project else ()),
+            *_project(environment, family, directory),
             *_variables(environment, family),
         )
     )
@@ -66,9 +66,17 @@ def folders_up(directory: Path) -> list[Path]:
     """From the root of the worktree down to `directory`; without one, only the directory."""
     upwards = [directory, *directory.parents]
     for steps, folder in enumerate(upwards):
-        if os.path.exists(folder / ".git"):
+        if _is_worktree(folder):
             return upwards[steps::-1]
     return [directory]
+
+
+def _is_worktree(folder: Path) -> bool:
+    """Another user's `.git`, as anybody can put one into /tmp, makes nothing a part of their project."""
+    try:
+        return os.lstat(folder / ".git").st_uid == os.geteuid()
+    except (OSError, ValueError):
+        return False
 
 
 def _global(environment: Environment, family: Family) -> Iterator[Place]:

@@ -32,6 +32,11 @@ def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> 
     return reader.config(data_dir, variables), reader.warnings
 
 
+def is_key(text: str) -> bool:
+    """Whether a header can carry it."""
+    return all("!" <= character <= "~" for character in text)
+
+
 class _Reader:
     def __init__(self, tree: Branch) -> None:
         self._tree = tree
@@ -86,7 +91,7 @@ class _Reader:
     def _key(self, path: KeyPath, text: str) -> Secret | None:
         """A line break after a key comes from the file it was kept in; one inside breaks the request."""
         key = text.strip()
-        if not all("!" <= character <= "~" for character in key):
+        if not is_key(key):
             self._refuse(path, "holds a character that no key has: copy the key again")
         return Secret(key) if key else None
 

@@ -34,7 +34,9 @@ Inert: TypeAlias = Annotated[
 ]
 Count: TypeAlias = Annotated[int, Meta(ge=0)] | UnsetType
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=1)] | bool | UnsetType
-Dollars: TypeAlias = Annotated[float, Meta(ge=0)] | UnsetType
+MOST_DOLLARS = 1_000_000
+"""A larger price is a slip of the pen, and would make every sum of costs worthless."""
+Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_DOLLARS)] | UnsetType
 ModelName: TypeAlias = Annotated[str, Meta(description="As provider/model.")] | UnsetType
 Rules: TypeAlias = Action | dict[str, Action | dict[str, Action]]
 """`"ask"`, `{"bash": "ask"}` or `{"bash": {"git *": "allow"}}`."""

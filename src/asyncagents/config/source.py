@@ -4,24 +4,33 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config import jsonc
 from asyncagents.config.check import check
 from asyncagents.config.env import Environment
+from asyncagents.config.harmless import Sifted, sift
 from asyncagents.config.interpolate import Interpolation
 from asyncagents.config.legacy import modernise
+from asyncagents.config.meaning import meaningless
 from asyncagents.config.place import Place
 from asyncagents.config.text import read_text
+from asyncagents.config.tighten import take_rules
 from asyncagents.config.tree import Branch, KeyPath, Leaf, grow
 from asyncagents.config.veil import is_hidden, is_secret_name
 from asyncagents.errors import ConfigError
 
 
 class Source(Struct, frozen=True):
+    place: Place
     tree: Branch
     variables: frozenset[str]
     """Those that it refers to."""
     warnings: tuple[str, ...]
+    rules: dict[KeyPath, Branch] = {}
+    """Permissions of a project that is not trusted; they are not in the tree."""
+    left_out: tuple[KeyPath, ...] = ()
+    """What would take the user's trust."""
 
 
 def read_source(place: Place, environment: Environment, directory: Path) -> Source | None:
@@ -29,10 +38,32 @@ def read_source(place: Place, environment: Environment, directory: Path) -> Sour
     text = _text(place, environment)
     if text is None:
         return None
+    return _source(jsonc.parse(text, place.label), place, environment, directory)
+
+
+def read_untrusted(place: Place, environment: Environment, root: Path) -> Source | None:
+    """The same of a project's file that may only do what cannot harm: nothing is filled in."""
+    found = sifted(place, root)
+    if found is None:
+        return None
+    source = _source(found.kept, place, environment, root)
+    tree, rules = take_rules(source.tree)
+    return replace(source, tree=tree, rules=rules, left_out=tuple(path for path, _ in found.left_out))
+
+
+def sifted(place: Place, root: Path) -> Sifted | None:
+    """What a project's file says, parted into what is harmless and what is not."""
+    text = read_text(place.path) if place.path else None
+    if place.path is None or text is None:
+        return None
+    return sift(jsonc.parse(text, place.label), place.path.parent, root)
+
+
+def _source(raw: Any, place: Place, environment: Environment, directory: Path) -> Source:
     folder = place.path.parent if place.path else directory
-    filling = Interpolation(environment, folder=folder, label=place.label)
+    filling = Interpolation(environment, folder=folder, label=place.label, skip=meaningless(raw))
     data, warnings = check(
-        filling.fill(jsonc.parse(text, place.label)),
+        filling.fill(raw),
         place.label,
         family=place.family,
         secret=lambda path: _is_secret(path, filling.used),
@@ -41,6 +72,7 @@ def read_source(place: Place, environment: Environment, directory: Path) -> Sour
         data["plugin"] = [_anchored(plugin, environment, folder) for plugin in data["plugin"]]
     tree = grow(data, lambda path, value: _leaf(path, value, place.label, filling.used))
     return Source(
+        place,
         modernise(tree, place.label),
         frozenset(filling.variables),
         (*filling.warnings, *warnings),

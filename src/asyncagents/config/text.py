@@ -1,5 +1,8 @@
 """Reads a small text file, or says in one sentence why it cannot be read."""
 
+import errno
+import os
+import stat
 from pathlib import Path
 
 from asyncagents.errors import ConfigError
@@ -10,8 +13,7 @@ MAX_BYTES = 10 * 1024 * 1024
 def read_text(path: Path) -> str | None:
     """None if there is no such file."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = _read(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -25,3 +27,18 @@ def read_text(path: Path) -> str | None:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: save it as UTF-8") from error
+
+
+def _read(path: Path) -> bytes:
+    """A pipe would wait for ever for somebody to write, a device may never end: neither is read."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "a pipe or a device")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)

@@ -1,15 +1,30 @@
 """Which values are not for eyes: by the name they stand under, and by what they look like."""
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from asyncagents.config.tree import KeyPath
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NAME = re.compile(r"((^|_)(api)?(key|token|secret|authorization|credentials?|cookie)|passw(or)?d)$")
-_TEXT = re.compile(r"[?&][\w-]*(key|token|secret|password)=|://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_NAME = re.compile(
+    r"((^|_)((api)?(key|token|secret|authorization|credentials?|cookie)|auth|bearer|pat|access_key_id)"
+    r"|passw(or)?d|passphrase)$"
+)
+_TEXT = re.compile(
+    r"[?&][\w-]*(key|token|secret|password)=|://[^/\s@]+@"
+    r"|\bbearer\s+\S|\b(sk-|gsk_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8}",
+    re.IGNORECASE,
+)
+# Of a URL's query only these are known to be innocent: `sig`, `code` and the like open doors too.
+_QUERY = re.compile(r"\S+://\S*[?&](?!(?:alt|api-version|model|region|v|version)=)[^=&\s#]+=[^&\s#]\S*")
+# `--api-key=…`, `API_KEY=…`, `Authorization: …`
+_PAIR = re.compile(r"-*([\w-]+)\s*[=:]\s*\S")
 # Whatever a server is sent to know us by.
 _PARENTS = {"headers", "environment"}
+_DEEP = 2
+"""What stands above is named by people: a provider may be called `token`."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -19,8 +34,29 @@ def is_secret_name(name: str) -> bool:
 
 def is_hidden(path: KeyPath, value: Any) -> bool:
     """Whether this value of a file must never be printed."""
-    if isinstance(value, list):
-        return any(is_hidden(path, item) for item in value)
-    if not isinstance(value, str):
-        return False
-    return is_secret_name(path[-1]) or not _PARENTS.isdisjoint(path[:-1]) or bool(_TEXT.search(value))
+    match value:
+        case list():
+            return _has_secret_word(value) or any(is_hidden(path, item) for item in value)
+        case dict():
+            return any(is_hidden((*path, key), below) for key, below in value.items())
+        case str():
+            return _is_secret_place(path) or _is_secret_text(value)
+        case _:
+            return False
+
+
+def _is_secret_place(path: KeyPath) -> bool:
+    named = (*path[_DEEP:-1], path[-1])
+    return any(map(is_secret_name, named)) or not _PARENTS.isdisjoint(path[:-1])
+
+
+def _is_secret_text(text: str) -> bool:
+    return bool(_TEXT.search(text) or _QUERY.fullmatch(text))
+
+
+def _has_secret_word(words: Sequence[Any]) -> bool:
+    """As the words of a command: `--api-key X`, `--token=X`, `API_KEY=X`."""
+    texts = [word for word in words if isinstance(word, str)]
+    pairs = [match[1] for match in map(_PAIR.match, texts) if match]
+    flags = [word.lstrip("-") for word, _ in pairwise(texts) if word.startswith("-")]
+    return any(map(is_secret_name, [*pairs, *flags]))

@@ -6,18 +6,26 @@ from typing import Any
 
 from asyncagents.config.env import Environment
 from asyncagents.config.load import Loaded, load
+from asyncagents.config.trust import project_root, trust
 
 
 class Desk:
-    """A home and a project side by side; nothing of the real environment shines through."""
+    """A home and a project side by side; nothing of the real environment shines through.
 
-    def __init__(self, root: Path, *, platform: str = "linux", **variables: str) -> None:
+    The project is trusted unless a test is about one that is not.
+    """
+
+    def __init__(
+        self, root: Path, *, platform: str = "linux", trusted: bool = True, **variables: str
+    ) -> None:
         self.home = root / "home"
         self.project = root / "work" / "project"
         self.home.mkdir(parents=True)
         self.project.mkdir(parents=True)
         self.variables = variables
         self.platform = platform
+        if trusted:
+            trust(self.environment, project_root(self.environment, self.project))
 
     @property
     def environment(self) -> Environment:
@@ -30,5 +38,5 @@ class Desk:
         file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return file
 
-    def load(self, *, directory: Path | None = None, project: bool = True) -> Loaded:
-        return load(self.environment, directory=directory or self.project, project=project)
+    def load(self, *, directory: Path | None = None) -> Loaded:
+        return load(self.environment, directory=directory or self.project)

@@ -91,7 +91,12 @@ def test_every_key_of_opencode_is_known() -> None:
         ),
         (
             {"provider": {"x": {"models": {"m": {"cost": {"input": -1.5}}}}}},
-            "f: provider.x.models.m.cost.input must be a number of 0 or more, not -1.5",
+            "f: provider.x.models.m.cost.input must be a number from 0 to 1,000,000, not -1.5",
+        ),
+        (
+            {"provider": {"x": {"models": {"m": {"cost": {"context_over_200k": {"output": 1e308}}}}}}},
+            "f: provider.x.models.m.cost.context_over_200k.output must be a number from 0 to 1,000,000, "
+            "not 1e+308",
         ),
         (
             {"provider": {"x": {"options": {"timeout": "5m"}}}},

@@ -1,5 +1,7 @@
 """`{env:…}` and `{file:…}`."""
 
+import os
+
 import pytest
 
 from asyncagents.errors import ConfigError
@@ -81,6 +83,43 @@ def test_a_file_that_is_missing_is_an_error_that_names_it(desk: Desk) -> None:
 def test_a_file_that_is_a_folder_is_an_error_that_names_both(desk: Desk) -> None:
     with pytest.raises(ConfigError, match=r"agent\.a\.prompt uses \{file:\.\}, but .* cannot be read"):
         agent_prompt(desk, "{file:.}")
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/dev/tty"])
+def test_a_pipe_or_a_device_is_an_error_and_nothing_is_waited_for(desk: Desk, name: str) -> None:
+    os.mkfifo(desk.project / "pipe")
+    with pytest.raises(ConfigError, match=rf"uses \{{file:{name}\}}, but .* cannot be read"):
+        agent_prompt(desk, f"{{file:{name}}}")
+
+
+def test_a_config_file_that_is_a_pipe_is_an_error(desk: Desk) -> None:
+    os.mkfifo(desk.project / "opencode.json")
+    with pytest.raises(ConfigError, match=r"opencode\.json cannot be read \(a pipe or a device\)"):
+        desk.load()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"username": "{file:gone}"},
+        {"keybinds": {"deep": ["{env:NOPE}"]}},
+        {"qqq": "{file:gone}"},
+        {"provider": {"openai": {"id": "{file:gone}", "models": {"m": {"family": "{env:NOPE}"}}}}},
+        {"agent": {"a": {"color": "{file:gone}"}}},
+        {"mcp": {"s": {"type": "local", "command": ["x"], "oauth": {"clientSecret": "{env:NOPE}"}}}},
+    ],
+)
+def test_below_a_key_that_means_nothing_nothing_is_filled_in(desk: Desk, data: dict[str, object]) -> None:
+    desk.write("asyncagents.json", data)
+    loaded = desk.load()
+    assert loaded.config.variables == ()
+    assert not [warning for warning in loaded.warnings if "NOPE" in warning]
+
+
+def test_an_option_that_only_the_adapter_knows_is_filled_in(desk: Desk) -> None:
+    desk.variables = {"REGION": "eu"}
+    desk.write("opencode.json", {"provider": {"openai": {"options": {"region": "{env:REGION}"}}}})
+    assert desk.load().config.provider["openai"].options == {"region": "eu"}
 
 
 def test_a_token_in_a_comment_is_not_looked_at(desk: Desk) -> None:

@@ -88,6 +88,13 @@ def test_numbers_that_json_cannot_carry_are_refused(number: str) -> None:
         parse(f'{{"a": {number}}}', "f")
 
 
+@pytest.mark.parametrize("text", ['{"a": "', '{"a": "x\\\n', '["', '{} // "'])
+def test_a_string_that_is_never_closed_is_read_once_however_many_quotes_are_in_it(text: str) -> None:
+    """Were each quote tried as a beginning, this would take hours."""
+    with pytest.raises(ConfigError, match=r"close|remove|write"):
+        parse(text + '\\"' * 500_000 + '\n"' * 2, "f")
+
+
 def test_half_of_a_character_is_refused() -> None:
     with pytest.raises(ConfigError, match="half of a character"):
         parse('{"a": "\\ud83d"}', "f")

@@ -1,5 +1,6 @@
 """Where configuration is looked for, who wins, and where data goes."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,12 @@ def test_nothing_above_the_worktree_is_looked_at(desk: Desk) -> None:
     assert user(desk) is None
 
 
-def test_a_project_that_is_not_trusted_is_not_read(desk: Desk) -> None:
-    desk.write("opencode.json", "{ broken")
-    desk.write("~/.config/opencode/opencode.json", {"default_agent": "mine"})
-    loaded = desk.load(project=False)
-    assert loaded.config.default_agent == "mine"
-    assert {place.scope for place in loaded.files} == {"global"}
+def test_another_users_git_folder_makes_no_worktree(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk.project.parent / ".git").mkdir()
+    desk.write("../opencode.json", {"default_agent": "above"})
+    assert user(desk) == "above"
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert user(desk) is None
 
 
 def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: Desk) -> None:
@@ -139,7 +140,8 @@ def test_a_byte_order_mark_is_no_matter(desk: Desk) -> None:
 def test_the_data_folder_is_the_variables_or_the_platforms(
     tmp_path: Path, *, platform: str, variables: dict[str, str], folder: str, origin: str
 ) -> None:
-    desk = Desk(tmp_path, platform=platform, **variables)
+    desk = Desk(tmp_path, platform=platform)
+    desk.variables = variables
     loaded = desk.load()
     assert loaded.config.data_dir == desk.environment.folder(folder)
     assert loaded.origins["data_dir"] == origin

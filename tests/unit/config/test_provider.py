@@ -85,13 +85,31 @@ def test_blanks_around_a_key_are_no_part_of_it(desk: Desk) -> None:
 
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "sk 1", "sk-é", "sk-\x00"])
 def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: Desk, key: str) -> None:
-    desk.variables = {"OPENAI_API_KEY": key}
+    file = desk.write("opencode.json", {"provider": {"openai": {"options": {"apiKey": key}}}})
     with pytest.raises(ConfigError) as caught:
         desk.load()
     assert str(caught.value) == (
-        "$OPENAI_API_KEY: provider.openai.options.apiKey holds a character that no key has: "
-        "copy the key again"
+        f"{file}: provider.openai.options.apiKey holds a character that no key has: copy the key again"
     )
+
+
+@pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "abc def", "sk-é", "sk-\x00"])
+def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: Desk, key: str) -> None:
+    desk.variables = {"GROQ_API_KEY": key, "ANTHROPIC_API_KEY": "sk-ant"}
+    loaded = desk.load()
+    assert loaded.config.provider["groq"].api_key is None
+    assert loaded.config.provider["anthropic"].api_key == Secret("sk-ant")
+    assert loaded.warnings == (
+        "$GROQ_API_KEY holds a character that no key has and counts for nothing: copy the key again",
+    )
+
+
+def test_the_next_variable_counts_where_the_first_holds_an_odd_key(desk: Desk) -> None:
+    first, second, *_ = known_providers()["google"].env
+    desk.variables = {first: "a b", second: "sk-2"}
+    loaded = desk.load()
+    assert loaded.config.provider["google"].api_key == Secret("sk-2")
+    assert len(loaded.warnings) == 1
 
 
 def test_a_configured_provider_is_laid_over_the_known_one(desk: Desk) -> None:

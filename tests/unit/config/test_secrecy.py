@@ -10,6 +10,7 @@ from asyncagents.config.veil import is_secret_name
 from tests.unit.config.build import Desk
 
 KEY = "sk-do-not-show-me"
+OTHER = "looks-like-nothing"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,19 @@ KEY = "sk-do-not-show-me"
         {"mcp": {"x": {"type": "remote", "url": "http://x", "headers": {"Authorization": f"Bearer {KEY}"}}}},
         {"mcp": {"x": {"type": "local", "command": ["x", "{env:MY_TOKEN}"]}}},
         {"mcp": {"x": {"type": "local", "command": ["x"], "environment": {"WHATEVER": KEY}}}},
+        {"mcp": {"x": {"type": "local", "command": ["npx", "s", "--api-key", OTHER]}}},
+        {"mcp": {"x": {"type": "local", "command": ["npx", "s", f"--token={OTHER}"]}}},
+        {"mcp": {"x": {"type": "local", "command": ["env", f"API_KEY={OTHER}", "npx"]}}},
+        {"mcp": {"x": {"type": "local", "command": ["curl", "-H", f"Authorization: {OTHER}"]}}},
+        {"mcp": {"x": {"type": "local", "command": ["npx", KEY]}}},
+        {"mcp": {"x": {"type": "remote", "url": f"https://h/p?x=1&sig={OTHER}"}}},
+        {"mcp": {"x": {"type": "remote", "url": f"https://{OTHER}@h/p"}}},
+        {"provider": {"x": {"api": f"https://h/v1?code={OTHER}"}}},
+        *(
+            {"provider": {"x": {"api": "http://x", "options": {name: OTHER}}}}
+            for name in ("auth", "bearer", "pat", "token", "accessKeyId", "secret", "password", "credential")
+        ),
+        {"provider": {"x": {"api": "http://x", "options": {"auth": {"value": OTHER}}}}},
     ],
 )
 def test_no_setting_and_no_repr_shows_a_key(desk: Desk, document: dict[str, object]) -> None:
@@ -35,8 +49,15 @@ def test_no_setting_and_no_repr_shows_a_key(desk: Desk, document: dict[str, obje
     desk.write("asyncagents.json", document)
     loaded = desk.load()
     assert "***" in [setting.value for setting in loaded.settings if setting.key.split(".")[1:2] == ["x"]]
-    assert KEY not in json.dumps([setting.value for setting in loaded.settings])
-    assert KEY not in repr(loaded)
+    for key in (KEY, OTHER):
+        assert key not in json.dumps([setting.value for setting in loaded.settings])
+        assert key not in repr(loaded)
+
+
+def test_the_options_of_a_plugin_are_not_shown_if_there_is_a_key_among_them(desk: Desk) -> None:
+    desk.write("opencode.json", {"plugin": [["p", {"deep": {"token": OTHER}}]]})
+    loaded = desk.load()
+    assert [setting.value for setting in loaded.settings if setting.key == "plugin"] == ["***"]
 
 
 def test_what_is_no_secret_is_shown(desk: Desk) -> None:
@@ -47,6 +68,10 @@ def test_what_is_no_secret_is_shown(desk: Desk) -> None:
         {
             "provider": {"x": {"options": {"baseURL": "{env:PLACE}", "setCacheKey": True, "apiKey": ""}}},
             "agent": {"a": {"prompt": "{file:p.md}", "options": {"max_tokens": 5}}},
+            "mcp": {
+                "l": {"type": "local", "command": ["npx", "-y", "server", "--port", "80"]},
+                "r": {"type": "remote", "url": "https://h/p?api-version=2"},
+            },
         },
     )
     shown = {setting.key: setting.value for setting in desk.load().settings}
@@ -54,6 +79,8 @@ def test_what_is_no_secret_is_shown(desk: Desk) -> None:
     assert shown["provider.x.options.setCacheKey"] is True
     assert shown["provider.x.options.apiKey"] == ""
     assert shown["agent.a.prompt"] == "Be kind."
+    assert shown["mcp.l.command"] == ["npx", "-y", "server", "--port", "80"]
+    assert shown["mcp.r.url"] == "https://h/p?api-version=2"
     assert shown["agent.a.options.max_tokens"] == 5
 
 
@@ -73,6 +100,9 @@ def test_what_is_no_secret_is_shown(desk: Desk) -> None:
         "PGPASSWORD",
         "Authorization",
         "my_credentials",
+        "AWS_ACCESS_KEY_ID",
+        "NPM_AUTH",
+        "GITHUB_PAT",
     ],
 )
 def test_a_name_gives_a_secret_away(name: str) -> None:
@@ -80,7 +110,8 @@ def test_a_name_gives_a_secret_away(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["max_tokens", "keybinds", "KEYBOARD", "TOKENIZERS_PARALLELISM", "monkey", "PATH", ""]
+    "name",
+    ["max_tokens", "keybinds", "KEYBOARD", "TOKENIZERS_PARALLELISM", "monkey", "PATH", "SSH_AUTH_SOCK", ""],
 )
 def test_a_name_that_only_sounds_like_it_does_not(name: str) -> None:
     assert not is_secret_name(name)

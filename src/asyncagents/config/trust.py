@@ -1,0 +1,137 @@
+"""Which projects the user trusts: their files may then send, run and read whatever they name."""
+
+import fcntl
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.config.env import Environment
+from asyncagents.config.place import config_folder, folders_up
+from asyncagents.config.text import read_text
+from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.errors import ConfigError
+
+TRUST_VARIABLE = "ASYNCAGENTS_TRUST"
+_YES = {"1", "true", "yes"}
+_MOST_NAMES, _LONGEST_NAME = 6, 60
+
+
+class _Record(Struct, frozen=True):
+    trusted: list[str]
+
+
+def project_root(environment: Environment, directory: Path) -> Path:
+    """The root of the worktree, or the directory itself, by its real name."""
+    return _real(folders_up(environment.folder(str(directory)))[0])
+
+
+def is_trusted(environment: Environment, directory: Path) -> bool:
+    """Whether all that is read for `directory` lies in a project of the user's trust."""
+    if environment.get(TRUST_VARIABLE).strip().lower() in _YES:
+        return True
+    roots = set(trusted_roots(environment))
+    folders = [_real(folder) for folder in folders_up(environment.folder(str(directory)))]
+    return all(not roots.isdisjoint([folder, *folder.parents]) for folder in folders)
+
+
+def trusted_roots(environment: Environment) -> list[Path]:
+    file = trust_file(environment)
+    text = read_text(file)
+    if text is None:
+        return []
+    try:
+        return [Path(root) for root in msgspec.json.decode(text, type=_Record).trusted]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ConfigError(f"{file} is damaged: remove it and trust your projects again") from error
+
+
+def trust_file(environment: Environment) -> Path:
+    return config_folder(environment, "asyncagents") / "trusted.json"
+
+
+def trust(environment: Environment, root: Path) -> None:
+    """For the root and all below it; refused for a folder that has everything of the user's in it."""
+    home = _real(environment.home)
+    if root in (home, *home.parents):
+        raise ConfigError(
+            f"{root} has your home directory in it, and trust covers all that lies below: "
+            f"write what is yours in {config_folder(environment, 'asyncagents') / 'asyncagents.json'}, "
+            f"or set {TRUST_VARIABLE}=1 for one command"
+        )
+    _change(environment, lambda roots: sorted({*roots, root}))
+
+
+def distrust(environment: Environment, root: Path) -> bool:
+    """False if the root itself was not trusted."""
+    if root not in trusted_roots(environment):
+        return False
+    _change(environment, lambda roots: [each for each in roots if each != root])
+    return True
+
+
+def untrusted_warning(left_out: Mapping[str, Sequence[KeyPath]], root: Path) -> list[str]:
+    """One for all files, or none; it says what counts for nothing, and what to do about it."""
+    if not left_out:
+        return []
+    found = [
+        dotted(path if path[0] in {"agent", "mode"} else path[:2])
+        for paths in left_out.values()
+        for path in paths
+    ]
+    names = [
+        name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in dict.fromkeys(found)
+    ]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return [
+        f"{', '.join(left_out)}: this project is not trusted, so this counts for nothing: "
+        f"{', '.join(names[:_MOST_NAMES])}{more}; if you know who wrote it, run "
+        f"`asyncagents trust {shlex.quote(str(root))}` or set {TRUST_VARIABLE}=1"
+    ]
+
+
+def _change(environment: Environment, change: Callable[[list[Path]], list[Path]]) -> None:
+    file = trust_file(environment)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone(file.parent):
+            roots = change(trusted_roots(environment))
+            _replace(file, msgspec.json.encode(_Record([str(root) for root in roots])))
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be written ({error.strerror}): make its folder yours to write"
+        ) from error
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two changes at once would lose one."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """In one step, and for nobody else's eyes."""
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as draft:
+            draft.write(content)
+            draft.flush()
+            os.fsync(draft.fileno())
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
