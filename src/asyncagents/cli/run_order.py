@@ -1,6 +1,7 @@
 """What a run was asked for: its options as one value, and the prompt from the argument and stdin."""
 
 import os
+import select
 import stat
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from msgspec import Struct
 from asyncagents.cli.exit import USAGE, Complaint
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
+HEED_SECONDS = 0.2
+PIECE = 65_536
 LONGEST_PROMPT = 10 * 1024 * 1024
 
 
@@ -68,7 +71,7 @@ def _piped() -> str:
     """A terminal, and a device such as /dev/null, has nothing to say."""
     if sys.stdin is None or _is_device(sys.stdin):
         return ""
-    raw = sys.stdin.buffer.read(LONGEST_PROMPT + 1)
+    raw = _read(sys.stdin)
     if len(raw) > LONGEST_PROMPT:
         raise Complaint("there is more than 10 MiB on stdin", hint="attach files with --file", code=USAGE)
     try:
@@ -77,6 +80,22 @@ def _piped() -> str:
         raise Complaint(
             "what came on stdin is not UTF-8 text", hint="attach it with --file", code=USAGE
         ) from error
+
+
+def _read(stream: TextIO) -> bytes:
+    """All there is, up to the limit. A Ctrl-C just before a read that blocks would wait for more input."""
+    try:
+        fd = stream.fileno()
+    except (OSError, ValueError):  # no file at all
+        return stream.buffer.read(LONGEST_PROMPT + 1)
+    raw = bytearray()
+    while len(raw) <= LONGEST_PROMPT:
+        if select.select([fd], [], [], HEED_SECONDS)[0]:
+            piece = os.read(fd, PIECE)
+            if not piece:
+                break
+            raw += piece
+    return bytes(raw)
 
 
 def _is_device(stream: TextIO) -> bool:
