@@ -13,6 +13,7 @@ from asyncagents.domain.part import Part, UnknownPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Kept, Shape, encode
 from asyncagents.domain.status import Status
+from asyncagents.domain.todo import Todo
 
 
 class SessionCreated(Shape, frozen=True, kw_only=True):
@@ -132,6 +133,14 @@ class QuestionRejected(Shape, frozen=True, kw_only=True):
     request_id: QuestionId
 
 
+class TodoUpdated(Shape, frozen=True, kw_only=True):
+    """The whole list, as it is now."""
+
+    type: ClassVar[str] = "todo.updated"
+    session_id: SessionId
+    todos: tuple[Todo, ...]
+
+
 class PromptAnswered(Shape, frozen=True, kw_only=True):
     """The turn that `message_id` began has ended with `answer_id`."""
 
@@ -158,6 +167,7 @@ Event: TypeAlias = (
     | QuestionAsked
     | QuestionReplied
     | QuestionRejected
+    | TodoUpdated
     | PromptAnswered
 )
 

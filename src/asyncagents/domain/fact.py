@@ -8,6 +8,7 @@ from asyncagents.domain.call import Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import Part
+from asyncagents.domain.todo import Todo
 
 Source: TypeAlias = Literal["person", "system"]
 
@@ -42,4 +43,11 @@ class Settle(Struct, frozen=True):
     result: Result
 
 
-Fact: TypeAlias = Admit | Settle
+class WriteTodos(Struct, frozen=True):
+    """Replace a session's todos."""
+
+    session_id: SessionId
+    todos: tuple[Todo, ...]
+
+
+Fact: TypeAlias = Admit | Settle | WriteTodos

@@ -57,6 +57,9 @@ class Ids:
     def question(self) -> QuestionId:
         return QuestionId(self._ascending("que"))
 
+    def todo(self) -> str:
+        return self._ascending("todo")
+
     def _ascending(self, prefix: str) -> str:
         return f"{prefix}_{self._tick() & _TIME:012x}{self._random()}"
 

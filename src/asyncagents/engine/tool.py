@@ -60,7 +60,7 @@ Reconcile: TypeAlias = Callable[[A, ToolContext], Awaitable[Result | None]]
 
 
 class Tool(Generic[A]):
-    """A value: the type of its arguments is its schema, their docstring its description."""
+    """A value: the type of its arguments is its schema, their docstring, if need be, its description."""
 
     def __init__(  # noqa: PLR0913  a tool is described by so much
         self,
@@ -72,6 +72,7 @@ class Tool(Generic[A]):
         effect: Effect = "once",
         timeout: float = TEN_MINUTES,
         reconcile: Reconcile[A] | None = None,
+        description: str = "",
     ) -> None:
         self.name = name
         self.args = args
@@ -80,10 +81,18 @@ class Tool(Generic[A]):
         self.effect: Effect = effect
         self.timeout = timeout
         self.reconcile = reconcile
+        self.description = description or (self.args.__doc__ or name).strip()
 
     def spec(self) -> ToolSpec:
-        schema = msgspec.json.schema(self.args)
-        return ToolSpec(self.name, (self.args.__doc__ or self.name).strip(), schema)
+        """Its arguments are an object at the top: some providers do not follow a reference there."""
+        (schema,), others = msgspec.json.schema_components([self.args], ref_template="#/$defs/{name}")
+        if "$ref" in schema:
+            name = schema["$ref"].removeprefix("#/$defs/")
+            schema = others[name]
+            if f"'#/$defs/{name}'" not in str(others):  # else it is made of itself
+                del others[name]
+        schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        return ToolSpec(self.name, self.description, {**schema, "$defs": others} if others else schema)
 
 
 AnyTool: TypeAlias = Tool[Any]

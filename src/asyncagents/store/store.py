@@ -13,9 +13,10 @@ from asyncagents.domain.id import CallId, MessageId, OwnerId, RequestId, Session
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
+from asyncagents.domain.todo import Todo
 from asyncagents.errors import Damaged
 from asyncagents.store.tx import Commit, Database, Verb
-from asyncagents.store.verb import answer, begin, claim, feed, read, rest, session, signal, step
+from asyncagents.store.verb import answer, begin, claim, feed, read, rest, session, signal, step, todo
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
@@ -196,6 +197,9 @@ class Store:
 
     async def input(self, message_id: MessageId) -> InputRow:
         return await self._read(lambda tx: read.input_row(tx, message_id))
+
+    async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
+        return await self._read(lambda tx: todo.read(tx, session_id))
 
     async def call(self, call_id: CallId) -> Call:
         return await self._read(lambda tx: read.the_call(tx, call_id))

@@ -28,6 +28,7 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
     SessionUpdated,
+    TodoUpdated,
 )
 from asyncagents.domain.failure import unknown
 from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
@@ -35,6 +36,7 @@ from asyncagents.domain.status import Idle
 from asyncagents.errors import InvalidInput
 from asyncagents.store.row import decode_call, read_part
 from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.todo import decode_todos
 
 WINDOW = 500
 
@@ -130,6 +132,9 @@ async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tu
     for _, session_id, body, version in await tx.all("changed_parts", *between):
         with _spared(events, session_id):
             events.append(PartUpdated(session_id=session_id, part=read_part((body, version)), time=tx.now))
+    for _, session_id, body in await tx.all("changed_todos", *between):
+        with _spared(events, session_id):
+            events.append(TodoUpdated(session_id=session_id, todos=decode_todos(body)))
     for _, session_id, body, version in await tx.all("changed_calls", *between):
         with _spared(events, session_id):
             events.extend(_ask(decode_call((body, version))))

@@ -1,6 +1,7 @@
 """Signal: an outside event becomes a row under a key, and the session is woken, in one transaction."""
 
 from contextlib import suppress
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from asyncagents.domain.call import (
 )
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Lease
-from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
+from asyncagents.domain.fact import Admit, Admitted, Fact, Settle, WriteTodos
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.message import MessageTime, UserMessage
 from asyncagents.domain.part import TextPart
@@ -41,6 +42,7 @@ from asyncagents.store.row import (
     unsettled,
 )
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb import todo
 from asyncagents.store.verb.answer_event import replied
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
@@ -239,3 +241,7 @@ async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
                     await admit(tx, fact)
                 case Settle():
                     await settle(tx, fact)
+                case WriteTodos():
+                    await todo.write(tx, fact)
+                case _:
+                    assert_never(fact)

@@ -1,0 +1,38 @@
+"""An agent: a prompt, a model and what it may do, under a name."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.permission import Layers
+
+Mode: TypeAlias = Literal["primary", "subagent", "all"]
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    name: str
+    mode: Mode
+    layers: Layers
+    """Without a session's own rules and what was approved for good: those are laid over them."""
+    prompt: str
+    description: str | None = None
+    model: ModelRef | None = None
+    """None: the one of the session, or of the parent."""
+    variant: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    steps: int | None = None
+    """How many steps a turn may have; None is no limit."""
+    hidden: bool = False
+    native: bool = False
+    """Built in, though it may have been changed."""
+    color: str | None = None
+    options: dict[str, Any] = {}
+    """Handed to the model as they are."""
+    origin: str = "built in"
+    """The file that defines it, `config`, or `built in`."""
+
+    @property
+    def speaks_to_people(self) -> bool:
+        return self.mode != "subagent" and not self.hidden

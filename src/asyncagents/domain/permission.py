@@ -1,0 +1,162 @@
+"""What an agent may do: rules of which the last that matches wins, and how a child's stay below its parent's."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.session import Rule
+
+Action: TypeAlias = Literal["allow", "deny", "ask"]
+Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
+"""As configuration has it: by permission an action, or actions by pattern, in the order written."""
+
+_STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+# Tools that ask for the permission of another name.
+_PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
+
+
+class Layers(Struct, frozen=True, kw_only=True):
+    """An agent's rules by where they come from; a later field wins over an earlier one."""
+
+    defaults: tuple[Rule, ...] = ()
+    config: tuple[Rule, ...] = ()
+    built_in: tuple[Rule, ...] = ()
+    agent: tuple[Rule, ...] = ()
+    session: tuple[Rule, ...] = ()
+    always: tuple[Rule, ...] = ()
+    """What a person has approved once for all times."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return self.defaults + self.config + self.built_in + self.agent + self.session + self.always
+
+
+class Effective(Struct, frozen=True):
+    """What counts for a session: its own rules first, then those of each ancestor; the strictest wins."""
+
+    sets: tuple[tuple[Rule, ...], ...]
+
+    def evaluate(self, permission: str, pattern: str) -> Action:
+        return strictest(evaluate(rules, permission, pattern) for rules in self.sets)
+
+    def decide(self, permission: str, patterns: Sequence[str]) -> Action:
+        return strictest(decide(rules, permission, patterns) for rules in self.sets)
+
+    def hides(self, tool: str) -> bool:
+        return any(hidden(rules, tool) for rules in self.sets)
+
+
+def narrowed(child: Effective, parent: Effective) -> Effective:
+    """The child's, where the parent may do as much. One list of rules could not say that: both are kept."""
+    return Effective(tuple(dict.fromkeys(child.sets + parent.sets)))
+
+
+def strictest(actions: Iterable[Action]) -> Action:
+    """Nobody said anything: a person decides."""
+    return max(actions, key=_STRICTNESS.__getitem__, default="ask")
+
+
+def evaluate(rules: Sequence[Rule], permission: str, pattern: str) -> Action:
+    """By the last rule that matches both; without one a person decides."""
+    for rule in reversed(rules):
+        if match(rule.permission, permission) and match(rule.pattern, pattern):
+            return rule.action
+    return "ask"
+
+
+def decide(rules: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
+    """For all patterns of one request; one that names none touches everything."""
+    return strictest(evaluate(rules, permission, pattern) for pattern in patterns or ("*",))
+
+
+def hidden(rules: Sequence[Rule], tool: str) -> bool:
+    """Whether the tool is denied outright, so that a model need not hear of it."""
+    permission = permission_of(tool)
+    last = next((rule for rule in reversed(rules) if match(rule.permission, permission)), None)
+    return last is not None and last.pattern == "*" and last.action == "deny"
+
+
+def permission_of(tool: str) -> str:
+    return _PERMISSION_OF.get(tool, tool)
+
+
+def rules_of(written: Written, home: str) -> tuple[Rule, ...]:
+    """The rules of one configuration, with `~` and `$HOME` at the start of a pattern filled in."""
+    return tuple(
+        Rule(permission=permission, pattern=_at_home(pattern, home), action=action)
+        for permission, actions in written.items()
+        for pattern, action in ({"*": actions} if isinstance(actions, str) else actions).items()
+    )
+
+
+def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Rule, ...]:
+    """Rules to lay over `under`: it says of the permission what it said, only never less strict than `action`.
+
+    A plain rule laid over them would also loosen what they deny.
+    """
+    return tuple(
+        Rule(permission=permission, pattern=rule.pattern, action=strictest((rule.action, action)))
+        for rule in under
+        if match(rule.permission, permission)
+    )
+
+
+def confined(under: Sequence[Rule], permissions: Sequence[str]) -> tuple[Rule, ...]:
+    """Rules to lay over `under`: these permissions stay as they were, everything else is denied."""
+    nothing = Rule(permission="*", pattern="*", action="deny")
+    return nothing, *(rule for permission in permissions for rule in at_least(under, permission, "allow"))
+
+
+def match(pattern: str, text: str) -> bool:
+    """Whether the whole text fits: `*` is anything, also across `/`, and `?` any one character.
+
+    `git *` also fits `git` alone. A backslash counts as a slash on both sides.
+    """
+    pattern, text = pattern.replace("\\", "/"), text.replace("\\", "/")
+    return (pattern.endswith(" *") and _fits(pattern[:-2], text)) or _fits(pattern, text)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Piece by piece from the left, each where it is found first: nothing is ever tried again."""
+    head, *rest = pattern.split("*")
+    if not rest:
+        return len(head) == len(text) and _stands(head, text, 0)
+    *middle, tail = rest
+    place, end = len(head), len(text) - len(tail)
+    if place > end or not _stands(head, text, 0) or not _stands(tail, text, end):
+        return False
+    for piece in middle:
+        found = _find(piece, text, place, end)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True
+
+
+def _stands(piece: str, text: str, place: int) -> bool:
+    if "?" not in piece:
+        return text.startswith(piece, place)
+    return _expression(piece).match(text, place) is not None
+
+
+def _find(piece: str, text: str, place: int, end: int) -> int:
+    if "?" not in piece:
+        return text.find(piece, place, end)
+    found = _expression(piece).search(text, place, end)
+    return -1 if found is None else found.start()
+
+
+@lru_cache(maxsize=256)
+def _expression(piece: str) -> re.Pattern[str]:
+    """Of a fixed length, so it has nothing to backtrack over."""
+    return re.compile(".".join(re.escape(part) for part in piece.split("?")), re.DOTALL)
+
+
+def _at_home(pattern: str, home: str) -> str:
+    for word in ("~", "$HOME"):
+        if pattern == word or pattern.startswith(f"{word}/"):
+            return home.rstrip("/") + pattern[len(word) :]
+    return pattern

@@ -1,0 +1,21 @@
+"""A session's plan: todos as people and clients see them."""
+
+from typing import Literal, TypeAlias
+
+from asyncagents.domain.shape import Shape
+
+TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
+Priority: TypeAlias = Literal["high", "medium", "low"]
+
+
+class Todo(Shape, frozen=True, kw_only=True):
+    content: str
+    status: TodoStatus
+    priority: Priority
+    id: str = ""
+    """Ours always have one; a list from elsewhere may not."""
+
+
+def left(todos: tuple[Todo, ...]) -> int:
+    """How many are neither done nor dropped."""
+    return sum(todo.status in ("pending", "in_progress") for todo in todos)

@@ -1,0 +1,34 @@
+"""A session's todos: written whole, read whole."""
+
+import msgspec
+
+from asyncagents.domain.codec import BROKEN, unreadable
+from asyncagents.domain.event import TodoUpdated
+from asyncagents.domain.fact import WriteTodos
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.todo import Todo
+from asyncagents.store.body import body
+from asyncagents.store.row import the_session
+from asyncagents.store.tx import Tx
+
+_todos = msgspec.json.Decoder(tuple[Todo, ...])
+
+
+async def write(tx: Tx, fact: WriteTodos) -> None:
+    """The list replaces the one before; listeners get the whole of it."""
+    await the_session(tx, fact.session_id)
+    await tx.one("put_todos", fact.session_id, body(fact.todos), await tx.rev())
+    tx.emit(TodoUpdated(session_id=fact.session_id, todos=fact.todos))
+
+
+async def read(tx: Tx, session_id: SessionId) -> tuple[Todo, ...]:
+    await the_session(tx, session_id)
+    row = await tx.one("todos", session_id)
+    return decode_todos(row[0]) if row else ()
+
+
+def decode_todos(raw: bytes) -> tuple[Todo, ...]:
+    try:
+        return _todos.decode(raw)
+    except BROKEN as error:
+        raise unreadable("todo list", raw, error) from error

@@ -1,0 +1,127 @@
+"""The todo tools: ids are kept, lists are checked, and what the model reads is what is stored."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.fact import WriteTodos
+from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
+from asyncagents.domain.todo import Todo
+from asyncagents.engine.tool import Together, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.tools.todo import TodoItem, TodoRead, TodoWrite, todoread, todowrite
+
+CONTEXT = ToolContext(
+    session_id=SessionId("ses_1"),
+    message_id=MessageId("msg_1"),
+    call_id=CallId("tool_1"),
+    agent="build",
+    directory="/work",
+)
+
+
+class Shelf:
+    """Where the last list is kept."""
+
+    def __init__(self, *todos: Todo) -> None:
+        self.todos = todos
+        self._ids = Ids(FakeClock(), SeededRng(1))
+
+    async def known(self, session_id: SessionId) -> tuple[Todo, ...]:
+        return self.todos
+
+    async def write(self, items: Sequence[dict[str, Any]]) -> Together:
+        args = msgspec.convert({"todos": items}, TodoWrite)
+        done = await todowrite(self.known, self._ids).run(args, CONTEXT)
+        assert isinstance(done, Together)
+        (fact,) = done.facts
+        assert isinstance(fact, WriteTodos)
+        self.todos = fact.todos
+        return done
+
+
+@pytest.mark.spec("O-01", "O-02")
+async def test_an_id_is_minted_once_and_kept() -> None:
+    shelf = Shelf()
+    await shelf.write([{"content": "Look"}, {"content": "Leap", "priority": "high"}])
+    look, leap = shelf.todos
+    assert (look.id != leap.id, look.status, look.priority, leap.priority) == (
+        True,
+        "pending",
+        "medium",
+        "high",
+    )
+    await shelf.write(
+        [{"content": "Leap", "status": "in_progress"}, {"id": look.id, "content": "Look twice"}]
+    )
+    assert [(todo.id, todo.content) for todo in shelf.todos] == [(leap.id, "Leap"), (look.id, "Look twice")]
+
+
+@pytest.mark.spec("O-02")
+async def test_what_is_told_is_the_list_and_the_title_counts_what_is_left() -> None:
+    shelf = Shelf()
+    states = ["pending", "in_progress", "completed", "cancelled"]
+    done = await shelf.write([{"content": state, "status": state} for state in states])
+    read = await todoread(shelf.known).run(TodoRead(), CONTEXT)
+    assert isinstance(read, Completed)
+    assert done.result == read
+    stored = list(msgspec.to_builtins(shelf.todos))
+    assert (read.title, read.metadata, msgspec.json.decode(read.output)) == (
+        "2 todos",
+        {"todos": stored},
+        stored,
+    )
+
+
+async def test_a_list_may_be_emptied() -> None:
+    shelf = Shelf(Todo(id="todo_1", content="Look", status="pending", priority="low"))
+    done = await shelf.write([])
+    assert (shelf.todos, getattr(done.result, "title", "")) == ((), "0 todos")
+
+
+@pytest.mark.spec("O-01")
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"content": " "}],
+        [{"content": "a", "id": "x"}, {"content": "b", "id": "x"}],
+    ],
+)
+async def test_a_list_that_makes_no_sense_is_told_so(items: list[dict[str, Any]]) -> None:
+    with pytest.raises(ToolError):
+        await Shelf().write(items)
+
+
+@pytest.mark.spec("O-01")
+@pytest.mark.parametrize(
+    "item", [{"content": "a", "status": "done"}, {"content": "a", "priority": "urgent"}, {}]
+)
+def test_status_and_priority_are_checked(item: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"todos": [item]}, TodoWrite)
+
+
+items = st.builds(
+    TodoItem,
+    content=st.text(max_size=20),
+    status=st.sampled_from(["pending", "in_progress", "completed", "cancelled"]),
+    id=st.none() | st.text(max_size=3),
+)
+
+
+@given(st.lists(items, max_size=6))
+async def test_whatever_comes_is_a_list_with_ids_of_its_own_or_an_error_to_act_on(
+    given: list[TodoItem],
+) -> None:
+    shelf = Shelf(Todo(id="todo_1", content="a", status="pending", priority="low"))
+    try:
+        await shelf.write(msgspec.to_builtins(given))
+    except ToolError:
+        return
+    assert len({todo.id for todo in shelf.todos}) == len(given)
