@@ -15,6 +15,7 @@ from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session, SessionTime, Tokens, default_title, slug
 from asyncagents.domain.status import Busy, Retry, Status
+from asyncagents.domain.todo import Todo
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
@@ -259,6 +260,9 @@ class Runtime:
     async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
         """Of all sessions, or those of a tree, that are not idle."""
         return await self._store.statuses(root_id)
+
+    async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
+        return await self._store.todos(session_id)
 
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._store.open_calls(session_id)
