@@ -1,4 +1,4 @@
-"""What an agent may do: rules of which the last that matches wins, and how a child's stay below its parent's."""
+"""What an agent may do: of its rules the last that matches wins, and a child's stay below its parent's."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,14 +93,15 @@ def rules_of(written: Written, home: str) -> tuple[Rule, ...]:
 
 
 def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Rule, ...]:
-    """Rules to lay over `under`: it says of the permission what it said, only never less strict than `action`.
+    """Rules to lay over `under`: the permission stays as it was, but never less strict than `action`.
 
     A plain rule laid over them would also loosen what they deny.
     """
+    said = [(rule.pattern, rule.action) for rule in under if match(rule.permission, permission)]
+    unsaid: tuple[str, Action] = ("*", "ask")
     return tuple(
-        Rule(permission=permission, pattern=rule.pattern, action=strictest((rule.action, action)))
-        for rule in under
-        if match(rule.permission, permission)
+        Rule(permission=permission, pattern=pattern, action=strictest((said_action, action)))
+        for pattern, said_action in (unsaid, *said)
     )
 
 

@@ -1,0 +1,246 @@
+"""Finds agents that are written as markdown files: the head says what they are, the rest is their prompt."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.config.check import check
+from asyncagents.config.config import AgentConfig
+from asyncagents.config.env import Environment
+from asyncagents.config.front_matter import Data, Matter, parse
+from asyncagents.config.legacy import modernise
+from asyncagents.config.place import config_folder, folders_up
+from asyncagents.config.shape import AgentEntry
+from asyncagents.config.text import read_text
+from asyncagents.config.tree import Leaf, grow, plain
+from asyncagents.config.trust import TRUST_VARIABLE, project_root
+from asyncagents.domain.message import ModelRef
+from asyncagents.errors import ConfigError
+
+MOST_FILES = 500
+MAX_CHARACTERS = 256 * 1024
+_MOST_LEVELS = 5
+_NAME = re.compile(r"\w[\w.@/+-]{0,99}")
+_KNOWN = {*AgentEntry.__struct_encode_fields__, "name"}
+# Of Claude Code's tools, those that are called otherwise here.
+_TOOL_OF_CLAUDE = {
+    "ls": "list",
+    "notebookedit": "edit",
+    "write": "edit",
+    "multiedit": "edit",
+    "agent": "task",
+}
+
+Kind: TypeAlias = Literal["agent", "skill"]
+
+
+class Folder(Struct, frozen=True, kw_only=True):
+    """One that may hold definitions."""
+
+    path: Path
+    scope: Literal["project", "user"]
+    claude: bool = False
+    """Written for Claude Code, whose words differ."""
+
+
+class Broken(Struct, frozen=True):
+    """A file that cannot be used; the others can."""
+
+    path: Path
+    reason: str
+
+
+class AgentFile(Struct, frozen=True, kw_only=True):
+    name: str
+    config: AgentConfig
+    origin: Path
+    color: str | None = None
+
+
+class FoundAgents(Struct, frozen=True, kw_only=True):
+    agents: dict[str, AgentFile] = {}
+    broken: tuple[Broken, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def find_agents(environment: Environment, directory: Path, *, trusted: bool) -> FoundAgents:
+    """The nearest of each name. Those of a project that is not trusted are not even read."""
+    warnings: list[str] = []
+    agents: dict[str, AgentFile] = {}
+    broken: list[Broken] = []
+    searched, left_out = trusted_folders(definition_folders(environment, directory, "agent"), trusted=trusted)
+    for folder in searched:
+        for path in markdown_files(folder.path, warnings):
+            try:
+                agent, odd = _read(path, folder)
+            except ConfigError as error:
+                broken.append(Broken(path, str(error)))
+                continue
+            if agents.setdefault(agent.name, agent) is agent:
+                warnings += odd
+    strange = [path for folder in left_out for path in markdown_files(folder.path, [])]
+    warnings += distrust_warning(strange, "agent", project_root(environment, directory))
+    return FoundAgents(agents=agents, broken=tuple(broken), warnings=tuple(warnings))
+
+
+def definition_folders(environment: Environment, directory: Path, kind: Kind) -> list[Folder]:
+    """Every folder for agents or skills, the strongest first: the project's from inside out, the user's."""
+    user = list(_user_folders(environment, kind))
+    own = {folder.path for folder in user}
+    project = [
+        Folder(path=folder / dotted / name, scope="project", claude=dotted == ".claude")
+        for folder in reversed(folders_up(environment.folder(str(directory))))
+        for dotted, name in _names(kind)
+    ]
+    return [*(folder for folder in project if folder.path not in own), *user]
+
+
+def trusted_folders(folders: list[Folder], *, trusted: bool) -> tuple[list[Folder], list[Folder]]:
+    """Those that count, and those that take the user's trust first."""
+    searched = [folder for folder in folders if trusted or folder.scope == "user"]
+    return searched, [folder for folder in folders if folder not in searched]
+
+
+def distrust_warning(paths: list[Path], kind: Kind, root: Path) -> list[str]:
+    """One for all, or none."""
+    if not paths:
+        return []
+    count = f"1 {kind} file" if len(paths) == 1 else f"{len(paths)} {kind} files"
+    return [
+        f"{root}: this project is not trusted, so {count} in it count for nothing; if you know who wrote "
+        f"them, run `asyncagents trust {shlex.quote(str(root))}` or set {TRUST_VARIABLE}=1"
+    ]
+
+
+def markdown_files(folder: Path, warnings: list[str], *, only: str | None = None) -> list[Path]:
+    """Below a folder, by name, or those with the one name; links to folders are not followed."""
+    found = list(islice(_walk(folder, only), MOST_FILES + 1))
+    if len(found) > MOST_FILES:
+        warnings.append(f"{folder} has more than {MOST_FILES} files: those after {found[-2]} are left out")
+    return found[:MOST_FILES]
+
+
+def _walk(folder: Path, only: str | None) -> Iterator[Path]:
+    for place, inner, files in os.walk(folder):
+        inner.sort()
+        if len(Path(place).relative_to(folder).parts) >= _MOST_LEVELS:
+            inner.clear()
+        for name in sorted(files):
+            if name == only or (only is None and name.endswith(".md")):
+                yield Path(place) / name
+
+
+def _names(kind: Kind) -> list[tuple[str, str]]:
+    return [
+        (".asyncagents", f"{kind}s"),
+        (".agents", f"{kind}s"),
+        (".opencode", kind),
+        (".opencode", f"{kind}s"),
+        (".claude", f"{kind}s"),
+    ]
+
+
+def _user_folders(environment: Environment, kind: Kind) -> Iterator[Folder]:
+    ours, opencode = config_folder(environment, "asyncagents"), config_folder(environment, "opencode")
+    for path in (ours / f"{kind}s", opencode / kind, opencode / f"{kind}s"):
+        yield Folder(path=path, scope="user")
+    for dotted, name in _names(kind):
+        yield Folder(path=environment.home / dotted / name, scope="user", claude=dotted == ".claude")
+
+
+def read_matter(path: Path) -> Matter:
+    """The head and the body of a file that must have a head."""
+    text = read_text(path)
+    if text is None:
+        raise ConfigError("is gone: a link that leads nowhere, or a file that was just removed")
+    if len(text) > MAX_CHARACTERS:
+        raise ConfigError(f"is longer than {MAX_CHARACTERS:,} characters: shorten it")
+    matter = parse(text)
+    if matter is None:
+        raise ConfigError("has no head: begin it with --- and a description, or move it elsewhere")
+    return matter
+
+
+def _read(path: Path, folder: Folder) -> tuple[AgentFile, list[str]]:
+    matter = read_matter(path)
+    name = matter.data.get("name", path.relative_to(folder.path).with_suffix("").as_posix())
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError("has a name that cannot be typed: use letters, digits, - and _")
+    data = {key: value for key, value in matter.data.items() if key != "name"}
+    warnings: list[str] = []
+    if folder.claude:
+        data, warnings = _from_claude(data)
+    warnings += [
+        f"the key {key} is unknown and is handed to the model as an option: remove it or correct its name"
+        for key in data
+        if key not in _KNOWN
+    ]
+    color = data.get("color")
+    agent = AgentFile(
+        name=name,
+        config=_config(name, data, matter.body),
+        origin=path,
+        color=color if isinstance(color, str) else None,
+    )
+    return agent, [f"{path}: {warning}" for warning in warnings]
+
+
+def _config(name: str, data: Data, body: str) -> AgentConfig:
+    """Checked and modernised as the same would be under `agent` in a file of configuration."""
+    checked, _ = check(
+        {"agent": {name: data}}, "its head", family="asyncagents", secret=lambda path: path[-1] not in _KNOWN
+    )
+    tree = modernise(grow(checked, lambda _, value: Leaf(value, "its head")), "its head")
+    raw: dict[str, Any] = plain(tree["agent"])[name]
+    raw["model"] = _model(raw.get("model"))
+    if body:
+        raw["prompt"] = body
+    return msgspec.convert(raw, AgentConfig)
+
+
+def _model(text: str | None) -> ModelRef | None:
+    if not text:
+        return None
+    provider_id, _, model_id = text.partition("/")
+    if not (provider_id and model_id):
+        raise ConfigError(f"names the model {text!r}: write it as provider/model")
+    return ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def _from_claude(data: Data) -> tuple[Data, list[str]]:
+    """Its tools are a list of what is allowed, and its models have short names that mean nothing here."""
+    rest, warnings = dict(data), []
+    model = rest.get("model")
+    if isinstance(model, str) and "/" not in model:
+        del rest["model"]
+        if model != "inherit":
+            warnings.append(f"the model {model!r} names no provider: the session's own model is used")
+    allowed, denied = rest.pop("tools", None), rest.pop("disallowedTools", None)
+    permission: Data = {}
+    if allowed is not None and not isinstance(allowed, dict):
+        permission = {"*": "deny", **dict.fromkeys(_tools(allowed, warnings), "allow")}
+    elif allowed is not None:
+        rest["tools"] = allowed
+    permission |= dict.fromkeys(_tools(denied, []), "deny")
+    if permission:
+        own = rest.get("permission")
+        rest["permission"] = permission | (own if isinstance(own, dict) else {})
+    rest.setdefault("mode", "subagent")
+    return rest, warnings
+
+
+def _tools(listed: Any, warnings: list[str]) -> Iterable[str]:
+    names = listed.split(",") if isinstance(listed, str) else listed if isinstance(listed, list) else []
+    for name in (str(each).strip() for each in names):
+        if "(" in name:
+            warnings.append(f"the tool {name!r} is left out: write a rule for it under permission")
+        elif name:
+            # A server's tool is called as the server says.
+            yield name if "__" in name else _TOOL_OF_CLAUDE.get(name.lower(), name.lower())

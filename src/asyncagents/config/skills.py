@@ -1,0 +1,72 @@
+"""Finds skills: folders with a `SKILL.md`, whose head says when to use it; the rest is read when it is."""
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.config.agents import (
+    Broken,
+    definition_folders,
+    distrust_warning,
+    markdown_files,
+    read_matter,
+    trusted_folders,
+)
+from asyncagents.config.env import Environment
+from asyncagents.config.trust import project_root
+from asyncagents.errors import ConfigError, ToolError
+
+FILE = "SKILL.md"
+MAX_DESCRIPTION = 1024
+_NAME = re.compile(r"\w[\w.-]{0,63}")
+
+
+class Skill(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    path: Path
+    """Of its `SKILL.md`; what it refers to lies beside it."""
+
+
+class FoundSkills(Struct, frozen=True, kw_only=True):
+    skills: dict[str, Skill] = {}
+    broken: tuple[Broken, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def find_skills(environment: Environment, directory: Path, *, trusted: bool) -> FoundSkills:
+    """The nearest of each name. Those of a project that is not trusted are not even read."""
+    warnings: list[str] = []
+    skills: dict[str, Skill] = {}
+    broken: list[Broken] = []
+    searched, left_out = trusted_folders(definition_folders(environment, directory, "skill"), trusted=trusted)
+    for folder in searched:
+        for path in markdown_files(folder.path, warnings, only=FILE):
+            try:
+                skill = _head(path)
+            except ConfigError as error:
+                broken.append(Broken(path, str(error)))
+                continue
+            skills.setdefault(skill.name, skill)
+    strange = [path for folder in left_out for path in markdown_files(folder.path, [], only=FILE)]
+    warnings += distrust_warning(strange, "skill", project_root(environment, directory))
+    return FoundSkills(skills=skills, broken=tuple(broken), warnings=tuple(warnings))
+
+
+def read_skill(skill: Skill) -> str:
+    """What it teaches, as it stands now; a model may ask for one that has gone since."""
+    try:
+        return read_matter(skill.path).body
+    except ConfigError as error:
+        raise ToolError(f"the skill {skill.name} cannot be read: {error}") from error
+
+
+def _head(path: Path) -> Skill:
+    data = read_matter(path).data
+    name, description = data.get("name", path.parent.name), data.get("description")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError("has a name that cannot be typed: use letters, digits and -")
+    if not isinstance(description, str) or not description.strip():
+        raise ConfigError("has no description: write in its head when to use it")
+    return Skill(name=name, description=" ".join(description.split())[:MAX_DESCRIPTION], path=path)

@@ -1,0 +1,272 @@
+"""The agents there are: built in, from markdown, from configuration, laid over each other in that order."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.agents import AgentFile, FoundAgents
+from asyncagents.config.config import AgentConfig, Config
+from asyncagents.config.instructions import Instruction
+from asyncagents.config.skills import Skill
+from asyncagents.domain.agent import Agent, Mode
+from asyncagents.domain.permission import Action, Effective, Layers, at_least, confined, rules_of
+from asyncagents.domain.session import Rule
+from asyncagents.errors import ConfigError, InvalidInput
+
+DEFAULT_AGENT = "build"
+
+PromptName: TypeAlias = Literal[
+    "build", "plan", "general", "explore", "title", "compaction",
+    "max-steps", "plan-reminder", "build-switch", "todo",
+]  # fmt: skip
+
+# What the model of a subagent that only looks may use; everything else, also of plugins, is denied.
+_LOOKING = (
+    "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
+    "external_directory", "doom_loop",
+)  # fmt: skip
+_NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
+_NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
+
+
+class _BuiltIn(Struct, frozen=True, kw_only=True):
+    mode: Mode
+    prompt: PromptName
+    description: str | None
+    opens: tuple[str, ...] = ()
+    """What is denied to others by default and not to it: the user's own rules come after."""
+    floors: tuple[tuple[str, Action], ...] = ()
+    """How strict it is at least, whatever the user's rules for all agents say."""
+    only: tuple[str, ...] | None = None
+    """If given, all else is denied."""
+    hidden: bool = False
+    temperature: float | None = None
+
+
+_BUILT_IN: Mapping[str, _BuiltIn] = {
+    "build": _BuiltIn(
+        mode="primary",
+        prompt="build",
+        description="Does the work: reads, changes and runs what the rules allow.",
+        opens=("question", "plan_enter"),
+    ),
+    "plan": _BuiltIn(
+        mode="primary",
+        prompt="plan",
+        description="Plans the work and changes nothing: no edits, and every command asks.",
+        opens=("question", "plan_exit"),
+        floors=(*_NO_EDITS, ("bash", "ask")),
+    ),
+    "general": _BuiltIn(
+        mode="subagent",
+        prompt="general",
+        description="Researches questions with many steps and carries out tasks that need no edits.",
+        floors=(*_NO_EDITS, *_NO_TODOS),
+    ),
+    "explore": _BuiltIn(
+        mode="subagent",
+        prompt="explore",
+        description="Finds files, code and facts in a project quickly, without changing anything.",
+        only=_LOOKING,
+    ),
+    "title": _BuiltIn(
+        mode="primary",
+        prompt="title",
+        description="Names a conversation.",
+        only=(),
+        hidden=True,
+        temperature=0.5,
+    ),
+    "compaction": _BuiltIn(
+        mode="primary",
+        prompt="compaction",
+        description="Summarises a conversation that has become too long.",
+        only=(),
+        hidden=True,
+    ),
+}
+# An agent of the user's own borrows a prompt if it has none, and may ask people if it talks to them.
+_BORROWED: Mapping[Mode, PromptName] = {"primary": "build", "all": "build", "subagent": "general"}
+_OPENS: Mapping[Mode, tuple[str, ...]] = {"primary": ("question",), "all": (), "subagent": ()}
+
+
+def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
+    """What counts for every agent until somebody says otherwise; these directories outside are free."""
+    written: dict[str, Action | dict[str, Action]] = {
+        "*": "allow",
+        "doom_loop": "ask",
+        "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
+        "question": "deny",
+        "plan_enter": "deny",
+        "plan_exit": "deny",
+        "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
+    }
+    return rules_of(written, "")
+
+
+class Agents:
+    """By name. Raises `ConfigError` if the configured default cannot be one."""
+
+    def __init__(
+        self, config: Config, found: FoundAgents, *, home: str, directories: tuple[str, ...] = ()
+    ) -> None:
+        self._home = home
+        self._defaults = default_rules(directories)
+        self._config = rules_of(config.permission, home)
+        names = dict.fromkeys([*_BUILT_IN, *found.agents, *config.agent])
+        laid = [self._laid(name, found.agents.get(name), config.agent.get(name)) for name in names]
+        self._agents = {agent.name: agent for agent in laid if agent is not None}
+        self._default = self._choose(config.default_agent)
+
+    def get(self, name: str) -> Agent:
+        if name not in self._agents:
+            known = ", ".join(agent.name for agent in self.list())
+            raise InvalidInput(f"no agent is called {name!r}: use one of {known}")
+        return self._agents[name]
+
+    def list(self, *, hidden: bool = False) -> tuple[Agent, ...]:
+        """The default first, then by name; hidden ones only on request."""
+        shown = [agent for agent in self._agents.values() if hidden or not agent.hidden]
+        return tuple(sorted(shown, key=lambda agent: (agent.name != self._default, agent.name)))
+
+    def default(self) -> Agent:
+        return self._agents[self._default]
+
+    def _choose(self, wanted: str | None) -> str:
+        able = sorted(agent.name for agent in self._agents.values() if agent.speaks_to_people)
+        if not able:
+            raise ConfigError("no agent is left to talk to: enable one whose mode is primary or all")
+        if wanted is not None and wanted not in able:
+            raise ConfigError(f"default_agent is {wanted!r}, which cannot be one: use {', '.join(able)}")
+        return wanted or (DEFAULT_AGENT if DEFAULT_AGENT in able else able[0])
+
+    def _laid(self, name: str, file: AgentFile | None, own: AgentConfig | None) -> Agent | None:
+        """None for one that is disabled."""
+        written = [each for each in (file.config if file else None, own) if each is not None]
+        said, built_in = _merged(written), _BUILT_IN.get(name)
+        if said.disable:
+            return None
+        known = built_in or _BuiltIn(mode="all", prompt=_BORROWED[said.mode or "all"], description=None)
+        mode = said.mode or known.mode
+        return Agent(
+            name=name,
+            mode=mode,
+            layers=self._layers(replace(known, opens=known.opens or _OPENS[mode]), written),
+            prompt=said.prompt or prompt_text(known.prompt),
+            description=said.description or known.description,
+            model=said.model,
+            variant=said.variant,
+            temperature=known.temperature if said.temperature is None else said.temperature,
+            top_p=said.top_p,
+            steps=said.steps,
+            hidden=known.hidden if said.hidden is None else said.hidden,
+            native=built_in is not None,
+            color=file.color if file else None,
+            options={key: value for each in written for key, value in each.options.items()},
+            origin=str(file.origin) if file else "built in" if built_in else "config",
+        )
+
+    def _layers(self, known: _BuiltIn, written: Sequence[AgentConfig]) -> Layers:
+        """Only the defaults open anything: what is built in comes after the user's rules and must not."""
+        opened = tuple(Rule(permission=each, pattern="*", action="allow") for each in known.opens)
+        defaults = self._defaults + opened
+        return Layers(
+            defaults=defaults,
+            config=self._config,
+            built_in=_restrictions(known, defaults + self._config),
+            agent=tuple(rule for each in written for rule in rules_of(each.permission, self._home)),
+        )
+
+
+def _merged(written: Sequence[AgentConfig]) -> AgentConfig:
+    """The later word counts, field by field."""
+    merged = AgentConfig()
+    for each in written:
+        said = {field: getattr(each, field) for field in AgentConfig.__struct_fields__}
+        merged = replace(merged, **{field: value for field, value in said.items() if value is not None})
+    return merged
+
+
+def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """A denial is one plain rule, so that its tools are not even shown."""
+    rules = () if known.only is None else confined(under, known.only)
+    for permission, action in known.floors:
+        if action == "deny":
+            rules += (Rule(permission=permission, pattern="*", action="deny"),)
+        else:
+            rules += at_least(under, permission, action)
+    return rules
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What an agent is told of where it is."""
+
+    directory: str
+    worktree: str
+    """The root of the project."""
+    git: bool
+    platform: str
+    date: str
+    """Of the day alone: a time of day would make every request a new one to a provider's cache."""
+
+
+def system_prompt(
+    agent: Agent,
+    facts: Facts,
+    instructions: Sequence[Instruction] = (),
+    skills: Sequence[Skill] = (),
+    *,
+    rules: Effective | None = None,
+) -> str:
+    """What stands before the conversation, the same for the same input. `rules`: if a parent's count too."""
+    effective = rules or Effective((agent.layers.rules,))
+    pieces = [agent.prompt.strip(), _environment(facts)]
+    if not effective.hides("todowrite"):
+        pieces.append(prompt_text("todo"))
+    if not effective.hides("skill"):
+        pieces.append(_skills([each for each in skills if effective.evaluate("skill", each.name) != "deny"]))
+    pieces += [_tagged("instructions", str(each.path), each.text) for each in instructions]
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+@cache
+def prompt_text(name: PromptName) -> str:
+    return (files("asyncagents.engine") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
+
+
+def _environment(facts: Facts) -> str:
+    lines = {
+        "Working directory": facts.directory,
+        "Project root": facts.worktree,
+        "Git repository": "yes" if facts.git else "no",
+        "Platform": facts.platform,
+        "Date": facts.date,
+    }
+    return _tagged("environment", None, "\n".join(f"{key}: {_line(value)}" for key, value in lines.items()))
+
+
+def _skills(skills: Sequence[Skill]) -> str:
+    if not skills:
+        return ""
+    listed = sorted(skills, key=lambda skill: skill.name)
+    told = "\n".join(f"- {skill.name}: {_line(skill.description)}" for skill in listed)
+    return _tagged(
+        "skills", None, f"Load one with the skill tool when its description fits the task.\n{told}"
+    )
+
+
+def _tagged(tag: str, name: str | None, text: str) -> str:
+    """The text cannot close its tag from inside."""
+    inside = re.sub(rf"<(\s*/\s*{tag})", r"&lt;\1", text, flags=re.IGNORECASE)
+    opening = tag if name is None else f'{tag} from="{escape(_line(name))}"'
+    return f"<{opening}>\n{inside}\n</{tag}>"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.splitlines())

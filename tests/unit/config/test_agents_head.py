@@ -1,0 +1,152 @@
+"""The head of a markdown file: what people write there is read, and what is wrong is told with its line."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.config.front_matter import Matter, parse
+from asyncagents.errors import ConfigError
+
+
+def head(text: str) -> dict[str, Any]:
+    matter = parse(f"---\n{text}\n---\nbody")
+    assert matter is not None
+    return matter.data
+
+
+def test_head_and_body_are_parted() -> None:
+    assert parse("---\r\na: 1\r\n---\r\n\r\nSay hello.\r\n---\r\nBye.\n") == Matter(
+        {"a": 1}, "Say hello.\n---\nBye."
+    )
+    assert parse("---\n---") == Matter({}, "")
+
+
+def test_a_text_without_a_head_has_none() -> None:
+    assert parse("# Title\n---\na: 1\n---\n") is None
+    assert parse("") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain text", "plain text"),
+        ("Use it when: it rains", "Use it when: it rains"),
+        ("12", 12),
+        ("-3", -3),
+        ("0.5", 0.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("1.2.3", "1.2.3"),
+        ("true", True),
+        ("False", False),
+        ("tRue", "tRue"),
+        ("yes", "yes"),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("# nothing", None),
+        ("text # a comment", "text"),
+        ("a#b", "a#b"),
+        ('"a # \\"b\\" \\u00e9: c"  # d', 'a # "b" é: c'),
+        ("'it''s: 1'", "it's: 1"),
+        ('""', ""),
+        ("[]", []),
+        ('[a, 2, "b, c", true]', ["a", 2, "b, c", True]),
+        ("{}", {}),
+        ("{bash: ask, 'git *': deny}", {"bash": "ask", "git *": "deny"}),
+        ("/path/to:thing", "/path/to:thing"),
+    ],
+)
+def test_a_value_on_the_line_of_its_key(text: str, value: object) -> None:
+    read = head(f"key: {text}".rstrip())["key"]
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_maps_stand_in_maps_by_their_indentation() -> None:
+    text = 'permission:\n  bash:\n    "*": ask\n    git *: allow\n\n  # no edits\n  edit: deny\nmode: all'
+    assert head(text) == {
+        "permission": {"bash": {"*": "ask", "git *": "allow"}, "edit": "deny"},
+        "mode": "all",
+    }
+
+
+def test_lists_stand_under_their_key_indented_or_not() -> None:
+    assert head('a:\n  - one\n  - "two: 2"\nb:\n- 3\nc: x') == {"a": ["one", "two: 2"], "b": [3], "c": "x"}
+
+
+@pytest.mark.parametrize(
+    ("mark", "value"),
+    [
+        ("|", "one\n  two\n\nthree # kept\n"),
+        ("|-", "one\n  two\n\nthree # kept"),
+        ("|+", "one\n  two\n\nthree # kept\n\n"),
+        (">", "one\n  two\n\nthree # kept\n"),
+    ],
+)
+def test_a_block_keeps_its_lines(mark: str, value: str) -> None:
+    assert head(f"a: {mark}\n  one\n    two\n\n  three # kept\n\nb: 1") == {"a": value, "b": 1}
+
+
+def test_a_folded_block_joins_its_lines() -> None:
+    assert head("a: >-\n  one\n  two\n\n  three\n  four")["a"] == "one two\nthree four"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a: 1\nb", "line 3 has no colon"),
+        ("a: 1\na: 2", 'line 3 has the key "a" a second time'),
+        ("\n\ta: 1", "line 3 is indented with a tab"),
+        ("  a: 1", "line 2 is indented, though"),
+        ("a: 1\n  b: 2", "line 3 is indented too far"),
+        ("a:\n    b: 1\n  c: 2", "line 4 is indented too far"),
+        ("a: long\n  text", "line 3 is indented too far"),
+        ("*: deny", "line 2 begins with *"),
+        ("- a", "line 2 begins with -"),
+        ("a: *b", "line 2 has a text that begins with *: quote it"),
+        ("a: &b c", "line 2 has a text that begins with &"),
+        ("a: !!python/object x", "line 2 has a text that begins with !"),
+        ('a: "b', 'line 2 has a " that is not closed'),
+        ('a: "b" c', "line 2 goes on after its value"),
+        ('a: "\\q"', "line 2 has an escape that is none"),
+        ('a: "\\ud800"', "line 2 has an escape that is none"),
+        ("a: [b", "line 2 has a [ that is not closed"),
+        ("a: [[b]]", "line 2 has brackets in brackets"),
+        ("a: {b", "line 2 has a {"),
+        ("a: {b: c", "line 2 has a { that is not closed"),
+        ("a:\n  - b: c", "line 3 must be a list of plain texts"),
+        ("a:\n  - b\n  - *c", "line 4 has a text that begins with *"),
+        ("a: |\n    deep\n  less", "line 2 begins a block"),
+        ("\n".join(" " * n + "a:" for n in range(9)), "is nested more than 6 deep"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text: str, error: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        head(text)
+    assert error in str(caught.value)
+
+
+def test_a_head_that_never_ends_is_refused() -> None:
+    with pytest.raises(ConfigError, match="line 1: the head is not closed"):
+        parse("---\na: 1\n")
+    with pytest.raises(ConfigError, match="longer than 2000 lines"):
+        parse("---\n" + "# x\n" * 2001 + "---\n")
+
+
+@given(st.text(alphabet="ab:-#|>[]{}\"'\\ \n\t*,1.~", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        told = str(head(text))
+    except ConfigError as error:
+        told = str(error)
+    assert told.startswith(("{", "line "))
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text() | st.integers(-(10**17), 10**17) | st.booleans()))
+def test_what_is_quoted_comes_back_as_it_was(data: dict[str, Any]) -> None:
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()]
+    assert head("\n".join(lines)) == data

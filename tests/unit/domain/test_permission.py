@@ -1,0 +1,193 @@
+"""Rules: the last that matches wins, wildcards are plain, and a child never exceeds its parent."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.domain.permission import (
+    Action,
+    Effective,
+    Layers,
+    at_least,
+    confined,
+    decide,
+    evaluate,
+    hidden,
+    match,
+    narrowed,
+    rules_of,
+    strictest,
+)
+from asyncagents.domain.session import Rule
+
+STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+actions = st.sampled_from(["allow", "ask", "deny"])
+names = st.sampled_from(["read", "edit", "bash", "task"])
+texts = st.text(alphabet="ab /.\n", max_size=6)
+wildcards = st.text(alphabet="ab /.*?", max_size=6)
+rules = st.builds(
+    Rule,
+    permission=names | st.sampled_from(["*", "re*", "?ash"]),
+    pattern=wildcards | st.just("*"),
+    action=actions,
+)
+rule_sets = st.lists(rules, max_size=6).map(tuple)
+effectives = st.lists(rule_sets, min_size=1, max_size=3).map(lambda sets: Effective(tuple(sets)))
+
+
+def rule(permission: str, pattern: str, action: Action) -> Rule:
+    return Rule(permission=permission, pattern=pattern, action=action)
+
+
+@pytest.mark.spec("A-03")
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("*", "", True),
+        ("*", "a/b\nc", True),
+        ("src/*", "src/a/b.py", True),
+        ("src/*", "lib/src/a.py", False),
+        ("*.env", "a/.env", True),
+        ("*.env", ".env.example", False),
+        ("?.py", "a.py", True),
+        ("?.py", ".py", False),
+        ("a?c*", "a\ncd", True),
+        ("git *", "git", True),
+        ("git *", "git status", True),
+        ("git *", "gitk", False),
+        ("a\\b", "a/b", True),
+        ("a/b", "a\\b", True),
+        ("ab*ba", "aba", False),
+        ("[a]+", "a", False),
+        ("[a]+", "[a]+", True),
+        ("", "", True),
+        ("", "a", False),
+    ],
+)
+def test_a_wildcard_fits_the_whole_text_or_not_at_all(pattern: str, text: str, fits: bool) -> None:
+    assert match(pattern, text) is fits
+
+
+@given(pattern=wildcards, text=texts)
+def test_wildcards_agree_with_an_expression_that_says_the_same(pattern: str, text: str) -> None:
+    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    if pattern.endswith(" *"):
+        expression = expression.removesuffix(r"\ .*") + r"(\ .*)?"
+    assert match(pattern, text) == (re.fullmatch(expression, text, re.DOTALL) is not None)
+
+
+def test_a_pattern_made_to_blow_up_is_answered() -> None:
+    """An expression that backtracks would not end within the time of the whole run."""
+    assert not match("*a" * 5000 + "b", "a" * 100_000)
+    assert not match("*?a?" * 500 + "b", "a" * 20_000)
+    assert match("*a" * 5000, "a" * 100_000)
+
+
+@pytest.mark.spec("A-03")
+def test_the_last_rule_that_matches_wins_and_none_asks() -> None:
+    laid = (rule("bash", "*", "allow"), rule("bash", "rm *", "deny"), rule("b*", "rm -i *", "ask"))
+    assert evaluate(laid, "bash", "ls") == "allow"
+    assert evaluate(laid, "bash", "rm -rf /") == "deny"
+    assert evaluate(laid, "bash", "rm -i a") == "ask"
+    assert evaluate(laid, "edit", "a.py") == "ask"
+
+
+@pytest.mark.spec("A-03")
+def test_layers_are_laid_from_the_defaults_to_what_was_approved_for_good() -> None:
+    order: list[Action] = ["deny", "ask", "allow", "deny", "ask", "allow"]
+    layers = Layers()
+    for field, action in zip(Layers.__struct_fields__, order, strict=True):
+        layers = Layers(
+            **{each: getattr(layers, each) for each in Layers.__struct_fields__ if each != field},
+            **{field: (rule("bash", "*", action),)},
+        )
+        assert evaluate(layers.rules, "bash", "ls") == action
+    assert Layers.__struct_fields__ == ("defaults", "config", "built_in", "agent", "session", "always")
+
+
+def test_one_denied_pattern_denies_and_one_that_asks_asks() -> None:
+    laid = (rule("*", "*", "allow"), rule("bash", "rm *", "deny"), rule("bash", "mv *", "ask"))
+    assert decide(laid, "bash", ["ls", "cat a"]) == "allow"
+    assert decide(laid, "bash", ["ls", "mv a b"]) == "ask"
+    assert decide(laid, "bash", ["mv a b", "rm a", "ls"]) == "deny"
+
+
+def test_a_request_that_names_nothing_is_not_free() -> None:
+    assert decide((rule("bash", "ls", "allow"),), "bash", []) == "ask"
+    assert decide((rule("bash", "*", "deny"),), "bash", []) == "deny"
+
+
+def test_a_tool_denied_outright_is_hidden_and_one_denied_in_part_is_not() -> None:
+    assert hidden((rule("*", "*", "allow"), rule("bash", "*", "deny")), "bash")
+    assert not hidden((rule("bash", "*", "deny"), rule("bash", "git *", "allow")), "bash")
+    assert not hidden((rule("bash", "rm *", "deny"),), "bash")
+    assert not hidden((), "bash")
+
+
+@pytest.mark.parametrize("tool", ["write", "edit", "patch", "apply_patch", "multiedit"])
+def test_every_tool_that_writes_files_goes_by_edit(tool: str) -> None:
+    assert hidden((rule("edit", "*", "deny"),), tool)
+    assert not hidden((rule("write", "*", "deny"),), tool)
+
+
+def test_configured_rules_keep_their_order_and_know_the_home() -> None:
+    written: dict[str, Action | dict[str, Action]] = {
+        "*": "ask",
+        "read": {"~/notes/*": "allow", "$HOME": "deny", "~other": "deny", "$HOMELY/*": "ask"},
+    }
+    assert rules_of(written, "/home/me/") == (
+        rule("*", "*", "ask"),
+        rule("read", "/home/me/notes/*", "allow"),
+        rule("read", "/home/me", "deny"),
+        rule("read", "~other", "deny"),
+        rule("read", "$HOMELY/*", "ask"),
+    )
+
+
+@pytest.mark.spec("A-03")
+@given(child=effectives, parent=effectives, permission=names, patterns=st.lists(texts, max_size=3))
+def test_a_child_never_exceeds_its_parent(
+    child: Effective, parent: Effective, permission: str, patterns: list[str]
+) -> None:
+    both = narrowed(child, parent)
+    for pattern in patterns:
+        alone, above = child.evaluate(permission, pattern), parent.evaluate(permission, pattern)
+        assert STRICTNESS[both.evaluate(permission, pattern)] == max(STRICTNESS[alone], STRICTNESS[above])
+    assert STRICTNESS[both.decide(permission, patterns)] == max(
+        STRICTNESS[child.decide(permission, patterns)], STRICTNESS[parent.decide(permission, patterns)]
+    )
+    assert both.hides(permission) == (child.hides(permission) or parent.hides(permission))
+
+
+@given(line=st.tuples(effectives, effectives, effectives), permission=names, pattern=texts)
+def test_a_grandchild_is_below_everyone_above_it(
+    line: tuple[Effective, Effective, Effective], permission: str, pattern: str
+) -> None:
+    eldest, middle, youngest = line
+    effective = narrowed(youngest, narrowed(middle, eldest))
+    expected = strictest(each.evaluate(permission, pattern) for each in line)
+    assert effective.evaluate(permission, pattern) == expected
+
+
+@given(under=rule_sets, permission=names, action=actions, pattern=texts)
+def test_a_floor_makes_rules_stricter_and_never_looser(
+    under: tuple[Rule, ...], permission: str, action: Action, pattern: str
+) -> None:
+    over = under + at_least(under, permission, action)
+    assert evaluate(over, permission, pattern) == strictest((evaluate(under, permission, pattern), action))
+
+
+@given(under=rule_sets, kept=st.lists(names, unique=True), permission=names, pattern=texts)
+def test_confined_rules_keep_what_is_named_and_deny_the_rest(
+    under: tuple[Rule, ...], kept: list[str], permission: str, pattern: str
+) -> None:
+    over = under + confined(under, kept)
+    expected = evaluate(under, permission, pattern) if permission in kept else "deny"
+    assert evaluate(over, permission, pattern) == expected
+
+
+def test_nothing_said_by_anybody_asks() -> None:
+    assert Effective(()).evaluate("bash", "ls") == "ask"
