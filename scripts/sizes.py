@@ -20,7 +20,7 @@ ALLOWED_LONG: dict[str, str] = {}
 
 # Who may import a library: the rooms (first name below the package).
 IMPORT_HOMES: dict[str, set[str]] = {
-    "aiohttp": {"llm", "testing"},
+    "aiohttp": {"llm", "testing", "tools"},
     "apsw": {"store", "testing"},
     "asyncpg": {"store", "testing"},
     "click": {"cli"},
