@@ -1,0 +1,88 @@
+"""A change of one file: shown before it is done, and done only to what was shown."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Completed
+from asyncagents.engine.tool import Ask, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.tools.diff import unified
+from asyncagents.tools.files import Files
+from asyncagents.tools.place import Inside, Place, edit_asks
+from asyncagents.tools.replace import NoMatch
+from asyncagents.tools.seen import Planned, Seen
+from asyncagents.tools.stamp import Content, Stamp
+
+Make: TypeAlias = Callable[[Content | None, Stamp | None], bytes]
+"""The new content, from the file as it is and as the session knows it."""
+
+_NO_FILE = "none"
+
+
+class Change(Struct, frozen=True):
+    place: Place
+    make: Make
+
+
+def preview(files: Files, seen: Seen, change: Change, context: ToolContext) -> tuple[Ask, ...]:
+    """What would change. What the session may not know yet is not told by an error: it asks first."""
+    place = change.place
+    known = seen.known(context.session_id, place)
+    before: Content | None = None
+    diff = ""
+    try:
+        before = files.read_or_none(place)
+        diff = _diff(place, before, _made(change, before, known))
+    except ToolError as error:
+        if known is None and (isinstance(error, NoMatch) or not isinstance(place, Inside)):
+            diff = f"(no preview: {error})"
+        else:
+            raise
+    sha = before.stamp.sha256 if before else _NO_FILE
+    seen.plan(context.call_id, Planned(place, sha))
+    return edit_asks(place, diff=diff, before=sha)
+
+
+def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Completed:
+    place = change.place
+    planned = seen.planned(context.call_id).before
+    diffs: list[str] = []
+
+    def checked(before: Content | None) -> bytes:
+        known = seen.known(context.session_id, place)
+        sha = before.stamp.sha256 if before else _NO_FILE
+        data = _made(change, before, known)
+        # Another call of this session may have changed it since the preview: that is no surprise.
+        if sha != planned and (known is None or known.sha256 != sha) and not (before and before.data == data):
+            raise _surprise(place)
+        diffs.append(_diff(place, before, data))
+        return data
+
+    stamp = files.rewrite(place, context.call_id, checked)
+    seen.note(context.session_id, place, stamp)
+    done = f"{place.name} was written." if diffs[-1] else f"{place.name} has this content already."
+    return Completed(done, title=place.name, metadata={"filepath": place.path, "diff": diffs[-1]})
+
+
+def _made(change: Change, before: Content | None, known: Stamp | None) -> bytes:
+    stale = before is not None and known is not None and known.sha256 != before.stamp.sha256
+    try:
+        data = change.make(before, known)
+    except NoMatch as error:
+        if stale:
+            raise _surprise(change.place) from error
+        raise
+    if stale and before is not None and before.data != data:
+        raise _surprise(change.place)
+    return data
+
+
+def _surprise(place: Place) -> ToolError:
+    return ToolError(f"{place.name} changed since it was read, so nothing was written: read it again first.")
+
+
+def _diff(place: Place, before: Content | None, after: bytes) -> str:
+    old = before.data if before else b""
+    return unified(place.name, old.decode("utf-8", "replace"), after.decode("utf-8", "replace"))

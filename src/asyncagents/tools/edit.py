@@ -1,0 +1,71 @@
+"""`edit`: one piece of text in a file replaced by another."""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.tools.change import Change, do, preview
+from asyncagents.tools.described import described
+from asyncagents.tools.files import Files, Missing
+from asyncagents.tools.place import Outside, Place
+from asyncagents.tools.replace import replace
+from asyncagents.tools.seen import Seen
+from asyncagents.tools.stamp import Content, Stamp
+from asyncagents.tools.text import decode, encode, endings_of, is_binary
+
+
+class Edit(Struct, frozen=True, rename="camel"):
+    file_path: Annotated[str, Meta(description="The file to change.")]
+    old_string: Annotated[str, Meta(description="The text to replace, exactly as it is in the file.")]
+    new_string: Annotated[str, Meta(description="What is to stand there instead.")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence of oldString.")] = False
+
+
+def edit(files: Files, seen: Seen) -> Tool[Edit]:
+    async def plan(args: Edit, context: ToolContext) -> tuple[Ask, ...]:
+        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
+        return await asyncio.to_thread(preview, files, seen, _change(args, place), context)
+
+    async def run(args: Edit, context: ToolContext) -> Completed:
+        place = seen.planned(context.call_id).place
+        return await asyncio.to_thread(do, files, seen, _change(args, place), context)
+
+    async def reconcile(args: Edit, context: ToolContext) -> Result | None:
+        return await asyncio.to_thread(_reconciled, files, args, context)
+
+    return Tool(
+        "edit", Edit, run, plan=plan, effect="once", reconcile=reconcile, description=described("edit")
+    )
+
+
+def _change(args: Edit, place: Place) -> Change:
+    def made(before: Content | None, known: Stamp | None) -> bytes:
+        if before is None:
+            raise Missing(f"{place.name} does not exist: check the path, or use write to make a file.")
+        if is_binary(before.data):
+            raise ToolError(f"{place.name} is a binary file; change it with a command.")
+        new = replace(
+            decode(before.data, place.name), args.old_string, args.new_string, every=args.replace_all
+        )
+        return encode(new, "newString")
+
+    return Change(place, made)
+
+
+def _reconciled(files: Files, args: Edit, context: ToolContext) -> Result | None:
+    """A replaced file is replaced whole: which of the two texts it holds tells whether that happened."""
+    place = files.place(args.file_path, context.directory)
+    content = None if isinstance(place, Outside) else files.read_or_none(place)
+    if content is None or not args.old_string or not args.new_string:
+        return None
+    text = decode(content.data, place.name)
+    old, new = (endings_of(text)(each) in text for each in (args.old_string, args.new_string))
+    if new and not old:
+        return Completed(f"{place.name} was written.", title=place.name, metadata={"filepath": place.path})
+    if old and not new:
+        return Failed(f"The process stopped before {place.name} was changed: call edit again.")
+    return None

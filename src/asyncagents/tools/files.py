@@ -1,0 +1,197 @@
+"""The one door to files: a path becomes a real place, and only that is opened, no link followed."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from msgspec import Struct
+
+from asyncagents.errors import ToolError
+from asyncagents.tools.beneath import OpenFolder, best_open, make_by_walk, open_root, real_path
+from asyncagents.tools.place import Inside, Outside, Place
+from asyncagents.tools.replacing import put
+from asyncagents.tools.stamp import Content, Stamp, stamp
+
+MOST_BYTES = 64 * 1024 * 1024
+_LONGEST_PATH = 4_000
+_LOCKS = 64
+_ANYONE_WRITES = 0o222
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+_REASONS = {
+    errno.ENOENT: "does not exist; check the path.",
+    errno.ENOTDIR: "goes through something that is not a folder, or changed meanwhile; check the path.",
+    errno.ELOOP: "changed into a symbolic link meanwhile; call the tool again.",
+    errno.EXDEV: "leads out of its folder; use the file's real path.",
+    errno.EACCES: "cannot be opened: permission denied by the operating system.",
+    errno.EPERM: "cannot be changed: the operating system does not permit it.",
+    errno.EROFS: "cannot be changed: the file system is read-only.",
+    errno.EISDIR: "is a folder; name a file.",
+    errno.ENAMETOOLONG: "is too long; use a shorter path.",
+    errno.ENOSPC: "cannot be written: the disk is full.",
+    errno.EAGAIN: "is being changed by someone else; call the tool again.",
+}
+
+
+class Missing(ToolError):
+    """There is no such file."""
+
+
+class Entry(Struct, frozen=True):
+    name: str
+    folder: bool
+    link: bool = False
+
+
+class Files:
+    """Beneath the project; outside of it only by a place that was asked for by its real name."""
+
+    def __init__(
+        self, root: Path, *, home: Path | None = None, open_folder: OpenFolder | None = None
+    ) -> None:
+        self.root = str(root.resolve())
+        self._home = str(home or Path.home())
+        self._open_folder = open_folder or best_open()
+        self._locks = tuple(Lock() for _ in range(_LOCKS))
+
+    def place(self, path: str, directory: str = "") -> Place:
+        """Where a path leads; a relative one starts in `directory`, else in the project."""
+        _checked(path)
+        if path == "~" or path.startswith("~/"):
+            path = self._home + path[1:]
+        real = real_path(os.path.join(self.root, directory, path))
+        _checked(real)
+        parts = tuple(part for part in real.split("/") if part)
+        top = tuple(part for part in self.root.split("/") if part)
+        if parts[: len(top)] == top:
+            return Inside(self.root, parts[len(top) :])
+        return Outside(parts)
+
+    def is_folder(self, place: Place) -> bool:
+        """False also for what is missing."""
+        try:
+            with self._folder(place, place.parts):
+                return True
+        except ToolError:
+            return False
+
+    def read(self, place: Place) -> Content:
+        """The whole of a regular file; `Missing` if there is none."""
+        with self._parent(place) as (folder, name):
+            return _read(folder, name)
+
+    def names(self, place: Place) -> tuple[Entry, ...]:
+        """What a folder holds, by name."""
+        with self._folder(place, place.parts) as folder:
+            opened = os.open(".", _LIST, dir_fd=folder)
+            try:
+                with os.scandir(opened) as entries:
+                    found = [_entry(entry) for entry in entries]
+            finally:
+                os.close(opened)
+        return tuple(sorted(found, key=lambda entry: entry.name))
+
+    def rewrite(self, place: Place, key: str, change: Callable[[Content | None], bytes]) -> Stamp:
+        """Read, change and replace with no other writer of ours between; None: there is no file yet.
+
+        The new content appears whole or not at all, and never over what someone else wrote meanwhile.
+        """
+        with self._locks[hash(place.path) % _LOCKS]:
+            before = self.read_or_none(place)
+            data = change(before)
+            if before is not None and before.data == data:
+                return before.stamp
+            if before is not None and not before.mode & _ANYONE_WRITES:
+                raise ToolError(f"{place.name} is read-only; change its mode first if it is meant to change.")
+            with self._parent(place, make=True) as (folder, name):
+                return put(folder, name, data, key=key, before=before)
+
+    def read_or_none(self, place: Place) -> Content | None:
+        try:
+            return self.read(place)
+        except Missing:
+            return None
+
+    @contextmanager
+    def _parent(self, place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        if not place.parts:
+            raise ToolError(f"{place.path} is a folder; name a file.")
+        with self._folder(place, place.parts[:-1], make=make) as folder:
+            yield folder, place.parts[-1]
+
+    @contextmanager
+    def _folder(self, place: Place, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+        try:
+            base = open_root(place.root)
+            try:
+                folder = (make_by_walk if make else self._open_folder)(base, parts)
+            finally:
+                os.close(base)
+            try:
+                yield folder
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise _told(place, error) from error
+
+
+def _checked(path: str) -> None:
+    if not path:
+        raise ToolError("The path is empty; name a file or folder.")
+    if "\0" in path:
+        raise ToolError("The path has a NUL character in it; remove it.")
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError as error:
+        raise ToolError("The path is not valid Unicode; use another name.") from error
+    if size > _LONGEST_PATH:
+        raise ToolError(f"The path has {size} bytes, more than {_LONGEST_PATH}; use a shorter one.")
+
+
+def _read(folder: int, name: str) -> Content:
+    _regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    opened = os.open(name, _READ, dir_fd=folder)
+    with os.fdopen(opened, "rb") as file:
+        about = os.fstat(opened)
+        _regular(about)
+        data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    owner = about.st_uid, about.st_gid
+    return Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner)
+
+
+def _regular(about: os.stat_result) -> None:
+    """Before it is opened, for opening a device can already do something; and after, to be sure."""
+    if stat.S_ISREG(about.st_mode):
+        return
+    kinds = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}
+    number = kinds.get(stat.S_IFMT(about.st_mode), errno.ENXIO)
+    raise OSError(number, os.strerror(number))
+
+
+def _entry(entry: os.DirEntry[str]) -> Entry:
+    return Entry(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())
+
+
+def _told(place: Place, error: OSError) -> ToolError:
+    match error.errno:
+        case errno.ENOENT:
+            return Missing(f"{place.name} does not exist; check the path.")
+        case errno.ENXIO:
+            return ToolError(f"{place.name} is a device, pipe or socket; the file tools open only files.")
+        case errno.EFBIG:
+            most = MOST_BYTES // (1024 * 1024)
+            return ToolError(
+                f"{place.name} is larger than {most} MiB; look at parts of it with grep or bash."
+            )
+        case errno.ESTALE | errno.EEXIST:
+            return ToolError(f"{place.name} was changed meanwhile, nothing was written; read it again first.")
+        case number:
+            reason = _REASONS.get(number or 0, f"cannot be used: {error.strerror or 'unknown failure'}.")
+            return ToolError(f"{place.name} {reason}")

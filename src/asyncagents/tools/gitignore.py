@@ -1,0 +1,86 @@
+"""What `.gitignore` files leave out: the last line that fits decides, a deeper file over one above it."""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+MOST_LINES = 5_000
+_LONGEST = 1_000
+_ANY_DEPTH = "**"
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+class Rule(Struct, frozen=True):
+    folder: tuple[str, ...]
+    """Where the file lies that has the rule; it counts below."""
+    pattern: tuple[str, ...]
+    """One glob for each name of a path; `**` is any number of names."""
+    keep: bool = False
+    only_folders: bool = False
+
+
+def rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[Rule, ...]:
+    """The rules of a file that lies in `folder`."""
+    found = (_rule(line, folder) for line in list(lines)[:MOST_LINES])
+    return tuple(rule for rule in found if rule is not None)
+
+
+def is_ignored(parts: tuple[str, ...], rules: Sequence[Rule], *, folder: bool) -> bool:
+    """For a path whose folders are not ignored themselves: nothing comes back into an ignored folder."""
+    for rule in reversed(rules):
+        if (folder or not rule.only_folders) and _fits(rule, parts):
+            return not rule.keep
+    return False
+
+
+def _fits(rule: Rule, parts: tuple[str, ...]) -> bool:
+    if parts[: len(rule.folder)] != rule.folder:
+        return False
+    names = parts[len(rule.folder) :]
+    at: set[int] = {0}  # all the ways at once, so that no pattern takes long
+    for glob in rule.pattern:
+        if glob == _ANY_DEPTH:
+            at = set(range(min(at), len(names) + 1))
+        else:
+            at = {each + 1 for each in at if each < len(names) and _compiled(glob).match(names[each])}
+        if not at:
+            return False
+    return len(names) in at
+
+
+@lru_cache(maxsize=4_096)
+def _compiled(glob: str) -> re.Pattern[str]:
+    """The library's translation does not backtrack, whatever a project's file says."""
+    return re.compile(fnmatch.translate(_ESCAPED.sub(_literal, glob.replace("[^", "[!"))))
+
+
+def _literal(escaped: re.Match[str]) -> str:
+    return f"[{escaped[1]}]" if escaped[1] in "*?[" else escaped[1]
+
+
+def _rule(line: str, folder: tuple[str, ...]) -> Rule | None:
+    line = _trimmed(line)
+    if not line or line.startswith("#") or len(line) > _LONGEST:
+        return None
+    keep = line.startswith("!")
+    line = line.removeprefix("!")
+    only_folders = line.endswith("/")
+    line = line.rstrip("/")
+    if not line:
+        return None
+    pattern = line.removeprefix("/").split("/")
+    if "/" not in line:
+        pattern.insert(0, _ANY_DEPTH)
+    if pattern[-1] == _ANY_DEPTH:
+        pattern.append("*")
+    return Rule(folder, tuple(pattern), keep, only_folders)
+
+
+def _trimmed(line: str) -> str:
+    """Spaces at the end count only after a backslash."""
+    line = line.rstrip("\r\n")
+    bare = line.rstrip(" ")
+    return f"{bare} " if bare.endswith("\\") and bare != line else bare

@@ -1,0 +1,123 @@
+"""`read`: a file with line numbers, or what a folder holds."""
+
+import asyncio
+from difflib import get_close_matches
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.text import whole
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.tools.described import described
+from asyncagents.tools.files import Files, Missing
+from asyncagents.tools.media import about_media
+from asyncagents.tools.place import Place, read_asks
+from asyncagents.tools.seen import Planned, Seen
+from asyncagents.tools.stamp import Content
+from asyncagents.tools.text import BOM, is_binary
+
+MOST_LINES = 2_000
+MOST_LINE = 2_000
+MOST_CHARS = 50_000
+_MOST_NAMES = 2_000
+
+
+class Read(Struct, frozen=True, rename="camel"):
+    file_path: Annotated[str, Meta(description="The file or folder to read.")]
+    offset: Annotated[int, Meta(description="The first line to show, from 1.", ge=0)] = 1
+    limit: Annotated[int, Meta(description="How many lines to show.", ge=1)] = MOST_LINES
+
+
+def read(files: Files, seen: Seen) -> Tool[Read]:
+    async def plan(args: Read, context: ToolContext) -> tuple[Ask, ...]:
+        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
+        seen.plan(context.call_id, Planned(place))
+        return read_asks("read", place)
+
+    async def run(args: Read, context: ToolContext) -> Completed:
+        place = seen.planned(context.call_id).place
+        return await asyncio.to_thread(_run, files, seen, args, (place, context))
+
+    return Tool("read", Read, run, plan=plan, effect="none", description=described("read"))
+
+
+def _run(files: Files, seen: Seen, args: Read, where: tuple[Place, ToolContext]) -> Completed:
+    place, context = where
+    if files.is_folder(place):
+        return _folder(files, place, args)
+    try:
+        content = files.read(place)
+    except Missing as error:
+        raise Missing(f"{error}{_similar(files, place)}") from error
+    told = about_media(place.name, content.data)
+    if told is None:
+        told = _text(place, content, args)
+        seen.note(context.session_id, place, content.stamp)
+    return told
+
+
+def _folder(files: Files, place: Place, args: Read) -> Completed:
+    entries = files.names(place)
+    lines = [f"{entry.name}{'/' if entry.folder else '@' if entry.link else ''}" for entry in entries]
+    shown, note = _window(_chosen(lines, args), len(lines))
+    output = "\n".join([f"{place.path} is a folder of {len(lines)} entries:", *shown, *note])
+    return Completed(whole(output), title=place.name, metadata={"count": len(lines), "truncated": bool(note)})
+
+
+def _text(place: Place, content: Content, args: Read) -> Completed:
+    if is_binary(content.data):
+        raise ToolError(f"{place.name} is a binary file; look at it with a command, such as file or strings.")
+    lines = content.data.decode("utf-8", "replace").removeprefix(BOM).split("\n")
+    if not lines[-1]:
+        lines.pop()
+    chosen = [(number, f"{number:6d}\t{_cut(line)}") for number, line in _chosen(lines, args)]
+    shown, note = _window(chosen, len(lines))
+    return Completed(
+        "\n".join([*shown, *note]) or "(the file is empty)",
+        title=place.name,
+        metadata={"lines": len(lines), "truncated": bool(note)},
+    )
+
+
+def _chosen(lines: list[str], args: Read) -> list[tuple[int, str]]:
+    """The lines that were asked for, each with its number."""
+    first = max(1, args.offset)
+    if first > max(1, len(lines)):
+        raise ToolError(f"offset {first} is past the end: there are {len(lines)} lines.")
+    return list(enumerate(lines[first - 1 : first - 1 + args.limit], first))
+
+
+def _window(lines: list[tuple[int, str]], total: int) -> tuple[list[str], list[str]]:
+    """As many of the lines as there is room for, and a note when there are more."""
+    shown: list[str] = []
+    room, last = MOST_CHARS, total
+    for number, line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+        last = number
+    more = [f"(Shown up to {last} of {total}; go on with offset {last + 1}.)"] if last < total else []
+    return shown, more
+
+
+def _cut(line: str) -> str:
+    line = line.removesuffix("\r")
+    return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}… (line cut)"
+
+
+def _similar(files: Files, place: Place) -> str:
+    """Up to three names beside it that may be meant."""
+    if not place.parts:
+        return ""
+    name = place.parts[-1]
+    try:
+        names = [entry.name for entry in files.names(replace(place, parts=place.parts[:-1]))][:_MOST_NAMES]
+    except ToolError:
+        return ""
+    lowered = {each.lower(): each for each in names}
+    found = [lowered[each] for each in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
+    return whole(f" Did you mean {' or '.join(found)}?") if found else ""

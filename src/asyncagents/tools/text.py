@@ -1,0 +1,62 @@
+"""Text of a file: its line endings, its byte order mark, and whether it is text at all."""
+
+from collections.abc import Callable
+
+from asyncagents.errors import ToolError
+
+BOM = "\ufeff"
+_LOOKED_AT = 8_192
+_MOST_ODD = 0.3
+_CONTROL = frozenset(range(32)) - {7, 8, 9, 10, 12, 13, 27}
+
+
+def is_binary(data: bytes) -> bool:
+    """A NUL, or too much that no text has."""
+    head = data[:_LOOKED_AT]
+    if b"\0" in head:
+        return True
+    odd = sum(byte in _CONTROL for byte in head) + head.decode("utf-8", "replace").count("\ufffd")
+    return odd > _MOST_ODD * max(1, len(head))
+
+
+def decode(data: bytes, name: str) -> str:
+    """Every character as it is in the file; only UTF-8 can be written back the same."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{name} is not UTF-8 text; convert it first, or change it with bash.") from error
+
+
+def encode(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{field} has half a character in it; write it again in valid Unicode.") from error
+
+
+def crlf(text: str) -> bool:
+    """Whether most lines end as on Windows."""
+    return text.count("\r\n") * 2 > text.count("\n")
+
+
+def endings_of(text: str) -> Callable[[str], str]:
+    """What writes another text with the line endings of this one."""
+    return _windows if crlf(text) else _unix if "\n" in text else _as_it_is
+
+
+def _windows(text: str) -> str:
+    return _unix(text).replace("\n", "\r\n")
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def in_the_manner_of(before: str, content: str) -> str:
+    """A whole new content, with the byte order mark and line endings the file had."""
+    content = endings_of(before)(content)
+    return BOM + content if before.startswith(BOM) and not content.startswith(BOM) else content

@@ -1,0 +1,52 @@
+"""`write`: a whole file, new or in place of one that is known."""
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from asyncagents.domain.call import Completed
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.tools.change import Change, do, preview
+from asyncagents.tools.described import described
+from asyncagents.tools.files import Files
+from asyncagents.tools.place import Place
+from asyncagents.tools.seen import Seen
+from asyncagents.tools.stamp import Content, Stamp
+from asyncagents.tools.text import encode, in_the_manner_of
+
+
+class Write(Struct, frozen=True, rename="camel"):
+    file_path: Annotated[str, Meta(description="The file to write.")]
+    content: Annotated[str, Meta(description="The whole new content.")]
+
+
+def write(files: Files, seen: Seen) -> Tool[Write]:
+    async def plan(args: Write, context: ToolContext) -> tuple[Ask, ...]:
+        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
+        return await asyncio.to_thread(preview, files, seen, _change(args, place), context)
+
+    async def run(args: Write, context: ToolContext) -> Completed:
+        place = seen.planned(context.call_id).place
+        return await asyncio.to_thread(do, files, seen, _change(args, place), context)
+
+    return Tool("write", Write, run, plan=plan, effect="idempotent", description=described("write"))
+
+
+def _change(args: Write, place: Place) -> Change:
+    def made(before: Content | None, known: Stamp | None) -> bytes:
+        new = encode(args.content, "content")
+        if before is None:
+            return new
+        with suppress(UnicodeDecodeError):  # of what is no text there is no manner to keep
+            new = encode(in_the_manner_of(before.data.decode(), args.content), "content")
+        # A second run after a crash finds its own work: nothing is lost, nothing is to be done.
+        if known is None and new != before.data:
+            raise ToolError(
+                f"{place.name} exists and was not read in this session: read it before you write it."
+            )
+        return new
+
+    return Change(place, made)

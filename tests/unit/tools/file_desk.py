@@ -1,0 +1,69 @@
+"""A project with something outside of it, and tools that are planned and then run, as the engine does."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.engine.tool import AnyTool, Ask, ToolContext
+from asyncagents.tools.beneath import OpenFolder
+from asyncagents.tools.edit import edit
+from asyncagents.tools.files import Files
+from asyncagents.tools.list import list_files
+from asyncagents.tools.read import read
+from asyncagents.tools.seen import Seen
+from asyncagents.tools.write import write
+
+SECRET = "the secret outside"
+
+
+class Desk:
+    def __init__(self, folder: Path, open_folder: OpenFolder | None = None) -> None:
+        self.root = folder / "project"
+        self.outside = folder / "outside"
+        self.home = folder / "home"
+        for each in (self.root, self.outside, self.home):
+            each.mkdir()
+        (self.outside / "secret.txt").write_text(SECRET)
+        self.files = Files(self.root, home=self.home, open_folder=open_folder)
+        self.seen = Seen()
+        made = (read, write, edit, list_files)
+        self.tools: dict[str, AnyTool] = {}
+        for make in made:
+            tool: AnyTool = make(self.files, self.seen)
+            self.tools[tool.name] = tool
+        self.calls = 0
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def context(self, session: str = "ses_1") -> ToolContext:
+        self.calls += 1
+        return ToolContext(
+            session_id=SessionId(session),
+            message_id=MessageId("msg_1"),
+            call_id=CallId(f"tool_{self.calls}"),
+            agent="build",
+            directory=str(self.root),
+        )
+
+    async def plan(self, tool: str, context: ToolContext, **given: Any) -> tuple[Ask, ...]:
+        plan = self.tools[tool].plan
+        assert plan is not None
+        return await plan(msgspec.convert(given, self.tools[tool].args), context)
+
+    async def run(self, tool: str, context: ToolContext, **given: Any) -> Completed:
+        result = await self.tools[tool].run(msgspec.convert(given, self.tools[tool].args), context)
+        assert isinstance(result, Completed)
+        return result
+
+    async def call(self, tool: str, **given: Any) -> Completed:
+        """Planned and, everything granted, run."""
+        context = self.context()
+        await self.plan(tool, context, **given)
+        return await self.run(tool, context, **given)
