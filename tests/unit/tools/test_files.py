@@ -318,8 +318,9 @@ def swapping(desk: Desk) -> Iterator[Desk]:
 def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: Desk) -> None:
     files = swapping.files
     inside = Inside(str(swapping.root), ("d", "secret.txt"))
-    read = refused = 0
-    for number in range(2000):
+    read = refused = number = 0
+    while number < 2000 or not (read and refused):  # the thread may be slow to get its turn
+        number += 1
         try:
             assert files.read(inside).data in {b"mine", b"new"}
             if number % 10 == 0:
@@ -329,22 +330,21 @@ def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: Desk) -
             refused += 1
     assert (swapping.outside / "secret.txt").read_text() == SECRET
     assert os.listdir(swapping.outside) == ["secret.txt"]
-    assert read
-    assert refused
 
 
 @pytest.mark.spec("A-05")
 def test_while_they_swap_what_is_opened_is_what_was_asked_for(swapping: Desk) -> None:
     """The outside content comes only from a place that asked for the outside."""
     opened: set[tuple[type[Place], bytes]] = set()
-    for _ in range(2000):
+    tries = 0
+    while tries < 2000 or len(opened) < 2:  # the thread may be slow to get its turn
+        tries += 1
         try:
             place = swapping.files.place("d/secret.txt")
             opened.add((type(place), swapping.files.read(place).data))
         except ToolError:
             pass
-    assert opened <= {(Inside, b"mine"), (Outside, SECRET.encode())}
-    assert len(opened) == 2
+    assert opened == {(Inside, b"mine"), (Outside, SECRET.encode())}
 
 
 def test_a_hard_link_to_the_outside_is_cut_not_written_through(desk: Desk) -> None:
