@@ -26,6 +26,8 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "click": {"cli"},
     "rich": {"cli"},
     "sqlite3": {"store", "testing"},
+    "tree_sitter": {"tools"},
+    "tree_sitter_bash": {"tools"},
 }
 
 # Who may call a function.

@@ -1,0 +1,76 @@
+"""The tool bash: a command under the user's rules, ended with all that it started."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.text import whole
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.tools import shell_rules
+from asyncagents.tools.described import described
+from asyncagents.tools.process import Ended, Processes
+
+DEFAULT = 120_000
+LONGEST = 600_000
+# A command that took all its time is still to be ended, and its output read.
+TIMEOUT = LONGEST / 1000 + 60
+TITLE = 200
+
+Live: TypeAlias = Callable[[ToolContext, str], None]
+"""Hears what a command prints, as it does."""
+
+
+class Bash(Struct, frozen=True, kw_only=True):
+    command: Annotated[str, Meta(min_length=1, description="The command, as bash reads it.")]
+    description: Annotated[str, Meta(description="What it is for, in five to ten words.")] = ""
+    timeout: Annotated[int, Meta(ge=1, le=LONGEST, description="Milliseconds it may take.")] = DEFAULT
+    workdir: Annotated[
+        str | None, Meta(description="Where it starts; the project's directory if not given.")
+    ] = None
+
+
+def bash(processes: Processes, *, home: Path, live: Live | None = None) -> Tool[Bash]:
+    async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
+        directory = Path(context.directory)
+        return shell_rules.asks(args.command, directory=directory, start=_start(args, context), home=home)
+
+    async def run(args: Bash, context: ToolContext) -> Completed:
+        ended = await processes.run(
+            ("bash", "-c", args.command),
+            cwd=_start(args, context),
+            timeout=args.timeout / 1000,
+            on_output=None if live is None else lambda text: live(context, text),
+        )
+        return _told(args, ended)
+
+    return Tool("bash", Bash, run, plan=plan, effect="once", timeout=TIMEOUT, description=described("bash"))
+
+
+def _start(args: Bash, context: ToolContext) -> Path:
+    start = Path(context.directory) / (args.workdir or "")
+    if not os.path.isdir(start):
+        raise ToolError(f"There is no directory {whole(str(start))[:500]!r}: name a workdir that exists.")
+    return start
+
+
+def _told(args: Bash, ended: Ended) -> Completed:
+    notes = []
+    if ended.timed_out:
+        notes.append(f"<timed out after {args.timeout} ms: the command was ended; give more time or do less>")
+    elif ended.exit:
+        notes.append(f"<exit code {ended.exit}>")
+    metadata = {
+        "output": ended.output,
+        "exit": ended.exit,
+        "truncated": ended.truncated,
+        "timedOut": ended.timed_out,
+        **({"outputPath": ended.saved} if ended.saved else {}),
+    }
+    said = ended.output.rstrip("\n")
+    output = "\n\n".join([*([said] if said else []), *notes]) or "(no output)"
+    return Completed(output, title=whole(args.description or args.command)[:TITLE], metadata=metadata)

@@ -1,0 +1,350 @@
+"""A shell line as rules see it: each simple command as text, and whether that tells the whole story.
+
+What is not known to be plain needs a person: the grammar has more ways to hide a command than a list of
+them could have lines.
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import tree_sitter_bash
+from msgspec import Struct
+from tree_sitter import Language, Node, Parser
+
+from asyncagents.engine.tool import Ask
+from asyncagents.tools import shell_command
+
+LONGEST = 20_000
+DEEPEST = 3
+MOST_PLACES = 16
+_WILD = frozenset("*?")
+
+_LANGUAGE = Language(tree_sitter_bash.language())
+# Where programs of the system lie: by their full path they are the same as by their name.
+_SYSTEM = re.compile(r"^/(usr/(local/)?)?s?bin/([^/]+)$")
+
+# Whatever is not among these may hide a command.
+_PLAIN = shell_command.words_of(
+    """
+    case_item case_statement command command_name comment compound_statement concatenation do_group
+    elif_clause else_clause expansion file_descriptor file_redirect for_statement heredoc_body
+    heredoc_content heredoc_end heredoc_redirect heredoc_start herestring_redirect if_statement list
+    negated_command number pipeline program raw_string redirected_statement simple_expansion
+    special_variable_name string string_content subshell test_command test_operator unary_expression
+    variable_assignment variable_name while_statement word
+    """
+)
+_TOO_MUCH = "it is too long or too deep to be judged"
+_HIDDEN = {
+    "ansi_c_string": "it hides text by $'…'",
+    "arithmetic_expansion": "it calculates",
+    "command_substitution": "it runs a command to get a word",
+    "declaration_command": "it declares variables",
+    "ERROR": "it is not valid shell",
+    "function_definition": "it defines a function",
+    "process_substitution": "it runs a command to get a file",
+    "unset_command": "it unsets variables",
+}
+_KNOWN_VARIABLES = shell_command.words_of("$HOME $PWD $USER $? $$ $# ${HOME} ${PWD} ${USER}")
+# What these are set to changes how a program prints, never which one runs.
+_HARMLESS = shell_command.words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
+_WORD = re.compile(r"(?!~[^/])(?!.*\{.*(,|\.\.))[^`]*", re.DOTALL)
+_ONE_WORD = re.compile(r"(?!~[^/])(?!.*\{.*(,|\.\.))(?:[^`\s\\]|\\[^\n])*")
+_FORMS = {
+    "compound_statement": re.compile(r"\{\s.*", re.DOTALL),
+    "concatenation": _WORD,
+    "file_descriptor": re.compile(r"[0-9]"),
+    "for_statement": re.compile(r"for\s+[a-z_][a-z0-9_]*\s.*", re.DOTALL),
+    "string": re.compile(r"[^`]*"),
+    "test_command": re.compile(r"\[\[? (! )?-[defnrswxz] [\w./'\"-]+ \]\]?"),
+    "word": _ONE_WORD,
+}
+_HEREDOC = shell_command.words_of("<< <<- heredoc_start heredoc_body heredoc_end")
+_BEFORE = frozenset({b"", b" ", b"\t", b"\n", b";"})
+_DELIMITER = re.compile(r"^(['\"]?)(\w+)\1$")
+_GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
+# Where words follow each other there is a blank between them, and no end of a line.
+_BLANK = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
+_GAPS = {"command": _BLANK, "negated_command": _BLANK, "concatenation": re.compile(rb"")}
+_ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
+_ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
+
+
+class Parsed(Struct, frozen=True, kw_only=True):
+    commands: tuple[tuple[str, ...], ...]
+    """The words of each simple command, in order."""
+    patterns: tuple[str, ...]
+    """What the rules are asked about: each must be allowed, any may be denied. Never empty."""
+    always: tuple[str, ...] = ()
+    """What "always" would allow from then on; nothing when no rule suffices."""
+    reasons: tuple[str, ...] = ()
+    """Why rules that allow do not suffice."""
+    read: tuple[str, ...] = ()
+    """Files that redirections name."""
+
+    @property
+    def asks_always(self) -> bool:
+        """Rules that allow do not suffice, those that deny still do."""
+        return bool(self.reasons)
+
+
+def split(command: str) -> Parsed:
+    """Take a line apart. Whatever it is, the result can be asked about."""
+    reading = _Reading()
+    reading.read(command)
+    patterns = [_text(words) for words in reading.commands]
+    if not patterns:
+        reading.reasons.append("no command was found in it")
+    if reading.reasons:
+        patterns.append(command.strip() or "(nothing)")
+    return Parsed(
+        commands=tuple(reading.commands),
+        patterns=tuple(dict.fromkeys(patterns)),
+        always=() if reading.reasons else tuple(dict.fromkeys(map(_lasting, reading.commands))),
+        reasons=tuple(dict.fromkeys(reading.reasons)),
+        read=tuple(reading.files),
+    )
+
+
+def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
+    """What a command that starts in `start` needs leave for; `directory` is the project's."""
+    parsed = split(command)
+    asked = Ask(
+        "bash",
+        parsed.patterns,
+        always=parsed.always,
+        metadata={"command": command, "asksAlways": parsed.asks_always, "reasons": list(parsed.reasons)},
+    )
+    outside = tuple(dict.fromkeys(_outside(parsed, directory=directory, start=start, home=home)))
+    if not outside:
+        return (asked,)
+    lasting = tuple(pattern for pattern in outside if not _WILD & set(pattern[:-1]))
+    return Ask("external_directory", outside, always=lasting, metadata={"command": command}), asked
+
+
+def _outside(parsed: Parsed, *, directory: Path, start: Path, home: Path) -> Iterator[str]:
+    """The folders outside the project that the command names, each as a pattern."""
+    project = os.path.realpath(directory)
+    places = [str(start)]
+    for path in _named(parsed, places, str(home)):
+        real = os.path.realpath(path)
+        if real != project and not real.startswith(project.rstrip("/") + "/") and real != os.devnull:
+            folder = real if os.path.isdir(real) else os.path.dirname(real)
+            yield folder.rstrip("/") + "/*"
+
+
+def _named(parsed: Parsed, places: list[str], home: str) -> Iterator[str]:
+    """Every path that may be meant: a `cd` may have happened, or not, before a relative one is read."""
+    yield places[0]
+    for words in (*parsed.commands, *(("cat", file) for file in parsed.read)):
+        all_words = words[0] in shell_command.PATHS
+        for word in shell_command.candidates(words):
+            if word and (all_words or _looks_outside(word)):
+                yield from [os.path.join(place, _expanded(word, home, place)) for place in places]
+        if words[0] == "cd" and len(places) < MOST_PLACES:
+            target = words[1] if len(words) > 1 else home
+            places += [os.path.join(place, _expanded(target, home, place)) for place in places]
+            yield places[-1]
+
+
+def _looks_outside(word: str) -> bool:
+    return word.startswith(("/", "~", "$HOME", "${HOME}")) or ".." in word.split("/")
+
+
+def _expanded(word: str, home: str, place: str) -> str:
+    for name, value in (("HOME", home), ("PWD", place)):
+        word = word.replace(f"${name}", value).replace(f"${{{name}}}", value)
+    if word == "~" or word.startswith("~/"):
+        word = home + word[1:]
+    elif word.startswith("~"):
+        word = "/" + word
+    return re.split(r"[*?\[]", word)[0].replace("\0", "")
+
+
+def _text(words: tuple[str, ...]) -> str:
+    return " ".join(word if word and not re.search(r"[\s'\"\\]", word) else f"'{word}'" for word in words)
+
+
+def _lasting(words: tuple[str, ...]) -> str:
+    """The command and its trade, with any arguments."""
+    trade = words[1] if words[0] in shell_command.TRADES and len(words) > 1 else "-"
+    count = 1 if trade[:1] == "-" or _WILD & set(trade) else 2
+    return f"{_text(words[:count])} *"
+
+
+class _Reading:
+    """One walk over a line's tree, without recursion: a line may nest as deep as it likes."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[str, ...]] = []
+        self.reasons: list[str] = []
+        self.files: list[str] = []
+
+    def read(self, text: str, depth: int = 0) -> None:
+        if len(text) > LONGEST or depth > DEEPEST:
+            self.reasons.append(_TOO_MUCH)
+            return
+        self.reasons.extend(_strange(text))
+        source = text.encode("utf-8", "replace")
+        tree = Parser(_LANGUAGE).parse(source)
+        root = tree.root_node
+        if root.has_error:
+            self.reasons.append(_HIDDEN["ERROR"])
+        if not _GAP.fullmatch(source[: root.start_byte] + source[root.end_byte :]):
+            self.reasons.append("a part of it cannot be read")
+        nodes = [root]
+        while nodes:
+            node = nodes.pop()
+            self._node(node, source, depth)
+            nodes.extend(reversed(node.children))
+
+    def _node(self, node: Node, source: bytes, depth: int) -> None:
+        if node.is_named and node.type not in _PLAIN:
+            self.reasons.append(_HIDDEN.get(node.type, f"it has a {node.type.replace('_', ' ')}"))
+        self.reasons.extend(_gaps(node, source))
+        match node.type:
+            case "&":
+                self.reasons.append("it leaves a process behind")
+            case "comment" | "file_descriptor" if source[: node.start_byte][-1:] not in _BEFORE:
+                self.reasons.append(f"where its {node.type.replace('_', ' ')} begins is not known")
+            case "command":
+                self._command(node, depth)
+            case "file_redirect":
+                self._redirect(node)
+            case _:
+                self.reasons.extend(_judged(node))
+
+    def _command(self, node: Node, depth: int) -> None:
+        name = node.child_by_field_name("name")
+        if name is None:
+            return
+        if _has(name, {"simple_expansion", "expansion"}) or re.search(r"[*?\[\]{}~]", _of(name)):
+            self.reasons.append("which program it runs is not known")
+        words = (_word(name), *(_word(child) for child in node.children_by_field_name("argument")))
+        self._add(words, depth)
+
+    def _add(self, words: tuple[str, ...], depth: int) -> None:
+        """A command, and those that it would run."""
+        if depth > DEEPEST:
+            self.reasons.append(_TOO_MUCH)
+            return
+        if system := _SYSTEM.match(words[0]):
+            words = (system.group(3), *words[1:])
+        self.commands.append(words)
+        self.reasons.extend(shell_command.dangers(words))
+        if words[0] in shell_command.OPAQUE | shell_command.WRAPPERS:
+            found, certain = shell_command.inner(words)
+            if not certain:
+                self.reasons.append(f"what {words[0]} runs is not known")
+            for inner in found:
+                self._add(inner, depth + 1)
+        if text := shell_command.script(words):
+            self.read(text, depth + 1)
+        if run := shell_command.executed(words):
+            self._add(run, depth + 1)
+
+    def _redirect(self, node: Node) -> None:
+        operators = {child.type for child in node.children if not child.is_named}
+        destinations = node.children_by_field_name("destination")
+        target = _word(destinations[0]) if destinations else ""
+        if len(destinations) != 1:
+            # The parser takes the words after a redirection for more of it; to bash they are the command's.
+            self.reasons.append("it has words after a redirection")
+        if operators & {">&", "<&"} and (target.isdigit() or target == "-"):
+            return
+        if target.startswith(("/dev/tcp", "/dev/udp")) or operators & {">&", "<&", "<&-", ">&-"}:
+            self.reasons.append("it redirects to a place that is not known")
+        elif operators != {"<"} and target != os.devnull:
+            self.reasons.append(f"it writes to {target}")
+        self.files.append(target)
+
+
+def _strange(text: str) -> Iterator[str]:
+    """Characters that a person does not see, or that a shell and a parser may read in two ways."""
+    if any(unicodedata.category(char)[0] in "ZC" and char not in " \n\t" for char in text):
+        yield "it has invisible characters"
+    if re.search(r"(?<![ \t])\\\n|(^|\n)[ \t]*\\\n|\\\n[ \t]*(#|\\|\n|$)", text):
+        yield "it breaks a line within a word"
+
+
+def _gaps(node: Node, source: bytes) -> Iterator[str]:
+    """The parser skips what it takes for blanks, and joins or parts words otherwise than bash does."""
+    if node.type in {"heredoc_body", "string"}:
+        return
+    at = node.start_byte
+    form = _GAPS.get(node.type, _GAP)
+    for child in node.children:
+        gap = source[at : child.start_byte]
+        if not _GAP.fullmatch(gap) or (at > node.start_byte and not form.fullmatch(gap)):
+            yield "a part of it cannot be read"
+        at = max(at, child.end_byte)
+
+
+def _judged(node: Node) -> Iterator[str]:
+    """What is plain only in some forms."""
+    text = _of(node)
+    match node.type:
+        case "simple_expansion" | "expansion" if text not in _KNOWN_VARIABLES:
+            yield f"what {text} holds is not known"
+        case "variable_assignment" if text.partition("=")[0] not in _HARMLESS:
+            yield f"it sets {text.partition('=')[0]}"
+        case "heredoc_redirect":
+            yield from _heredoc(node, text)
+        case kind if (form := _FORMS.get(kind)) and not form.fullmatch(text):
+            yield f"its {kind.replace('_', ' ')} is not plain"
+        case _:
+            pass
+
+
+def _heredoc(node: Node, text: str) -> Iterator[str]:
+    if any(child.type not in _HEREDOC for child in node.children):
+        yield "it has words after a redirection"
+    starts = [_of(child) for child in node.children if child.type == "heredoc_start"]
+    bodies = [_of(child) for child in node.children if child.type == "heredoc_body"]
+    ends = [_of(child) for child in node.children if child.type == "heredoc_end"]
+    delimiter = _DELIMITER.match(starts[0]) if len(starts) == len(bodies) == len(ends) == 1 else None
+    if delimiter is None or ends[0].strip() != delimiter.group(2):
+        yield "where its text ends is not known"
+        return
+    lines = [line.strip() for line in bodies[0].split("\n")]
+    if delimiter.group(2) in lines or text.count("<<") != 1:
+        yield "where its text ends is not known"
+    if not delimiter.group(1) and re.search(r"[`\\]|\$\(", bodies[0]):
+        yield _HIDDEN["command_substitution"]
+
+
+def _has(node: Node, types: set[str]) -> bool:
+    nodes = [node]
+    while nodes:
+        at = nodes.pop()
+        if at.type in types:
+            return True
+        nodes.extend(at.children)
+    return False
+
+
+def _of(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _word(node: Node) -> str:
+    """A word as the program would get it, as far as that is known."""
+    text = _of(node)
+    match node.type:
+        case "raw_string":
+            return text[1:-1]
+        case "string":
+            return _ESCAPED_IN_STRING.sub(_unescaped, text[1:-1])
+        case "ansi_c_string":
+            return _ESCAPED.sub(_unescaped, text[2:-1])
+        case "concatenation" | "command_name":
+            return "".join(_word(child) for child in node.children)
+        case _:
+            return _ESCAPED.sub(_unescaped, text)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "" if found.group(1) == "\n" else found.group(1)
