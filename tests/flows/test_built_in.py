@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.event import PermissionAsked, QuestionAsked, TodoUpdated
+from asyncagents.domain.event import QuestionAsked, TodoUpdated
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.domain.todo import Todo
@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.tools.question import question
 from asyncagents.tools.todo import todoread, todowrite
-from tests.flows.kit import ECHO, Stage, stage
+from tests.flows.kit import Stage, stage
 
 
 @pytest.mark.spec("O-02", "A-05")
@@ -74,40 +74,3 @@ async def test_a_question_that_makes_no_sense_is_told_so(tmp_path: Path, questio
         (state,) = await at.states()
     assert answer.text == "Sorry."
     assert isinstance(state, ToolError)
-
-
-@pytest.mark.spec("A-08")
-async def test_the_same_call_three_times_in_a_row_asks_also_over_several_steps(tmp_path: Path) -> None:
-    same = [call("echo", text="again")]
-    script = {"go": [same, same, same, [say("Enough.")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
-        await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
-        states = await at.states()
-        await at.runtime.answer(asked.request.id, "once")
-        await at.runtime.wait(at.session_id)
-    assert (asked.request.permission, asked.request.patterns) == ("doom_loop", ("echo",))
-    assert asked.request.metadata["input"] == {"text": "again"}
-    assert [type(state) for state in states[:2]] == [ToolCompleted, ToolCompleted]
-    assert len(at.model.requests) == 4
-
-
-@pytest.mark.spec("A-08")
-async def test_the_same_call_with_another_between_does_not_ask(tmp_path: Path) -> None:
-    same, other = [call("echo", text="again")], [call("echo", text="other")]
-    script = {"go": [same, same, other, same, same, [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
-        assert (await at.prompt("go")).text == "Done."
-
-
-@pytest.mark.spec("A-08")
-async def test_three_at_once_ask_and_no_stops_the_turn(tmp_path: Path) -> None:
-    script = {
-        "go": [[call("echo", text="x"), call("echo", text="x"), call("echo", text="x")], [say("More.")]]
-    }
-    async with stage(tmp_path, script, tools=[ECHO]) as at:
-        await at.runtime.send(at.session_id, "go")
-        asked = await at.ears.until(PermissionAsked)
-        await at.runtime.answer(asked.request.id, "reject")
-        await at.runtime.wait(at.session_id)
-    assert (asked.request.permission, len(at.model.requests)) == ("doom_loop", 1)

@@ -32,9 +32,6 @@ from asyncagents.store.body import body
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import Move
 
-DOOM_LOOP = 3
-"""So often the same call with the same input in a row, and somebody is asked."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -93,20 +90,11 @@ class Calls:
             args = msgspec.convert(call.input, tool.args)
             async with asyncio.timeout(tool.timeout):
                 asks = await tool.plan(args, context) if tool.plan else ()
-            asks = await self._doom_loop(call) + asks
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {error}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
         return self._permit(call, context, asks) or Running(lease.fence)
-
-    async def _doom_loop(self, call: Call) -> tuple[Ask, ...]:
-        """The same again and again, in one step or over several: perhaps it leads nowhere."""
-        before = await self._store.calls_before(call, DOOM_LOOP - 1)
-        same = [each for each in before if (each.tool, each.input) == (call.tool, call.input)]
-        if len(same) < DOOM_LOOP - 1:
-            return ()
-        return (Ask("doom_loop", (call.tool,), (call.tool,), {"tool": call.tool, "input": call.input}),)
 
     def _permit(self, call: Call, context: ToolContext, asks: tuple[Ask, ...]) -> Open | Failed | None:
         for ask in asks:

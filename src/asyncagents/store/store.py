@@ -207,10 +207,6 @@ class Store:
     async def calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._read(lambda tx: read.calls(tx, session_id))
 
-    async def calls_before(self, call: Call, limit: int) -> tuple[Call, ...]:
-        """What its session called just before, the newest first."""
-        return await self._read(lambda tx: read.calls_before(tx, call.session_id, call.id, limit))
-
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._read(lambda tx: read.open_calls(tx, session_id))
 

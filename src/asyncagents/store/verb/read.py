@@ -17,7 +17,7 @@ from asyncagents.domain.codec import (
 )
 from asyncagents.domain.control import Control, Lease, Snapshot, State
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, SessionId
+from asyncagents.domain.id import MessageId, OwnerId, PartId, SessionId
 from asyncagents.domain.part import Part, ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
@@ -178,11 +178,6 @@ async def input_row(tx: Tx, message_id: MessageId) -> InputRow:
 async def calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     await the_session(tx, session_id)
     return tuple(decode_call(row) for row in await tx.all("session_calls", session_id))
-
-
-async def calls_before(tx: Tx, session_id: SessionId, call_id: CallId, limit: int) -> tuple[Call, ...]:
-    """The calls made just before one, the newest first."""
-    return tuple(decode_call(row) for row in await tx.all("calls_before", session_id, call_id, limit))
 
 
 async def open_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:

@@ -11,10 +11,6 @@ WHERE session_id = ? AND state <> 'settled' ORDER BY id;
 -- name: session_calls
 SELECT body, version FROM call WHERE session_id = ? ORDER BY id;
 
--- name: calls_before
--- The newest first.
-SELECT body, version FROM call WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?;
-
 -- name: shown_calls
 -- Calls that a request showed as pending.
 SELECT part_id FROM call INDEXED BY call_shown WHERE session_id = ? AND shown_pending = 1;
