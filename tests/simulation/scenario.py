@@ -301,6 +301,7 @@ async def _create(runtime: Runtime, *, key: str) -> Session:
 
 def play(seed: int, *, keep_trace: bool = False) -> Summary:
     """Run one seed and check every promise; raises `Violation`, with the seed."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     directory = Path(tempfile.mkdtemp(prefix="sim", dir=_memory()))
     loop = SimLoop(seed, keep_trace=keep_trace, max_steps=MAX_STEPS)
@@ -313,6 +314,7 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
         scenario.stage.counts["steps"] = loop.steps
         return Summary(seed, scenario.machine.crashes, loop.trace_digest(), scenario.stage.counts)
     finally:
+        logging.disable(before)
         shutil.rmtree(directory)
 
 
