@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -30,7 +31,6 @@ from asyncagents.engine.turn import Turn
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import Model
-from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.store import Store
@@ -57,7 +57,7 @@ class SystemRng:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pool = b""
-        os.register_at_fork(after_in_child=self._forget)
+        _drawing.add(self)
 
     def below(self, n: int) -> int:
         """With 64 bits to spare: not to be guessed, and even."""
@@ -68,10 +68,21 @@ class SystemRng:
             taken, self._pool = self._pool[:size], self._pool[size:]
         return int.from_bytes(taken) % n
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """A forked process must not draw what its parent draws."""
         self._lock = threading.Lock()
         self._pool = b""
+
+
+_drawing: WeakSet[SystemRng] = WeakSet()
+
+
+def _forget() -> None:
+    for rng in list(_drawing):
+        rng.forget()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class PolledDatabase(Database, Protocol):
@@ -167,16 +178,13 @@ async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
 
 @asynccontextmanager
 async def _voice(model: Model | str | None, config: Config | None, *, needed: bool) -> AsyncIterator[Voice]:
-    """One's own model, or the providers of a configuration; nobody, if nobody is needed."""
+    """One's own model, or the providers of a configuration."""
     if model is not None and not isinstance(model, str):
         yield Voice(model, SCRIPTED)
         return
-    if config is None:
-        yield Voice(ScriptedModel({}), SCRIPTED)
-        return
     from asyncagents.llm.providers import open_providers  # start-up: half of it, and only real ones need it
 
-    async with open_providers(config) as providers:
+    async with open_providers(_configured(config)) as providers:
         ref = model_ref(model) or providers.default_model()
         if ref is not None and needed:
             providers.check(ref)
