@@ -1,10 +1,12 @@
 """The big counts: `python -m tests.soak --seconds 1200`.
 
-Simulated crashes fill the time on both cores; kills of real processes and power cuts follow. Seeds go on
-from where the last run of the same commit stopped, and the counts of one commit are added up.
+Simulated crashes fill the time on both cores; kills of real processes, power cuts and newly drawn
+examples of every property follow. Seeds go on from where the last run of the same commit stopped, and the
+counts of one commit are added up.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -80,8 +82,9 @@ def _report(tally: Tally) -> None:
         )
 
 
-def _run(*words: str) -> int:
-    return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=False).returncode
+def _run(*words: str, examples: str = "same") -> int:
+    environment = os.environ | {"ASYNCAGENTS_EXAMPLES": examples}
+    return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False).returncode
 
 
 def main() -> int:
@@ -90,6 +93,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
     parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
+    parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{commit()}.json"
@@ -104,6 +108,8 @@ def main() -> int:
         failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
     if options.cuts:
         failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
+    if options.properties:
+        failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
     return int(failed)
 
 

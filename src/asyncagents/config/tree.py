@@ -35,6 +35,14 @@ Branch: TypeAlias = dict[str, "Tree"]
 Tree: TypeAlias = Leaf | Branch
 
 
+class Empty(dict[str, "Tree"]):
+    """An object without values, which could not tell where it came from otherwise."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()
+        self.origin = origin
+
+
 def dotted(path: KeyPath) -> str:
     """`provider.openai.models."gpt-4.1"`: a name with a dot in it is quoted."""
     return ".".join(part if _PLAIN.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path)
@@ -42,6 +50,8 @@ def dotted(path: KeyPath) -> str:
 
 def grow(value: dict[str, Any], leaf: Callable[[KeyPath, Any], Leaf], path: KeyPath = ()) -> Branch:
     """The tree of a parsed object."""
+    if not value:
+        return Empty(leaf(path, value).origin)
     return {
         key: grow(below, leaf, (*path, key)) if isinstance(below, dict) else leaf((*path, key), below)
         for key, below in value.items()
@@ -72,6 +82,8 @@ def at(tree: Tree, path: KeyPath) -> Tree | None:
 def origin_of(tree: Tree, path: KeyPath) -> str:
     """Where the value at `path` came from; of an object, where its last value did."""
     found = at(tree, path)
+    if isinstance(found, Empty):
+        return found.origin
     return next((leaf.origin for _, leaf in reversed(list(leaves(found)))), DEFAULT) if found else DEFAULT
 
 
@@ -102,7 +114,7 @@ def _lay(under: Tree, over: Tree, path: KeyPath) -> Tree:
     if isinstance(under, Leaf):
         # `"bash": "ask"` below `"bash": {"git *": "allow"}` still asks for the rest.
         return lay({"*": under}, over, path) if "permission" in path else over
-    return lay(under, over, path)
+    return lay(under, over, path) if over else under or over
 
 
 def _append(under: Leaf, over: Leaf) -> Leaf:
