@@ -69,6 +69,7 @@ _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 # Where words follow each other there is a blank between them, and no end of a line.
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
 _GAPS = {"command": _BLANK, "negated_command": _BLANK, "concatenation": re.compile(rb"")}
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
 
@@ -189,7 +190,7 @@ class _Reading:
             return
         self.reasons.extend(_strange(text))
         source = text.encode("utf-8", "replace")
-        tree = Parser(_LANGUAGE).parse(source)
+        tree = Parser(_LANGUAGE).parse(_shadow(source))
         root = tree.root_node
         if root.has_error:
             self.reasons.append(_HIDDEN["ERROR"])
@@ -211,20 +212,20 @@ class _Reading:
             case "comment" | "file_descriptor" if source[: node.start_byte][-1:] not in _BEFORE:
                 self.reasons.append(f"where its {node.type.replace('_', ' ')} begins is not known")
             case "command":
-                self._command(node, depth)
+                self._command(node, source, depth)
             case "file_redirect":
-                self._redirect(node)
+                self._redirect(node, source)
             case _:
-                self.reasons.extend(_judged(node))
+                self.reasons.extend(_judged(node, source))
 
-    def _command(self, node: Node, depth: int) -> None:
+    def _command(self, node: Node, source: bytes, depth: int) -> None:
         name = node.child_by_field_name("name")
         if name is None:
             return
-        if _has(name, {"simple_expansion", "expansion"}) or re.search(r"[*?\[\]{}~]", _of(name)):
+        if _has(name, {"simple_expansion", "expansion"}) or re.search(r"[*?\[\]{}~]", _of(name, source)):
             self.reasons.append("which program it runs is not known")
-        words = (_word(name), *(_word(child) for child in node.children_by_field_name("argument")))
-        self._add(words, depth)
+        given = node.children_by_field_name("argument")
+        self._add((_word(name, source), *(_word(child, source) for child in given)), depth)
 
     def _add(self, words: tuple[str, ...], depth: int) -> None:
         """A command, and those that it would run."""
@@ -246,10 +247,10 @@ class _Reading:
         if run := shell_command.executed(words):
             self._add(run, depth + 1)
 
-    def _redirect(self, node: Node) -> None:
+    def _redirect(self, node: Node, source: bytes) -> None:
         operators = {child.type for child in node.children if not child.is_named}
         destinations = node.children_by_field_name("destination")
-        target = _word(destinations[0]) if destinations else ""
+        target = _word(destinations[0], source) if destinations else ""
         if len(destinations) != 1:
             # The parser takes the words after a redirection for more of it; to bash they are the command's.
             self.reasons.append("it has words after a redirection")
@@ -283,34 +284,34 @@ def _gaps(node: Node, source: bytes) -> Iterator[str]:
         at = max(at, child.end_byte)
 
 
-def _judged(node: Node) -> Iterator[str]:
+def _judged(node: Node, source: bytes) -> Iterator[str]:
     """What is plain only in some forms."""
-    text = _of(node)
+    text = _of(node, source)
     match node.type:
         case "simple_expansion" | "expansion" if text not in _KNOWN_VARIABLES:
             yield f"what {text} holds is not known"
         case "variable_assignment" if text.partition("=")[0] not in _HARMLESS:
             yield f"it sets {text.partition('=')[0]}"
         case "heredoc_redirect":
-            yield from _heredoc(node, text)
+            yield from _heredoc(node, source)
         case kind if (form := _FORMS.get(kind)) and not form.fullmatch(text):
             yield f"its {kind.replace('_', ' ')} is not plain"
         case _:
             pass
 
 
-def _heredoc(node: Node, text: str) -> Iterator[str]:
+def _heredoc(node: Node, source: bytes) -> Iterator[str]:
     if any(child.type not in _HEREDOC for child in node.children):
         yield "it has words after a redirection"
-    starts = [_of(child) for child in node.children if child.type == "heredoc_start"]
-    bodies = [_of(child) for child in node.children if child.type == "heredoc_body"]
-    ends = [_of(child) for child in node.children if child.type == "heredoc_end"]
+    starts = [_of(child, source) for child in node.children if child.type == "heredoc_start"]
+    bodies = [_of(child, source) for child in node.children if child.type == "heredoc_body"]
+    ends = [_of(child, source) for child in node.children if child.type == "heredoc_end"]
     delimiter = _DELIMITER.match(starts[0]) if len(starts) == len(bodies) == len(ends) == 1 else None
     if delimiter is None or ends[0].strip() != delimiter.group(2):
         yield "where its text ends is not known"
         return
     lines = [line.strip() for line in bodies[0].split("\n")]
-    if delimiter.group(2) in lines or text.count("<<") != 1:
+    if delimiter.group(2) in lines or _of(node, source).count("<<") != 1:
         yield "where its text ends is not known"
     if not delimiter.group(1) and re.search(r"[`\\]|\$\(", bodies[0]):
         yield _HIDDEN["command_substitution"]
@@ -326,13 +327,20 @@ def _has(node: Node, types: set[str]) -> bool:
     return False
 
 
-def _of(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+def _shadow(source: bytes) -> bytes:
+    """The grammar looks characters up in a table without looking at its end: what is not ASCII would kill
+    the process. To bash all of that is like letters, and each has two bytes or more: no keyword comes of it.
+    """
+    return _NOT_ASCII.sub(b"x", source)
 
 
-def _word(node: Node) -> str:
+def _of(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def _word(node: Node, source: bytes) -> str:
     """A word as the program would get it, as far as that is known."""
-    text = _of(node)
+    text = _of(node, source)
     match node.type:
         case "raw_string":
             return text[1:-1]
@@ -341,7 +349,7 @@ def _word(node: Node) -> str:
         case "ansi_c_string":
             return _ESCAPED.sub(_unescaped, text[2:-1])
         case "concatenation" | "command_name":
-            return "".join(_word(child) for child in node.children)
+            return "".join(_word(child, source) for child in node.children)
         case _:
             return _ESCAPED.sub(_unescaped, text)
 

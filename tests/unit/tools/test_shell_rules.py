@@ -421,3 +421,16 @@ def test_what_is_taken_for_plain_is_just_what_bash_runs(seed: int, tmp_path: Pat
             assert run_by_bash(line, tmp_path) <= set(parsed.commands), line
             assert [entry.name for entry in tmp_path.iterdir()] == ["log"], line
     assert compared > 50
+
+
+def test_no_character_kills_the_parser() -> None:
+    """Its grammar reads beyond a table for characters that are rare; where that ends is a matter of luck."""
+    for code in range(0x80, 0x110000, 251):
+        if not 0xD800 <= code < 0xE000:
+            split(f"ls a{chr(code)}b $x{chr(code)} {chr(code)}=1 '{chr(code)}' <<{chr(code)}")
+
+
+def test_a_command_in_any_script_is_read_as_it_stands() -> None:
+    parsed = split("git commit -m 'größer – 𝔵 ✓' datei-ü.txt")
+    assert parsed.commands == (("git", "commit", "-m", "größer – 𝔵 ✓", "datei-ü.txt"),)
+    assert not parsed.asks_always
