@@ -5,10 +5,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from asyncagents.config.load import load
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.engine.agents import DEFAULT_AGENT
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
@@ -28,6 +29,7 @@ from asyncagents.engine.runner import BeforeRest, Runner, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.engine.turn import Turn
+from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import Model
@@ -103,15 +105,24 @@ class World(Struct, frozen=True):
     poll_seconds: float = POLL_SECONDS
 
 
+Furnish: TypeAlias = Callable[[Store, Ids], Workplaces]
+"""Where sessions work; some tools need the store."""
+
+
+def bare(tools: Sequence[AnyTool], policy: Policy = ask_everything) -> Furnish:
+    """The same tools for every session."""
+    place = Bare(tools, policy)
+    return lambda store, ids: place
+
+
 class Setup(Struct, frozen=True, kw_only=True):
     """What a runtime does; the same in a simulation."""
 
     model: Model
-    tools: tuple[AnyTool, ...] = ()
-    policy: Policy = ask_everything
+    furnish: Furnish = bare(())
     before_rest: BeforeRest = rest_in_peace
     serve: bool = True
-    agent: str = "build"
+    agent: str = DEFAULT_AGENT
     model_ref: ModelRef = SCRIPTED
     concurrency: Concurrency = default_concurrency
 
@@ -132,6 +143,7 @@ async def open_runtime(
     config: Config | None = None,
     tools: Sequence[AnyTool] = (),
     policy: Policy = ask_everything,
+    coding: bool | Config = False,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool = True,
 ) -> AsyncIterator[Runtime]:
@@ -140,25 +152,37 @@ async def open_runtime(
     `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
     config, by those of the files and the environment; or any `Model` of your own. Several processes may
     open the same directory; each session is run by one of them at a time.
+
+    With `coding` there are the built-in tools besides, and the agents, rules, skills and instructions of each
+    session's directory, or those of a configuration given there. A `policy` is for a runtime without.
     """
-    names = [tool.name for tool in tools]
-    if len(names) != len(set(names)):
-        raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
+    _check(tools, policy, coding=bool(coding))
     if config is None and (data is None or not _is_model(model)):
         config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
-    async with _voice(model, config, needed=serve) as voice:
+    async with (
+        _voice(model, config, needed=serve) as voice,
+        _furnished(directory, tools, policy, coding) as furnish,
+    ):
         setup = Setup(
             model=voice.model,
-            tools=tuple(tools),
-            policy=policy,
+            furnish=furnish,
             before_rest=before_rest,
             serve=serve,
+            agent=(config.default_agent if config else None) or DEFAULT_AGENT,
             model_ref=voice.ref,
             concurrency=voice.concurrency,
         )
         async with _open(directory, setup) as runtime:
             yield runtime
+
+
+def _check(tools: Sequence[AnyTool], policy: Policy, *, coding: bool) -> None:
+    if coding and policy is not ask_everything:
+        raise InvalidInput("a policy stands in for rules: leave it out, or leave out coding")
+    names = [tool.name for tool in tools]
+    if len(names) != len(set(names)):
+        raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
 
 
 @asynccontextmanager
@@ -174,6 +198,20 @@ async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
             yield runtime
     finally:
         owners.close()
+
+
+@asynccontextmanager
+async def _furnished(
+    data: Path, tools: Sequence[AnyTool], policy: Policy, coding: bool | Config
+) -> AsyncIterator[Furnish]:
+    if coding is False:
+        yield bare(tools, policy)
+        return
+    from asyncagents.tools.coding import open_coding  # start-up: who brings tools of his own needs none of it
+
+    config = coding if isinstance(coding, Config) else None
+    async with open_coding(data / "tool-output", config=config, tools=tools, clock=SystemClock()) as furnish:
+        yield furnish
 
 
 @asynccontextmanager
@@ -232,9 +270,10 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
 
 def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher]:
     store, bus, answers = Store(world.database), Bus(), Answers()
+    workplaces = setup.furnish(store, world.ids)
     dispatcher = Dispatcher(
         store=store,
-        runner=_runner(world, setup, store=store, bus=bus, group=group),
+        runner=_runner(world, setup, Hall(store, bus, workplaces, group)),
         owner=world.owners.me,
         alive=world.owners.alive,
         pool=POOL,
@@ -259,24 +298,34 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         ids=world.ids,
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
+        workplaces=workplaces,
     )
     return runtime, dispatcher
 
 
-def _runner(world: World, setup: Setup, *, store: Store, bus: Bus, group: asyncio.TaskGroup) -> Runner:
-    clock, ids = world.clock, world.ids
+class Hall(Struct, frozen=True):
+    """What the workers of one runtime share."""
+
+    store: Store
+    bus: Bus
+    workplaces: Workplaces
+    group: asyncio.TaskGroup
+
+
+def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
+    clock, ids, store, group = world.clock, world.ids, hall.store, hall.group
     turn = Turn(
         store=store,
         model=setup.model,
-        tools=setup.tools,
-        bus=bus,
+        workplaces=hall.workplaces,
+        bus=hall.bus,
         clock=clock,
         ids=ids,
         rng=world.rng,
         limits=Limits(clock=clock, rng=world.rng, concurrency=setup.concurrency),
         group=group,
     )
-    calls = Calls(store=store, tools=setup.tools, policy=setup.policy, clock=clock, ids=ids, group=group)
+    calls = Calls(store=store, workplaces=hall.workplaces, bus=hall.bus, clock=clock, ids=ids, group=group)
     return Runner(store=store, turn=turn, calls=calls, before_rest=setup.before_rest, clock=clock)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents import Completed, Runtime, ScriptedModel, Tool, ToolContext, call, open_runtime, say
-from asyncagents.app import Setup, SystemClock, SystemRng, World, start
+from asyncagents.app import Setup, SystemClock, SystemRng, World, bare, start
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import StoreError
@@ -112,7 +112,10 @@ class Worker:
 
     def setup(self) -> Setup:
         model = ScriptedModel({WORK: [(call("work"),), (say("worked"),)]})
-        return Setup(model=model, tools=(Tool("work", Do, self.work, effect="idempotent"),))
+        return Setup(model=model, furnish=bare([self.tool()]))
+
+    def tool(self) -> Tool[Do]:
+        return Tool("work", Do, self.work, effect="idempotent")
 
 
 @asynccontextmanager
@@ -205,7 +208,7 @@ async def fill_small_disk(directory: Path) -> None:
     """The directory is a disk of its own of a few megabytes."""
     worker = Worker()
     setup = worker.setup()
-    async with open_runtime(directory, model=setup.model, tools=setup.tools) as runtime:
+    async with open_runtime(directory, model=setup.model, tools=[worker.tool()]) as runtime:
         stage = await go_through(runtime, worker, SmallDisk(directory))
     check(stage, directory / FILE)
 

@@ -88,7 +88,8 @@ async def test_continue_goes_on_with_the_newest_session_its_model_and_its_histor
 
     assert first["session"] == second["session"] == third["session"]
     assert [request.body["model"] for request in provider.requests] == ["m", "other", "other", "m"]
-    told = [message["content"] for message in provider.requests[-1].body["messages"]]
+    system, *told = [message["content"] for message in provider.requests[-1].body["messages"]]
+    assert str(tmp_path) in system
     assert told == ["newer", "ok", "and?", "ok", "once more"]
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from asyncagents.app import PolledDatabase, Setup
+from asyncagents.app import PolledDatabase, Setup, bare
 from asyncagents.domain.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolWaiting
@@ -281,7 +281,7 @@ class SlowLook:
 
 async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
     database, model = SlowLook(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, tools=(later("deploy", seconds=0.05),))
+    setup = Setup(model=model, furnish=bare([later("deploy", seconds=0.05)]))
     async with open_world(tmp_path, setup, behind=database.behind) as runtime, asyncio.timeout(PATIENCE):
         first = await runtime.create_session(directory=tmp_path)
         await runtime.send(first.id, "ship")

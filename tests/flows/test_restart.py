@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import Setup, open_runtime
+from asyncagents.app import Setup, bare, open_runtime
 from asyncagents.domain.call import IN_DOUBT, TIMED_OUT, Completed
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.failure import aborted
@@ -188,7 +188,7 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
 @pytest.mark.spec("X-11")
 async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, tools=(later("gate", seconds=60),))
+    setup = Setup(model=model, furnish=bare([later("gate", seconds=60)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")

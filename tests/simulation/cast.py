@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from msgspec import Struct
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app import Setup
+from asyncagents.app import Setup, bare
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.failure import api
 from asyncagents.domain.session import CacheTokens, Tokens
@@ -158,7 +158,7 @@ class Cast:
 
     def setup(self, process: Process) -> Setup:
         model = WildModel(self._stage, process, self._seed)
-        return Setup(model=model, tools=Props(self._stage, process, self._seed).tools())
+        return Setup(model=model, furnish=bare(Props(self._stage, process, self._seed).tools()))
 
 
 class Props:

@@ -45,8 +45,8 @@ MUTANTS = (
         "        after = await self._store.advance(lease, moves)\n",
         """        for call in snapshot.requested:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
-                context = _context(call, session.agent or "", session.directory)
-                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, context))
+                job = Job(place.tools[call.tool], self._context(call, snapshot.info.directory))
+                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return await self._store.advance(lease, moves)
 """,
     ),

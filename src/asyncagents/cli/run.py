@@ -62,10 +62,12 @@ def run(
 
     from asyncagents.cli.run_file import attach
     from asyncagents.cli.run_order import Order, check, whole_prompt
-    from asyncagents.cli.run_session import carry_out
+    from asyncagents.cli.run_session import Here, carry_out
     from asyncagents.cli.screen import Screen, listen
+    from asyncagents.config.agents import find_agents
     from asyncagents.config.env import system_environment
     from asyncagents.config.load import load
+    from asyncagents.engine.agents import Agents
 
     if as_json:
         given["format"] = "json"
@@ -75,7 +77,10 @@ def run(
     data_directory(order.data_dir)
     screen = Screen()
     listen(screen)
-    loaded = load(system_environment(), directory=order.directory, data_dir=order.data_dir)
-    for warning in loaded.warnings:
+    environment = system_environment()
+    loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
+    found = find_agents(environment, order.directory, trusted=loaded.trusted)
+    for warning in (*loaded.warnings, *found.told):
         screen.tell(f"warning: {warning}")
-    context.exit(asyncio.run(carry_out(order, loaded.config, files, screen)))
+    here = Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)))
+    context.exit(asyncio.run(carry_out(order, here, files, screen)))

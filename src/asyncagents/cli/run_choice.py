@@ -9,11 +9,11 @@ from asyncagents.config.check import suggestion
 from asyncagents.config.config import Config
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import Session
+from asyncagents.engine.agents import Agents
 from asyncagents.engine.input import model_ref
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.roster import Roster
 
-BUILD = "build"
 LISTED = "`asyncagents models` lists those that can be asked"
 
 
@@ -22,11 +22,11 @@ class Addressee(Struct, frozen=True):
     model: ModelRef
 
 
-def choose(config: Config, order: Order, session: Session | None) -> Addressee:
+def choose(config: Config, agents: Agents, order: Order, session: Session | None) -> Addressee:
     """Raises what can be known to be wrong without a request."""
     roster = Roster(config)
-    agent = _agent(config, order, session)
-    own = config.agent[agent].model if agent in config.agent else None
+    agent = _agent(agents, order, session)
+    own = agents.get(agent).model
     candidates = (
         model_ref(order.model),
         own if order.agent else None,
@@ -51,16 +51,19 @@ def _last_used(session: Session | None) -> ModelRef | None:
     return ModelRef(provider_id=used.provider_id, model_id=used.id, variant=used.variant) if used else None
 
 
-def _agent(config: Config, order: Order, session: Session | None) -> str:
+def _agent(agents: Agents, order: Order, session: Session | None) -> str:
     """Whoever is asked for must be there; whom a session has talked to before is not asked for again."""
-    if order.agent is None and session is not None and session.agent:
-        return session.agent
-    name = order.agent or config.default_agent or BUILD
-    known = [BUILD, *(agent for agent, each in config.agent.items() if not each.disable)]
+    before = session.agent if session is not None else None
+    name = order.agent or before or agents.default().name
+    known = [agent.name for agent in agents.list(hidden=True)]
     if name not in known:
+        shown = [agent.name for agent in agents.list() if agent.speaks_to_people]
         near = suggestion(name, known)
-        instead = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
-        raise Complaint(f"there is no agent {name!r}: {instead}", code=USAGE)
-    if name in config.agent and config.agent[name].mode == "subagent":
+        instead = f"did you mean {near!r}?" if near else f"there are {', '.join(shown)}"
+        gone = (
+            f"this session's agent {name!r} is gone" if order.agent is None else f"there is no agent {name!r}"
+        )
+        raise Complaint(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
+    if order.agent and not agents.get(name).speaks_to_people:
         raise Complaint(f"{name!r} is a subagent: other agents call it, people do not", code=USAGE)
     return name

@@ -4,6 +4,8 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 
+from msgspec import Struct
+
 from asyncagents.app import SystemClock, SystemRng, open_runtime
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.run_choice import Addressee, choose
@@ -19,6 +21,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.session import Session, Tokens
+from asyncagents.engine.agents import Agents
 from asyncagents.engine.input import To
 from asyncagents.engine.runtime import Runtime
 from asyncagents.llm.model import Attachment
@@ -28,12 +31,20 @@ STEPS = 1000
 """Of a turn longer than this, only so many steps are added up."""
 
 
-async def carry_out(order: Order, config: Config, files: tuple[Attachment, ...], screen: Screen) -> int:
+class Here(Struct, frozen=True):
+    """What counts in the directory that a command was given in."""
+
+    config: Config
+    agents: Agents
+
+
+async def carry_out(order: Order, place: Here, files: tuple[Attachment, ...], screen: Screen) -> int:
     """Returns the exit code. Nothing is stored for an order that cannot be carried out."""
-    chosen = choose(config, order, None) if order.sends and not order.resumes else None
+    config = place.config
+    chosen = choose(config, place.agents, order, None) if order.sends and not order.resumes else None
     with Signals() as signals:
-        async with open_runtime(config.data_dir, config=config, serve=False) as runtime:
-            job = Job(runtime, order, config, files=files, screen=screen)
+        async with open_runtime(config.data_dir, config=config, coding=True, serve=False) as runtime:
+            job = Job(runtime, order, place, files=files, screen=screen)
             return await _supervised(job, signals, chosen)
 
 
@@ -52,14 +63,14 @@ class Job:
         self,
         runtime: Runtime,
         order: Order,
-        config: Config,
+        here: Here,
         *,
         files: tuple[Attachment, ...],
         screen: Screen,
     ) -> None:
         self._runtime = runtime
         self._order = order
-        self._config = config
+        self._here = here
         self._files = files
         self._screen = screen
         self._view: View = JsonView()
@@ -75,7 +86,7 @@ class Job:
         """`chosen`: who answers, if that does not depend on the session."""
         session = await self._known_session()
         if self._order.sends and chosen is None:
-            chosen = choose(self._config, self._order, session)
+            chosen = choose(self._here.config, self._here.agents, self._order, session)
         async with self._runtime.events() as events:  # from before anything is there
             if session is not None:
                 await self._look_back(session.id)

@@ -69,6 +69,11 @@ class FoundAgents(Struct, frozen=True, kw_only=True):
     broken: tuple[Broken, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a person should hear of."""
+        return (*(f"{each.path} {each.reason}" for each in self.broken), *self.warnings)
+
 
 def find_agents(environment: Environment, directory: Path, *, trusted: bool) -> FoundAgents:
     """The nearest of each name. Those of a project that is not trusted are not even read."""

@@ -129,6 +129,13 @@ class CompactionConfig(Struct, frozen=True, kw_only=True):
     preserve_recent_tokens: int | None = None
 
 
+class AsksConfig(Struct, frozen=True, kw_only=True):
+    """What becomes of an ask that nobody answers."""
+
+    policy: Literal["park", "deny", "fail"] = "park"
+    seconds: float | None = None
+
+
 class Config(Struct, frozen=True, kw_only=True):
     data_dir: Path
     model: ModelRef | None = None
@@ -139,6 +146,7 @@ class Config(Struct, frozen=True, kw_only=True):
     enabled_providers: tuple[str, ...] = ()
     agent: dict[str, AgentConfig] = {}
     permission: Permission = {}
+    asks: AsksConfig = AsksConfig()
     command: dict[str, CommandConfig] = {}
     plugin: tuple[str, ...] = ()
     plugin_options: dict[str, dict[str, Any]] = {}

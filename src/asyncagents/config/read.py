@@ -9,6 +9,7 @@ import msgspec
 from asyncagents.config.check import suggestion
 from asyncagents.config.config import (
     AgentConfig,
+    AsksConfig,
     CommandConfig,
     CompactionConfig,
     Config,
@@ -56,6 +57,7 @@ class _Reader:
             enabled_providers=tuple(raw.get("enabled_providers", ())),
             agent={name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
             permission=raw.get("permission", {}),
+            asks=msgspec.convert(raw.get("asks", {}), AsksConfig),
             command={name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
             plugin=tuple(plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins),
             plugin_options={plugin[0]: plugin[1] for plugin in plugins if isinstance(plugin, list)},

@@ -185,6 +185,17 @@ class CompactionEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     preserve_recent_tokens: Count = UNSET
 
 
+class AsksEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    policy: Annotated[
+        Literal["park", "deny", "fail"] | UnsetType,
+        Meta(description="Wait for an answer; deny and let the model go on; or deny and end the turn."),
+    ] = UNSET
+    seconds: Annotated[
+        Annotated[float, Meta(ge=0)] | UnsetType,
+        Meta(description="How long an ask waits before deny or fail; not at all if not given."),
+    ] = UNSET
+
+
 class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     """opencode.json, opencode.jsonc, asyncagents.json and asyncagents.jsonc."""
 
@@ -201,6 +212,9 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="The old form of an agent whose mode is primary.", extra={MARK: Mark.OLD}),
     ] = UNSET
     permission: Rules | UnsetType = UNSET
+    asks: Annotated[
+        AsksEntry | UnsetType, Meta(description="What becomes of an ask that nobody answers.")
+    ] = UNSET
     tools: Annotated[
         dict[str, bool] | UnsetType, Meta(description="The old form of permission.", extra={MARK: Mark.OLD})
     ] = UNSET

@@ -29,6 +29,9 @@ IN_DOUBT = (
     "Check before you do it again."
 )
 REJECTED = "The user rejected this tool call."
+BY_HAND = "by hand"
+"""Granted to arguments that a person wrote: whatever they ask for was meant."""
+EDITED = "The user changed the arguments of this call before approving it; it ran as shown."
 REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
 ABORTED = "Tool execution aborted"
 TIMED_OUT = "Tool execution timed out"
@@ -36,6 +39,7 @@ BROKEN_INPUT = (
     "The arguments of this call are not valid JSON, so it never ran; call it again with valid ones."
 )
 NEVER_RAN = "The step was cut off before it was complete; this call never ran."
+STEP_LIMIT = "Not run: the agent may take no more steps in this turn."
 WAIT_OVER = "The wait is over."
 WAIT_ENDED = "The wait ended early: new input arrived."
 
@@ -56,8 +60,14 @@ class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
 Result: TypeAlias = Completed | Failed
 
 
-class Once(Struct, frozen=True, tag="once"):
-    """Yes, this time."""
+class Once(Struct, frozen=True, tag="once", omit_defaults=True):
+    """Yes, this time; with `input`, to these arguments instead of the model's."""
+
+    input: dict[str, Any] | None = None
+
+
+class Always(Struct, frozen=True, tag="always"):
+    """Yes, and to all of the kind from now on, in this project."""
 
 
 class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
@@ -72,7 +82,7 @@ class Answers(Struct, frozen=True, tag="answers"):
     answers: tuple[tuple[str, ...], ...]
 
 
-Reply: TypeAlias = Once | Reject | Answers
+Reply: TypeAlias = Once | Always | Reject | Answers
 
 
 class Requested(Struct, frozen=True, tag="requested"):
@@ -96,6 +106,8 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     """What the tool said before it began to wait; shown to people and to the model."""
     ask: PermissionRequest | None = None
     ask_hash: str = ""
+    blocks: bool = True
+    """Whether a no without a word ends the turn."""
     question: QuestionRequest | None = None
 
 
@@ -119,6 +131,12 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: dict[str, Any]
     turn: int
     created: int
+    agent: str = ""
+    """Who made it: the rules of this agent count."""
+    repeats: int = 0
+    """How many calls just before it, in the same turn, were the same."""
+    written: dict[str, Any] | None = None
+    """The model's own arguments, if a person changed them."""
     effect: Effect = "once"
     started: int | None = None
     granted: tuple[str, ...] = ()
@@ -131,6 +149,11 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     shown_pending: bool = False
     """A request told the model that this call is pending; its result arrives as a later message."""
     state: CallState = Requested()
+
+    @property
+    def of_a_kind(self) -> tuple[str, dict[str, Any]]:
+        """What two calls have in common of which one repeats the other."""
+        return self.tool, self.input if self.written is None else self.written
 
     def to(self, state: CallState) -> "Call":
         return replace(self, state=state)

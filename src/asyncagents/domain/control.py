@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Call, Open, Requested, Running
 from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
 from asyncagents.domain.message import AssistantMessage, Message, ModelRef
-from asyncagents.domain.session import Tokens
+from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 
 State: TypeAlias = Literal["idle", "ready", "running"]
@@ -38,6 +38,8 @@ class Control(Struct, frozen=True):
     """How many messages have a place in the order the model reads."""
     backoff: RequestId | None = None
     """The request that failed and waits for its next try."""
+    steps: int = 0
+    """How many steps of this turn are complete."""
 
     def woken(self) -> "Control":
         state: State = "ready" if self.state == "idle" else self.state
@@ -65,7 +67,7 @@ class Control(Struct, frozen=True):
     def in_a_turn(self, rev: int) -> "Control":
         if self.in_turn:
             return self
-        return replace(self, in_turn=True, turn=self.turn + 1, turn_rev=rev)
+        return replace(self, in_turn=True, turn=self.turn + 1, turn_rev=rev, steps=0)
 
 
 class Lease(Struct, frozen=True):
@@ -91,6 +93,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Everything `decide` may look at."""
 
     control: Control
+    info: Session | None = None
     calls: tuple[Call, ...] = ()
     """Calls that are not settled."""
     unread: int = 0

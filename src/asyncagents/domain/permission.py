@@ -13,6 +13,8 @@ Action: TypeAlias = Literal["allow", "deny", "ask"]
 Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
 """As configuration has it: by permission an action, or actions by pattern, in the order written."""
 
+UNCLEAR = "unclear_command"
+"""Asked for beside `bash` where a command cannot be told from its text."""
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 # Tools that ask for the permission of another name.
 _PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
@@ -25,13 +27,10 @@ class Layers(Struct, frozen=True, kw_only=True):
     config: tuple[Rule, ...] = ()
     built_in: tuple[Rule, ...] = ()
     agent: tuple[Rule, ...] = ()
-    session: tuple[Rule, ...] = ()
-    always: tuple[Rule, ...] = ()
-    """What a person has approved once for all times."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        return self.defaults + self.config + self.built_in + self.agent + self.session + self.always
+        return self.defaults + self.config + self.built_in + self.agent
 
 
 class Effective(Struct, frozen=True):
@@ -62,9 +61,27 @@ def strictest(actions: Iterable[Action]) -> Action:
 def evaluate(rules: Sequence[Rule], permission: str, pattern: str) -> Action:
     """By the last rule that matches both; without one a person decides."""
     for rule in reversed(rules):
-        if match(rule.permission, permission) and match(rule.pattern, pattern):
+        if _meant(rule, permission) and match(rule.pattern, pattern):
             return rule.action
     return "ask"
+
+
+def _meant(rule: Rule, permission: str) -> bool:
+    """What nobody can read is not allowed by a rule for everything: its own name must stand there."""
+    if permission == UNCLEAR and rule.action == "allow":
+        return rule.permission == UNCLEAR
+    return match(rule.permission, permission)
+
+
+def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
+    """What was approved for good answers an ask; it lifts no denial, of whatever agent."""
+    return strictest(
+        "allow"
+        if (action := rules.evaluate(permission, pattern)) == "ask"
+        and evaluate(approved, permission, pattern) == "allow"
+        else action
+        for pattern in patterns or ("*",)
+    )
 
 
 def decide(rules: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:

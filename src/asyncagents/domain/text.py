@@ -2,6 +2,8 @@
 
 from typing import Any
 
+_REMINDER = "<system-reminder>"
+
 
 def whole(text: str) -> str:
     """Half a character cannot be kept: a stream may cut one, a header or a file name may hold one."""
@@ -19,3 +21,13 @@ def whole_in(value: Any) -> Any:
             return [whole_in(item) for item in value]
         case _:
             return value
+
+
+def reminder(text: str) -> str:
+    """What the model is reminded of, so that it does not take it for a person's words."""
+    return f"{_REMINDER}\n{text}\n</system-reminder>"
+
+
+def without_reminders(text: str) -> str:
+    """What a person said, before what was added to it."""
+    return text.partition(f"\n{_REMINDER}")[0]

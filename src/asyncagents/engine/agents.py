@@ -15,7 +15,7 @@ from asyncagents.config.config import AgentConfig, Config
 from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent, Mode
-from asyncagents.domain.permission import Action, Effective, Layers, at_least, confined, rules_of
+from asyncagents.domain.permission import UNCLEAR, Action, Effective, Layers, at_least, confined, rules_of
 from asyncagents.domain.session import Rule
 from asyncagents.errors import ConfigError, InvalidInput
 
@@ -23,13 +23,13 @@ DEFAULT_AGENT = "build"
 
 PromptName: TypeAlias = Literal[
     "build", "plan", "general", "explore", "title", "compaction",
-    "max-steps", "plan-reminder", "build-switch", "todo",
+    "max-steps", "plan-reminder", "build-switch", "todo", "todo-reminder",
 ]  # fmt: skip
 
 # What the model of a subagent that only looks may use; everything else, also of plugins, is denied.
 _LOOKING = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
-    "external_directory", "doom_loop",
+    "external_directory", "doom_loop", UNCLEAR,
 )  # fmt: skip
 _NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
 _NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
@@ -101,6 +101,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     written: dict[str, Action | dict[str, Action]] = {
         "*": "allow",
         "doom_loop": "ask",
+        UNCLEAR: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
         "question": "deny",
         "plan_enter": "deny",

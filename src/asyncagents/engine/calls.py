@@ -1,13 +1,16 @@
 """Calls: planned, permitted, started after their intent is written down, and settled or opened."""
 
 import asyncio
-import hashlib
 import logging
+from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from asyncagents.domain.ask import PermissionRequest, QuestionRequest, ToolRef
+from asyncagents.domain.ask import QuestionRequest, ToolRef
 from asyncagents.domain.call import (
+    EDITED,
     IN_DOUBT,
     TIMED_OUT,
     WAIT_OVER,
@@ -18,21 +21,32 @@ from asyncagents.domain.call import (
     Requested,
     Result,
     Running,
+    render,
 )
 from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import Ids
+from asyncagents.domain.part import ToolRunning
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
-from asyncagents.domain.shape import encode
 from asyncagents.domain.text import whole
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.permission import Permissions, Wish
 from asyncagents.engine.run import Run, told_to_stop
-from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Policy, Together, ToolContext
+from asyncagents.engine.tool import AnyTool, Outcome, Pending, Together, ToolContext
+from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import ToolError
 from asyncagents.store.body import body
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import Move
 
+REPORT_MS = 200
 _log = logging.getLogger(__name__)
+
+
+class Job(Struct, frozen=True):
+    tool: AnyTool
+    context: ToolContext
 
 
 class Calls:
@@ -40,52 +54,58 @@ class Calls:
         self,
         *,
         store: Store,
-        tools: tuple[AnyTool, ...],
-        policy: Policy,
+        workplaces: Workplaces,
+        bus: Bus,
         clock: Clock,
         ids: Ids,
         group: asyncio.TaskGroup,
     ) -> None:
         self._store = store
-        self._tools: dict[str, AnyTool] = {tool.name: tool for tool in tools}
-        self._policy = policy
+        self._workplaces = workplaces
+        self._bus = bus
         self._clock = clock
         self._ids = ids
         self._group = group
+        self._permissions = Permissions(store=store, clock=clock, ids=ids)
 
     async def start(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Plan what was requested; write down what starts, asks or fails; then start it."""
-        session = await self._store.session(lease.session_id)
+        assert snapshot.info is not None, "it comes from a store"
         try:
             async with run.interruptible():
-                moves = await self._moves(session, lease, snapshot.requested)
+                place = await self._workplaces.at(snapshot.info.directory)
+                moves = await self._moves(place, snapshot.info, lease, snapshot.requested)
         except TimeoutError:
             return await self._store.snapshot(lease)
         after = await self._store.advance(lease, moves)
         moved = {move.call_id for move in moves}
         for call in after.executing:
             if call.id in moved:
-                context = _context(call, session.agent or "", session.directory)
-                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, context))
+                job = Job(place.tools[call.tool], self._context(call, snapshot.info.directory))
+                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return after
 
-    async def _moves(self, session: Session, lease: Lease, calls: tuple[Call, ...]) -> tuple[Move, ...]:
+    async def _moves(
+        self, place: Workplace, session: Session, lease: Lease, calls: tuple[Call, ...]
+    ) -> tuple[Move, ...]:
         moves: list[Move] = []
         for call in calls:
-            context = _context(call, session.agent or "", session.directory)
-            verdict = await self._plan(call, context, lease)
+            verdict = await self._plan(call, place, session, lease)
             if isinstance(verdict, Failed):
                 await self._store.finish_call(lease, call.id, verdict)
             else:
                 moves.append(Move(call.id, verdict))
         return tuple(moves)
 
-    async def _plan(self, call: Call, context: ToolContext, lease: Lease) -> Running | Open | Failed:
+    async def _plan(
+        self, call: Call, place: Workplace, session: Session, lease: Lease
+    ) -> Running | Open | Failed:
         """What becomes of a requested call: it runs, it asks first, or it cannot."""
-        tool = self._tools.get(call.tool)
+        tool = place.tools.get(call.tool)
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
+            known = ", ".join(sorted(place.tools)) or "none"
             return Failed(f"There is no tool named {call.tool!r}. Available: {known}.")
+        context = self._context(call, session.directory)
         try:
             args = msgspec.convert(call.input, tool.args)
             async with asyncio.timeout(tool.timeout):
@@ -94,35 +114,13 @@ class Calls:
             return Failed(f"The arguments do not fit {call.tool}: {error}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
-        return self._permit(call, context, asks) or Running(lease.fence)
+        verdict = await self._permissions.permit(Wish(call, context, asks), place, session)
+        return verdict or Running(lease.fence)
 
-    def _permit(self, call: Call, context: ToolContext, asks: tuple[Ask, ...]) -> Open | Failed | None:
-        for ask in asks:
-            match self._policy(ask, context):
-                case "deny":
-                    return Failed(f"Not allowed here: {ask.permission} {', '.join(ask.patterns)}.")
-                case "ask" if (ask_hash := _hash(call, ask)) not in call.granted:
-                    return self._ask(call, ask, ask_hash)
-                case _:
-                    pass
-        return None
-
-    def _ask(self, call: Call, ask: Ask, ask_hash: str) -> Open:
-        request = PermissionRequest(
-            id=self._ids.permission(),
-            session_id=call.session_id,
-            permission=ask.permission,
-            patterns=ask.patterns,
-            metadata=ask.metadata,
-            always=ask.always,
-            tool=ToolRef(message_id=call.message_id, call_id=call.call_id),
-        )
-        return Open(kind="ask", since=self._clock.now(), ask=request, ask_hash=ask_hash)
-
-    async def _execute(self, run: Run, lease: Lease, call: Call, context: ToolContext) -> None:
+    async def _execute(self, run: Run, lease: Lease, call: Call, job: Job) -> None:
         """Run one tool. A cancel leaves the call as it is: the turn's rest settles it."""
         try:
-            outcome = await self._outcome(call, context)
+            outcome = _noted(call, await self._outcome(call, job))
             match outcome:
                 case Open():
                     await self._store.advance(lease, (Move(call.id, outcome),))
@@ -136,12 +134,12 @@ class Calls:
             run.tasks.pop(call.id, None)
             run.poke()
 
-    async def _outcome(self, call: Call, context: ToolContext) -> Completed | Failed | Together | Open:
-        tool = self._tools[call.tool]
+    async def _outcome(self, call: Call, job: Job) -> Completed | Failed | Together | Open:
+        tool = job.tool
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
+                outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), job.context))
             return self._opened(call, outcome) if isinstance(outcome, Pending) else outcome
         except TimeoutError as error:
             if limit.expired():
@@ -170,25 +168,28 @@ class Calls:
             question=question,
         )
 
-    async def recover(self, run: Run, lease: Lease, abandoned: tuple[Call, ...]) -> Snapshot:
+    async def recover(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Their process died while they ran: what may run again does, the rest is in doubt."""
+        abandoned = snapshot.abandoned
         again = [Move(call.id, Requested()) for call in abandoned if call.effect != "once"]
         try:
             async with run.interruptible():
                 for call in abandoned:
                     if call.effect == "once":
-                        await self._store.finish_call(lease, call.id, await self._reconciled(call))
+                        await self._store.finish_call(lease, call.id, await self._known(call, snapshot))
         except TimeoutError:
             return await self._store.snapshot(lease)
         return await self._store.advance(lease, tuple(again))
 
-    async def _reconciled(self, call: Call) -> Result:
+    async def _known(self, call: Call, snapshot: Snapshot) -> Result:
+        """What became of a call whose process died."""
+        assert snapshot.info is not None, "it comes from a store"
         doubt = Failed(IN_DOUBT, metadata={"inDoubt": True})
-        tool = self._tools.get(call.tool)
+        place = await self._workplaces.at(snapshot.info.directory)
+        tool = place.tools.get(call.tool)
         if tool is None or tool.reconcile is None:
             return doubt
-        session = await self._store.session(call.session_id)
-        context = _context(call, session.agent or "", session.directory)
+        context = self._context(call, snapshot.info.directory)
         try:
             async with asyncio.timeout(tool.timeout):
                 known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)
@@ -199,20 +200,35 @@ class Calls:
             _log.exception("reconcile of %s failed", call.tool)
             return doubt
 
+    def _context(self, call: Call, directory: str) -> ToolContext:
+        return ToolContext(
+            session_id=call.session_id,
+            message_id=call.message_id,
+            call_id=call.id,
+            agent=call.agent,
+            directory=directory,
+            report=Report(call, self._bus, self._clock),
+        )
 
-def _context(call: Call, agent: str, directory: str) -> ToolContext:
-    return ToolContext(
-        session_id=call.session_id,
-        message_id=call.message_id,
-        call_id=call.id,
-        agent=agent,
-        directory=directory,
-    )
 
+class Report:
+    """Shows people what a running call says of itself, now and then; what is kept is its result."""
 
-def _hash(call: Call, ask: Ask) -> str:
-    """An answer is for these arguments and this plan; if either changes, it is asked again."""
-    return hashlib.sha256(encode((call.tool, call.input, ask))).hexdigest()
+    def __init__(self, call: Call, bus: Bus, clock: Clock) -> None:
+        self._call = call
+        self._bus = bus
+        self._clock = clock
+        self._last = 0
+
+    def __call__(self, metadata: dict[str, Any]) -> None:
+        now = self._clock.now()
+        if now - self._last < REPORT_MS:
+            return
+        self._last = now
+        part = render(self._call.to(Running(0)))
+        assert isinstance(part.state, ToolRunning)
+        part = replace(part, state=replace(part.state, metadata=metadata))
+        self._bus.publish(PartUpdated(session_id=self._call.session_id, part=part, time=now))
 
 
 _results = msgspec.json.Decoder(Completed | Failed)
@@ -233,6 +249,21 @@ def _checked(outcome: object) -> Outcome:
         case _:
             raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
     return outcome
+
+
+def _noted(call: Call, outcome: Completed | Failed | Together | Open) -> Completed | Failed | Together | Open:
+    """The model hears that a person changed what it had written."""
+    match outcome:
+        case Completed(output) if call.written is not None:
+            return replace(outcome, output=f"{EDITED}\n\n{output}")
+        case Failed(error) if call.written is not None:
+            return replace(outcome, error=f"{EDITED}\n\n{error}")
+        case Together(result) if call.written is not None:
+            noted = _noted(call, result)
+            assert isinstance(noted, Completed | Failed)
+            return replace(outcome, result=noted)
+        case _:
+            return outcome
 
 
 def _failed(call: Call, error: BaseException) -> Failed:

@@ -1,13 +1,23 @@
 """A step as it streams in: events become parts, and the parts of a finished step become its end."""
 
+from collections.abc import Mapping
 from math import isfinite
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, BROKEN_INPUT, NEVER_RAN, Call, Effect, Failed, Settled
+from asyncagents.domain.call import (
+    ABORTED,
+    BROKEN_INPUT,
+    NEVER_RAN,
+    STEP_LIMIT,
+    Call,
+    Effect,
+    Failed,
+    Settled,
+)
 from asyncagents.domain.failure import (
     Failure,
     MessageAbortedError,
@@ -51,6 +61,7 @@ from asyncagents.store.body import body
 from asyncagents.store.verb.step import StepEnd
 
 Written: TypeAlias = TextPart | ReasoningPart
+Ending: TypeAlias = Finish | Literal["max-steps"]
 NO_FINISH = "The model's stream ended without saying why."
 
 
@@ -212,12 +223,15 @@ class Draft:
     def abort(self) -> None:
         self._failure = aborted()
 
-    def end(self, now: int, effects: dict[str, Effect]) -> StepEnd:
-        """Nothing stays half open: texts are closed, and calls are written down to run, or as errors."""
+    def end(self, now: int, effects: Mapping[str, Effect], *, last: bool = False) -> StepEnd:
+        """Nothing stays half open: texts are closed, and calls are written down to run, or as errors.
+
+        `last`: no step may follow, so no call runs.
+        """
         for text in self._written:
             if not text.closed:
                 text.close(now)
-        finish, failure = self._verdict()
+        finish, failure = self._verdict(last=last)
         tokens = self._finish.tokens if self._finish else None
         cost = _dollars(self._finish.cost) if self._finish else 0.0
         message = replace(
@@ -240,8 +254,12 @@ class Draft:
             tokens=tokens,
         )
 
-    def _verdict(self) -> tuple[Finish | None, Failure | None]:
+    def _verdict(self, *, last: bool) -> tuple[Ending | None, Failure | None]:
         """How the step ended, and why it failed if it did."""
+        finish, failure = self._how()
+        return ("max-steps", None) if last and finish == "tool-calls" else (finish, failure)
+
+    def _how(self) -> tuple[Finish | None, Failure | None]:
         if isinstance(self._failure, MessageAbortedError):
             return None, self._failure
         if self._failure is not None:
@@ -261,7 +279,7 @@ class Draft:
             case _:  # also what no finish should be called
                 return "unknown", api(NO_FINISH, is_retryable=True)
 
-    def _step_finish(self, finish: Finish, cost: float, tokens: Tokens | None) -> StepFinishPart:
+    def _step_finish(self, finish: Ending, cost: float, tokens: Tokens | None) -> StepFinishPart:
         return StepFinishPart(
             id=self._ids.part(),
             session_id=self.message.session_id,
@@ -272,10 +290,9 @@ class Draft:
         )
 
     def _calls(
-        self, finish: Finish | None, failure: Failure | None, now: int, effects: dict[str, Effect]
+        self, finish: Ending | None, failure: Failure | None, now: int, effects: Mapping[str, Effect]
     ) -> tuple[Call, ...]:
-        why = ABORTED if isinstance(failure, MessageAbortedError) else NEVER_RAN
-        never = Settled(Failed(BROKEN_INPUT if finish == "tool-calls" else why), now)
+        never = Settled(Failed(_why_not(finish, failure)), now)
         calls = []
         for key, called in self._called.items():
             call = Call(
@@ -288,11 +305,22 @@ class Draft:
                 input=called.input or {},
                 turn=self._turn,
                 created=now,
+                agent=self.message.agent,
                 effect=effects.get(called.tool, "once"),
             )
             runs = finish == "tool-calls" and called.input is not None
             calls.append(call if runs else call.to(never))
         return tuple(calls)
+
+
+def _why_not(finish: Ending | None, failure: Failure | None) -> str:
+    match finish:
+        case "tool-calls":
+            return BROKEN_INPUT
+        case "max-steps":
+            return STEP_LIMIT
+        case _:
+            return ABORTED if isinstance(failure, MessageAbortedError) else NEVER_RAN
 
 
 def _mended(failure: Failure) -> Failure:

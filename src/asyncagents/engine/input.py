@@ -1,10 +1,11 @@
 """What a person sends becomes a fact: a message with its parts, an addressee, and a key."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
+from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
@@ -76,6 +77,28 @@ class Inputs:
             for file in files
         )
         return tuple(parts)
+
+
+def a_reply(
+    reply: str | Reply | Sequence[Sequence[str]], input: dict[str, Any] | None, message: str
+) -> Reply:
+    """What a person said, in whatever form."""
+    match reply:
+        case "once":
+            return Once(input)
+        case "always" if input is None:
+            return Always()
+        case "reject":
+            return Reject(a_text(message, "a message"))
+        case Once() | Always() | Reject() | Answers():
+            return reply
+        case _ if isinstance(reply, str) or any(isinstance(each, str) for each in reply):
+            raise InvalidInput(
+                'answer with "once", "always" or "reject", or with a list for each question; '
+                'arguments of your own go with "once"'
+            )
+        case _:
+            return Answers(tuple(tuple(each) for each in reply))
 
 
 def model_ref(model: str | ModelRef | None) -> ModelRef | None:

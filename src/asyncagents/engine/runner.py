@@ -72,8 +72,8 @@ class Runner:
     async def _obey(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot | None:
         """Do the next thing. None: the run is over."""
         match decide(snapshot):
-            case Recover(calls):
-                return await self._calls.recover(run, lease, calls)
+            case Recover():
+                return await self._calls.recover(run, lease, snapshot)
             case RunCalls():
                 return await self._calls.start(run, lease, snapshot)
             case Await():

@@ -5,21 +5,23 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
-from asyncagents.domain.call import Answers as AnswersReply
-from asyncagents.domain.call import Call, Completed, Failed, Once, Reject, Reply
+from asyncagents.domain.call import Call, Completed, Failed, Reply
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
+from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.domain.session import Session, SessionTime, Tokens, default_title, slug
+from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, slug
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
+from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
-from asyncagents.engine.input import Defaults, Inputs, To, a_text
+from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text
+from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
@@ -46,7 +48,9 @@ class Runtime:
         ids: Ids,
         alive: Callable[[OwnerId], bool],
         defaults: Defaults,
+        workplaces: Workplaces,
     ) -> None:
+        self._workplaces = workplaces
         self._store = store
         self._bus = bus
         self._answers = answers
@@ -114,7 +118,7 @@ class Runtime:
         The same key again, in the same directory, gives the session and the message that are there.
         """
         info = self._new_session(title, None, _absolute(directory))
-        fact = self._inputs.admit(info.id, text, key=key, to=to)
+        fact = self._inputs.admit(info.id, text, key=key, to=await self._to(info.directory, to))
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)
         session, admitted = await self._store.begin(new, fact)
@@ -131,7 +135,7 @@ class Runtime:
 
         `agent` and `model` ("provider/model") choose who answers, from here on; `files` go along.
         """
-        fact = self._inputs.admit(session_id, text, key=key, to=to)
+        fact = await self._input(session_id, text, key=key, to=to)
         answer = self._answers.expect(session_id, fact.message.id)
         try:
             admitted = await self._store.admit(fact)
@@ -160,23 +164,55 @@ class Runtime:
         **to: Unpack[To],
     ) -> MessageId:
         """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
-        admitted = await self._store.admit(self._inputs.admit(session_id, text, key=key, wakes=wakes, to=to))
-        return admitted.message_id
+        fact = await self._input(session_id, text, key=key, to=to, wakes=wakes)
+        return (await self._store.admit(fact)).message_id
 
-    async def answer(self, ask_id: str, reply: str | Reply | Sequence[Sequence[str]]) -> Call:
-        """Answer a permission with "once" or "reject", a question with its answers, a list for each."""
-        match reply:
-            case "once":
-                return await self._store.answer(ask_id, Once())
-            case "reject":
-                return await self._store.answer(ask_id, Reject())
-            case Once() | Reject() | AnswersReply():
-                return await self._store.answer(ask_id, reply)
-            case _ if isinstance(reply, str) or any(isinstance(each, str) for each in reply):
-                raise InvalidInput('answer with "once", with "reject", or with a list for each question')
-            case _:
-                answers = AnswersReply(tuple(tuple(each) for each in reply))
-                return await self._store.answer(ask_id, answers)
+    async def _input(
+        self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
+    ) -> Admit:
+        if to.get("agent") and not to.get("model"):
+            to = await self._to((await self._store.session(session_id)).directory, to)
+        return self._inputs.admit(session_id, text, key=key, to=to, wakes=wakes)
+
+    async def _to(self, directory: str, to: To) -> To:
+        """An agent that has a model of its own brings it along; one that nobody knows is refused."""
+        agent = to.get("agent")
+        if not agent or to.get("model"):
+            return to
+        return To(
+            agent=agent, model=(await self._workplaces.at(directory)).model(agent), files=to.get("files", ())
+        )
+
+    async def answer(
+        self,
+        ask_id: str,
+        reply: str | Reply | Sequence[Sequence[str]],
+        *,
+        input: dict[str, Any] | None = None,
+        message: str = "",
+    ) -> Call:
+        """Answer a permission with "once", "always" or "reject", a question with a list for each question.
+
+        With `input` a yes is to these arguments instead; with a `message` a no lets the model go on.
+        """
+        return await self._store.answer(ask_id, a_reply(reply, input, message))
+
+    async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
+        """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
+        root_id = None if session_id is None else await self.root_of(session_id)
+        return await self._store.asks(root_id)
+
+    async def approvals(self, directory: str | Path = ".") -> tuple[Rule, ...]:
+        """What was answered with "always" in a project."""
+        return await self._store.approvals(project_id(_absolute(directory)))
+
+    async def withdraw(self, directory: str | Path = ".", permission: str | None = None) -> int:
+        """Forget what was answered with "always", for one permission or all; returns how many there were."""
+        return await self._store.withdraw(project_id(_absolute(directory)), permission)
+
+    async def workplace(self, directory: str | Path = ".") -> Workplace:
+        """The tools and agents of a directory."""
+        return await self._workplaces.at(_absolute(directory))
 
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
         """Give an open call its result, once; the same again is answered alike, another is a conflict."""
@@ -301,7 +337,7 @@ class Runtime:
     ) -> AsyncGenerator[Event, None]:
         """Send a message and follow its session until the message is answered, or the session is gone."""
         async with self.events(session_id) as events:
-            admitted = await self._store.admit(self._inputs.admit(session_id, text, key=key, to=to))
+            admitted = await self._store.admit(await self._input(session_id, text, key=key, to=to))
             message_id = admitted.message_id
             if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
                 return

@@ -1,6 +1,7 @@
 """The tool contract: `plan` says what it would touch, `run` does it; the result is the call's next state."""
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -25,6 +26,12 @@ class Ask(Struct, frozen=True):
     patterns: tuple[str, ...] = ("*",)
     always: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+    """Permissions that the same patterns need besides."""
+
+
+def unheard(metadata: dict[str, Any]) -> None:
+    """Nobody listens."""
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
@@ -34,6 +41,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Also the effect key: the same for every run of this call, and the pending id of an async tool."""
     agent: str
     directory: str
+    report: Callable[[dict[str, Any]], None] = unheard
+    """Tells people how a long call gets on. It is shown, at times, and not kept."""
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -82,6 +91,12 @@ class Tool(Generic[A]):
         self.timeout = timeout
         self.reconcile = reconcile
         self.description = description or (self.args.__doc__ or name).strip()
+
+    def planned(self, plan: Plan[A]) -> "Tool[A]":
+        """The same tool with another plan."""
+        tool = copy(self)
+        tool.plan = plan
+        return tool
 
     def spec(self) -> ToolSpec:
         """Its arguments are an object at the top: some providers do not follow a reference there."""

@@ -4,23 +4,24 @@ import asyncio
 import logging
 from contextlib import aclosing
 
-from asyncagents.domain.call import Effect
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.failure import APIError, Failure, unknown
 from asyncagents.domain.id import Ids, RequestId
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.session import Session
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.draft import Draft
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
-from asyncagents.engine.tool import AnyTool
-from asyncagents.errors import ModelError
+from asyncagents.engine.workplace import Brief, Workplace, Workplaces
+from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Limits, Slot
 from asyncagents.llm.model import Model, Request
 from asyncagents.store.store import Store
+from asyncagents.store.verb.remind import Aside
 from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
 
 SHORT_HISTORY = 32
@@ -37,7 +38,7 @@ class Turn:
         *,
         store: Store,
         model: Model,
-        tools: tuple[AnyTool, ...],
+        workplaces: Workplaces,
         bus: Bus,
         clock: Clock,
         ids: Ids,
@@ -47,8 +48,7 @@ class Turn:
     ) -> None:
         self._store = store
         self._model = model
-        self._specs = tuple(tool.spec() for tool in tools)
-        self._effects: dict[str, Effect] = {tool.name: tool.effect for tool in tools}
+        self._workplaces = workplaces
         self._bus = bus
         self._clock = clock
         self._ids = ids
@@ -92,27 +92,48 @@ class Turn:
         return True
 
     async def _step(self, run: Run, lease: Lease, snapshot: Snapshot, slot: Slot) -> Snapshot:
-        started, request_id = await self._start(run, lease, snapshot)
+        assert snapshot.info is not None, "it comes from a store"
+        place = await self._workplaces.at(snapshot.info.directory)
+        started, request_id = await self._start(run, lease, snapshot, place)
         if started is None:
             return await self._store.snapshot(lease)
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
         scribe = Scribe(
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
         )
+        brief = await self._brief(place, started.message, snapshot.info, draft)
         try:
-            await self._stream(run, draft, scribe, self._request(run, started))
+            if brief is not None:
+                await self._stream(run, draft, scribe, _request(run, started.message, brief))
             slot.release()
             await scribe.close()
         finally:
             scribe.drop()
-        end = scribe.complete(draft.end(self._clock.now(), self._effects))
+        last = brief is not None and brief.steps is not None and started.number >= brief.steps
+        end = scribe.complete(draft.end(self._clock.now(), place.effects, last=last))
         return await self._finish(lease, end, draft, started.attempt)
 
-    async def _start(self, run: Run, lease: Lease, snapshot: Snapshot) -> tuple[Started | None, RequestId]:
+    async def _brief(
+        self, place: Workplace, message: AssistantMessage, session: Session, draft: Draft
+    ) -> Brief | None:
+        """None: the agent is gone, and the step says so."""
+        alone = session.parent_id is None
+        lineage = (session,) if alone else await self._store.lineage(session.id)
+        try:
+            return place.brief(message.agent, lineage)
+        except InvalidInput as error:
+            draft.fail(unknown(str(error)))
+            return None
+
+    async def _start(
+        self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace
+    ) -> tuple[Started | None, RequestId]:
         if run.prompt.since == 0 and snapshot.control.positions > SHORT_HISTORY:
             told = await self._store.told(lease.session_id)
             run.prompt.extend(told.entries, told.shown, since=told.since)
+        aside = Aside(self._ids.message(), place.reminders) if place.reminds else None
         new = NewStep(
+            aside=aside,
             message_id=self._ids.message(),
             part_id=self._ids.part(),
             request_id=self._ids.request(),
@@ -145,11 +166,6 @@ class Turn:
         retry = Retrying(end=end, part=part, next_at=now + wait)
         return await self._store.retry_step(lease, retry)
 
-    def _request(self, run: Run, started: Started) -> Request:
-        message = started.message
-        model = ModelRef(provider_id=message.provider_id, model_id=message.model_id, variant=message.variant)
-        return Request(model=model, messages=run.prompt.messages, tools=self._specs)
-
     async def _stream(self, run: Run, draft: Draft, scribe: Scribe, request: Request) -> None:
         """Whatever the provider does ends in the draft."""
         try:
@@ -164,6 +180,17 @@ class Turn:
             draft.fail(_failure(error))
         if run.interrupted:
             draft.abort()
+
+
+def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:
+    model = ModelRef(provider_id=message.provider_id, model_id=message.model_id, variant=message.variant)
+    return Request(
+        model=model,
+        messages=run.prompt.messages,
+        tools=brief.specs,
+        system=brief.system,
+        options=brief.options,
+    )
 
 
 def _failure(error: BaseException) -> Failure:

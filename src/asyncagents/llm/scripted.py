@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.failure import Failure, api
 from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.text import without_reminders
 from asyncagents.llm.model import (
     Finish,
     FromModel,
@@ -142,8 +143,8 @@ class ScriptedModel:
             match told:
                 case FromModel():
                     played += 1
-                case FromUser(text) if text in self._script:
-                    steps = self._script[text]
+                case FromUser(text) if (said := without_reminders(text)) in self._script:
+                    steps = self._script[said]
                     return steps[played] if played < len(steps) else self._otherwise
                 case FromUser() | FromTool():
                     pass

@@ -53,8 +53,8 @@ async def find_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
     row = await tx.one("session", session_id)
     if row is None:
         return None
-    status_text, raw, version = row[17:20]
-    return SessionRow(Control(*row[:17]), decode_session(upcast(version, raw)), status_text, raw, version)
+    status_text, raw, version = row[18:21]
+    return SessionRow(Control(*row[:18]), decode_session(upcast(version, raw)), status_text, raw, version)
 
 
 async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:
@@ -100,6 +100,7 @@ async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None =
         control.claims,
         control.positions,
         control.backoff,
+        control.steps,
         now_status,
         raw,
         version,
@@ -148,6 +149,7 @@ async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> S
     unread, stranded = await unread_input(tx, control.id)
     return Snapshot(
         control=control,
+        info=row.info,
         calls=await unsettled(tx, control.id),
         unread=unread,
         stranded=stranded,

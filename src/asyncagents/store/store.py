@@ -11,12 +11,25 @@ from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, OwnerId, RequestId, SessionId
 from asyncagents.domain.part import Part
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Status
 from asyncagents.domain.todo import Todo
+from asyncagents.domain.waiting import Waiting
 from asyncagents.errors import Damaged
 from asyncagents.store.tx import Commit, Database, Verb
-from asyncagents.store.verb import answer, begin, claim, feed, read, rest, session, signal, step, todo
+from asyncagents.store.verb import (
+    answer,
+    approval,
+    begin,
+    claim,
+    feed,
+    read,
+    rest,
+    session,
+    signal,
+    step,
+    todo,
+)
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
@@ -209,6 +222,22 @@ class Store:
 
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._read(lambda tx: read.open_calls(tx, session_id))
+
+    async def asks(self, root_id: SessionId | None = None) -> tuple[Waiting, ...]:
+        """What waits for a person, in one tree of sessions or in all."""
+        return await self._read(lambda tx: read.asks(tx, root_id))
+
+    async def lineage(self, session_id: SessionId) -> tuple[Session, ...]:
+        """From the root of its tree down to a session."""
+        return await self._read(lambda tx: read.lineage(tx, session_id))
+
+    async def approvals(self, project_id: str) -> tuple[Rule, ...]:
+        """What was approved for good."""
+        return await self._read(lambda tx: approval.approvals(tx, project_id))
+
+    async def withdraw(self, project_id: str, permission: str | None = None) -> int:
+        """Ask again from now on; returns how many approvals there were."""
+        return await self._write(lambda tx: approval.withdraw(tx, project_id, permission))
 
     async def active(self, pool: str, *, after: str = "~", limit: int = 500) -> tuple[Active, ...]:
         """Sessions that want a run, or had one when its process died, the oldest first."""

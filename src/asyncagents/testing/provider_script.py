@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from asyncagents.domain.text import without_reminders
 from asyncagents.testing.provider_reply import Reply, Script
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class Playbook:
             texts = user_texts(message) if role == "user" else []
             if role == "assistant":
                 played += 1
-            for text in texts:
+            for text in map(without_reminders, texts):
                 replies = self._script.get(text) or (directive(text) if last else None)
                 if replies:
                     return self._step(text, replies, played)

@@ -1,9 +1,8 @@
 """The tool bash: a command under the user's rules, ended with all that it started."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -21,8 +20,8 @@ LONGEST = 600_000
 TIMEOUT = LONGEST / 1000 + 60
 TITLE = 200
 
-Live: TypeAlias = Callable[[ToolContext, str], None]
-"""Hears what a command prints, as it does."""
+LIVE = 4_000
+"""So much of what a command prints is shown while it runs."""
 
 
 class Bash(Struct, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class Bash(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def bash(processes: Processes, *, home: Path, live: Live | None = None) -> Tool[Bash]:
+def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
         directory = Path(context.directory)
         return shell_rules.asks(args.command, directory=directory, start=_start(args, context), home=home)
@@ -44,11 +43,21 @@ def bash(processes: Processes, *, home: Path, live: Live | None = None) -> Tool[
             ("bash", "-c", args.command),
             cwd=_start(args, context),
             timeout=args.timeout / 1000,
-            on_output=None if live is None else lambda text: live(context, text),
+            on_output=_Live(context).hear,
         )
         return _told(args, ended)
 
     return Tool("bash", Bash, run, plan=plan, effect="once", timeout=TIMEOUT, description=described("bash"))
+
+
+class _Live:
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._tail = ""
+
+    def hear(self, text: str) -> None:
+        self._tail = (self._tail + text)[-LIVE:]
+        self._context.report({"output": self._tail})
 
 
 def _start(args: Bash, context: ToolContext) -> Path:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TypeAlias
 
 from asyncagents.errors import ToolError
@@ -80,14 +81,20 @@ def _step_or_make(here: int, part: str) -> int:
 
 def _openat2(base: int, path: bytes) -> int:
     how = _How(flags=_HANDLE, mode=0, resolve=_BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.restype = ctypes.c_long
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
-    opened = int(call(_OPENAT2, base, path, ctypes.byref(how), ctypes.sizeof(how)))
+    opened = int(_syscall()(_OPENAT2, base, path, ctypes.byref(how), ctypes.sizeof(how)))
     if opened < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return opened
+
+
+@cache
+def _syscall() -> Callable[..., int]:
+    """Found once: a walk asks for many thousand folders."""
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+    return call
 
 
 def kernel_can() -> bool:

@@ -40,7 +40,7 @@ def preview(files: Files, seen: Seen, change: Change, context: ToolContext) -> t
             diff = f"(no preview: {error})"
         else:
             raise
-    sha = before.stamp.sha256 if before else _NO_FILE
+    sha = sha_of(before)
     seen.plan(context.call_id, Planned(place, sha))
     return edit_asks(place, diff=diff, before=sha)
 
@@ -52,11 +52,11 @@ def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Comple
 
     def checked(before: Content | None) -> bytes:
         known = seen.known(context.session_id, place)
-        sha = before.stamp.sha256 if before else _NO_FILE
+        sha = sha_of(before)
         data = _made(change, before, known)
         # Another call of this session may have changed it since the preview: that is no surprise.
         if sha != planned and (known is None or known.sha256 != sha) and not (before and before.data == data):
-            raise _surprise(place)
+            raise surprise(place)
         diffs.append(_diff(place, before, data))
         return data
 
@@ -72,14 +72,18 @@ def _made(change: Change, before: Content | None, known: Stamp | None) -> bytes:
         data = change.make(before, known)
     except NoMatch as error:
         if stale:
-            raise _surprise(change.place) from error
+            raise surprise(change.place) from error
         raise
     if stale and before is not None and before.data != data:
-        raise _surprise(change.place)
+        raise surprise(change.place)
     return data
 
 
-def _surprise(place: Place) -> ToolError:
+def sha_of(before: Content | None) -> str:
+    return before.stamp.sha256 if before else _NO_FILE
+
+
+def surprise(place: Place) -> ToolError:
     return ToolError(f"{place.name} changed since it was read, so nothing was written: read it again first.")
 
 

@@ -3,10 +3,10 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 from msgspec import Struct
 
@@ -57,7 +57,7 @@ class Files:
         self.root = str(root.resolve())
         self._home = str(home or Path.home())
         self._open_folder = open_folder or best_open()
-        self._locks = tuple(Lock() for _ in range(_LOCKS))
+        self._locks = tuple(RLock() for _ in range(_LOCKS))
 
     def place(self, path: str, directory: str = "") -> Place:
         """Where a path leads; a relative one starts in `directory`, else in the project."""
@@ -96,12 +96,39 @@ class Files:
                 os.close(opened)
         return tuple(sorted(found, key=lambda entry: entry.name))
 
-    def rewrite(self, place: Place, key: str, change: Callable[[Content | None], bytes]) -> Stamp:
+    def times(self, folder: Place, names: Iterable[str]) -> dict[str, int]:
+        """When files of a folder were last changed, in nanoseconds; what is no regular file is left out."""
+        found: dict[str, int] = {}
+        with self._folder(folder, folder.parts) as opened:
+            for name in names:
+                with suppress(OSError):  # it went away meanwhile
+                    about = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                    if stat.S_ISREG(about.st_mode):
+                        found[name] = about.st_mtime_ns
+        return found
+
+    @contextmanager
+    def holding(self, places: Iterable[Place]) -> Iterator[None]:
+        """No other writer of ours changes any of these files meanwhile."""
+        with ExitStack() as held:
+            for number in sorted({hash(place.path) % _LOCKS for place in places}):
+                held.enter_context(self._locks[number])
+            yield
+
+    def rewrite(
+        self,
+        place: Place,
+        key: str,
+        change: Callable[[Content | None], bytes],
+        *,
+        like: Content | None = None,
+    ) -> Stamp:
         """Read, change and replace with no other writer of ours between; None: there is no file yet.
 
         The new content appears whole or not at all, and never over what someone else wrote meanwhile.
+        A new file gets the mode and owner of `like`.
         """
-        with self._locks[hash(place.path) % _LOCKS]:
+        with self.holding([place]):
             before = self.read_or_none(place)
             data = change(before)
             if before is not None and before.data == data:
@@ -109,7 +136,19 @@ class Files:
             if before is not None and not before.mode & _ANYONE_WRITES:
                 raise ToolError(f"{place.name} is read-only; change its mode first if it is meant to change.")
             with self._parent(place, make=True) as (folder, name):
-                return put(folder, name, data, key=key, before=before)
+                return put(folder, name, data, key=key, before=before, like=like)
+
+    def remove(self, place: Place, before: Stamp) -> None:
+        """Only if it is still as it was."""
+        with self.holding([place]), self._parent(place) as (folder, name):
+            if not before.still(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            os.unlink(name, dir_fd=folder)
+
+    def remove_folder(self, place: Place) -> None:
+        """Only if it is empty."""
+        with self._parent(place) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
 
     def read_or_none(self, place: Place) -> Content | None:
         try:

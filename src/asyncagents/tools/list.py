@@ -14,8 +14,9 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.described import described
 from asyncagents.tools.files import Entry, Files
 from asyncagents.tools.gitignore import Rule, is_ignored, rules
-from asyncagents.tools.place import Outside, Place, read_asks
+from asyncagents.tools.place import Place, read_asks
 from asyncagents.tools.seen import Planned, Seen
+from asyncagents.tools.walk import rules_above, rules_in
 
 MOST_ENTRIES = 300
 _MOST_FOLDERS = 1_000
@@ -68,14 +69,14 @@ def _run(files: Files, place: Place, args: List) -> Completed:
 
 def _grown(files: Files, top: Place, args: List) -> _Tree:
     tree = _Tree({})
-    first = (*rules(_USUAL), *_above(files, top))
+    first = (*rules(_USUAL), *rules_above(files, top))
     waiting = deque([(top.parts, first)])
     looked = 0
     while waiting and tree.count < MOST_ENTRIES and looked < _MOST_FOLDERS:
         parts, known = waiting.popleft()
         looked += 1
         here = replace(top, parts=parts)
-        known = (*known, *_rules_in(files, here))
+        known = (*known, *rules_in(files, here))
         own = rules(args.ignore, top.parts)
         for entry in _kept(files, here, (*known, *own), tree):
             if entry.folder:
@@ -96,26 +97,6 @@ def _kept(files: Files, here: Place, known: tuple[Rule, ...], tree: _Tree) -> li
     tree.count += len(shown)
     tree.entries[here.parts] = shown
     return shown
-
-
-def _above(files: Files, place: Place) -> tuple[Rule, ...]:
-    """The rules of the project's folders on the way down to the place."""
-    if isinstance(place, Outside):
-        return ()
-    found: list[Rule] = []
-    for depth in range(len(place.parts)):
-        found += _rules_in(files, replace(place, parts=place.parts[:depth]))
-    return tuple(found)
-
-
-def _rules_in(files: Files, folder: Place) -> tuple[Rule, ...]:
-    try:
-        content = files.read_or_none(replace(folder, parts=(*folder.parts, ".gitignore")))
-    except ToolError:
-        return ()
-    if content is None:
-        return ()
-    return rules(content.data.decode("utf-8", "replace").split("\n"), folder.parts)
 
 
 def _drawn(tree: _Tree, parts: tuple[str, ...], depth: int) -> list[str]:

@@ -78,7 +78,7 @@ def _by_trailing_space(text: str, old: str, new: str) -> list[Found]:
 def _by_indentation(text: str, old: str, new: str) -> list[Found]:
     found = []
     for start, end in _line_spans(text, old, str.strip):
-        fitted = _indented(_cut_new(new, old), _indent(old), _indent(text[start:end]))
+        fitted = indented(_cut_new(new, old), indent_of(old), indent_of(text[start:end]))
         found.append(Found(*_cut(text, (start, end), old), fitted))
     return found
 
@@ -121,12 +121,12 @@ def _cut_new(new: str, old: str) -> str:
     return new.removesuffix("\n").removesuffix("\r") if old.endswith("\n") else new
 
 
-def _indent(block: str) -> str:
+def indent_of(block: str) -> str:
     line = next((line for line in block.split("\n") if line.strip()), "")
     return line[: len(line) - len(line.lstrip())]
 
 
-def _indented(new: str, was: str, now: str) -> str:
+def indented(new: str, was: str, now: str) -> str:
     """The new lines, moved as far as the old ones stand from where the model thought they were."""
     lines = new.split("\n")
     return "\n".join(

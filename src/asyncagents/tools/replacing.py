@@ -11,7 +11,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-def put(folder: int, name: str, data: bytes, *, key: str, before: Content | None) -> Stamp:
+def put(
+    folder: int, name: str, data: bytes, *, key: str, before: Content | None, like: Content | None = None
+) -> Stamp:
     """Only over what was there before, or over nothing; ESTALE or EEXIST if someone else was faster.
 
     `key` names the temporary file, so that a second run of the same call takes up what a crash left.
@@ -20,7 +22,7 @@ def put(folder: int, name: str, data: bytes, *, key: str, before: Content | None
     with suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
     try:
-        about = _fill(folder, beside, data, before)
+        about = _fill(folder, beside, data, before or like)
         if before is None:
             _place_new(folder, beside, name)
         else:
@@ -32,13 +34,13 @@ def put(folder: int, name: str, data: bytes, *, key: str, before: Content | None
     return stamp(about, data)
 
 
-def _fill(folder: int, beside: str, data: bytes, before: Content | None) -> os.stat_result:
+def _fill(folder: int, beside: str, data: bytes, like: Content | None) -> os.stat_result:
     opened = os.open(beside, _NEW, 0o666, dir_fd=folder)
     with os.fdopen(opened, "wb") as file:
-        if before is not None:
+        if like is not None:
             with suppress(PermissionError):  # only root gives a file away
-                os.fchown(opened, *before.owner)
-            os.fchmod(opened, before.mode)
+                os.fchown(opened, *like.owner)
+            os.fchmod(opened, like.mode)
         file.write(data)
         file.flush()
         os.fsync(opened)

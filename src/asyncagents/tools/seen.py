@@ -23,6 +23,8 @@ class Planned(Struct, frozen=True):
 
     place: Place
     before: str | None = None
+    more: tuple["Planned", ...] = ()
+    """The other files of a call that changes several."""
 
 
 class _Recent(Generic[K, V]):

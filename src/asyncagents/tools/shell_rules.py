@@ -14,6 +14,7 @@ import tree_sitter_bash
 from msgspec import Struct
 from tree_sitter import Language, Node, Parser
 
+from asyncagents.domain.permission import UNCLEAR
 from asyncagents.engine.tool import Ask
 from asyncagents.tools import shell_command
 
@@ -117,7 +118,8 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
         "bash",
         parsed.patterns,
         always=parsed.always,
-        metadata={"command": command, "asksAlways": parsed.asks_always, "reasons": list(parsed.reasons)},
+        metadata={"command": command, **({"reasons": list(parsed.reasons)} if parsed.reasons else {})},
+        also=(UNCLEAR,) if parsed.asks_always else (),
     )
     outside = tuple(dict.fromkeys(_outside(parsed, directory=directory, start=start, home=home)))
     if not outside:

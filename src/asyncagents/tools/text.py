@@ -7,7 +7,7 @@ from asyncagents.errors import ToolError
 BOM = "\ufeff"
 _LOOKED_AT = 8_192
 _MOST_ODD = 0.3
-_CONTROL = frozenset(range(32)) - {7, 8, 9, 10, 12, 13, 27}
+_CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27})
 
 
 def is_binary(data: bytes) -> bool:
@@ -15,7 +15,8 @@ def is_binary(data: bytes) -> bool:
     head = data[:_LOOKED_AT]
     if b"\0" in head:
         return True
-    odd = sum(byte in _CONTROL for byte in head) + head.decode("utf-8", "replace").count("\ufffd")
+    control = len(head) - len(head.translate(None, _CONTROL))
+    odd = control + head.decode("utf-8", "replace").count("\ufffd")
     return odd > _MOST_ODD * max(1, len(head))
 
 

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from asyncagents.cli.exit import Complaint
-from asyncagents.cli.run_choice import choose
+from asyncagents.cli.run_choice import Addressee, choose
 from asyncagents.cli.run_order import Order
+from asyncagents.config.agents import FoundAgents
 from asyncagents.config.config import Config
 from asyncagents.domain.session import Session, SessionModel, SessionTime
+from asyncagents.engine.agents import Agents
 from tests.unit.cli.build import SESSION
 from tests.unit.config.build import Desk
 
@@ -42,6 +44,10 @@ def session(*, agent: str | None = "build", model: str | None = "c") -> Session:
     )
 
 
+def chosen_by(config: Config, order: Order, before: Session | None) -> Addressee:
+    return choose(config, Agents(config, FoundAgents(), home="/home/ada"), order, before)
+
+
 @pytest.mark.parametrize(
     ("asked", "before", "expected"),
     [
@@ -53,20 +59,19 @@ def session(*, agent: str | None = "build", model: str | None = "c") -> Session:
         ({}, session(), ("build", "c")),
         ({"agent": "plan"}, session(), ("plan", "b")),
         ({"agent": "plain"}, session(), ("plain", "c")),
-        ({}, session(agent="long gone"), ("long gone", "c")),
         ({}, session(agent="plan", model=None), ("plan", "b")),
     ],
 )
 def test_who_answers(
     desk: Desk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
 ) -> None:
-    chosen = choose(config(desk), Order(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
+    chosen = chosen_by(config(desk), Order(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
     assert (chosen.agent, chosen.model.model_id) == expected
 
 
 def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
     order = Order(prompt="Hi", directory=desk.project)
-    assert choose(config(desk, default_agent="plan"), order, None).agent == "plan"
+    assert chosen_by(config(desk, default_agent="plan"), order, None).agent == "plan"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +80,12 @@ def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
         ({"agent": "sub"}, None, "'sub' is a subagent"),
         ({"agent": "off"}, None, "there is no agent 'off'"),
         ({}, session(model="gone"), "provider local has no model 'gone'"),
+        ({}, session(agent="long gone"), "this session's agent 'long gone' is gone"),
     ],
 )
 def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | None, said: str) -> None:
     order = Order(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
     with pytest.raises(Complaint, match=said) as caught:
-        choose(config(desk), order, before)
+        chosen_by(config(desk), order, before)
     assert caught.value.exit_code == 2
-    assert ("this session used it last" in caught.value.hint) == (before is not None)
+    assert ("another" in caught.value.hint) == (before is not None)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.permission import (
+    UNCLEAR,
     Action,
     Effective,
     Layers,
@@ -15,6 +16,7 @@ from asyncagents.domain.permission import (
     decide,
     evaluate,
     hidden,
+    judge,
     match,
     narrowed,
     rules_of,
@@ -96,8 +98,8 @@ def test_the_last_rule_that_matches_wins_and_none_asks() -> None:
 
 
 @pytest.mark.spec("A-03")
-def test_layers_are_laid_from_the_defaults_to_what_was_approved_for_good() -> None:
-    order: list[Action] = ["deny", "ask", "allow", "deny", "ask", "allow"]
+def test_layers_are_laid_from_the_defaults_to_what_the_agent_says() -> None:
+    order: list[Action] = ["deny", "ask", "allow", "deny"]
     layers = Layers()
     for field, action in zip(Layers.__struct_fields__, order, strict=True):
         layers = Layers(
@@ -105,7 +107,26 @@ def test_layers_are_laid_from_the_defaults_to_what_was_approved_for_good() -> No
             **{field: (rule("bash", "*", action),)},
         )
         assert evaluate(layers.rules, "bash", "ls") == action
-    assert Layers.__struct_fields__ == ("defaults", "config", "built_in", "agent", "session", "always")
+    assert Layers.__struct_fields__ == ("defaults", "config", "built_in", "agent")
+
+
+@pytest.mark.spec("A-03")
+def test_what_was_approved_for_good_answers_asks_and_lifts_no_denial() -> None:
+    approved = (rule("edit", "*", "allow"), rule("bash", "git *", "allow"))
+    build = Effective(((rule("*", "*", "ask"), rule("bash", "git push *", "deny")),))
+    plan = Effective(((rule("*", "*", "ask"), rule("edit", "*", "deny")),))
+    assert judge(build, approved, "edit", ["a.py"]) == "allow"
+    assert judge(plan, approved, "edit", ["a.py"]) == "deny"
+    assert judge(build, approved, "bash", ["git status"]) == "allow"
+    assert judge(build, approved, "bash", ["git status", "ls"]) == "ask"
+    assert judge(build, approved, "bash", ["git push origin"]) == "deny"
+    assert judge(build, approved, "webfetch", []) == "ask"
+
+
+def test_what_nobody_can_read_is_allowed_only_by_its_own_name() -> None:
+    assert evaluate((rule("*", "*", "allow"),), UNCLEAR, "x") == "ask"
+    assert evaluate((rule("*", "*", "allow"), rule(UNCLEAR, "*", "allow")), UNCLEAR, "x") == "allow"
+    assert evaluate((rule(UNCLEAR, "*", "allow"), rule("*", "*", "deny")), UNCLEAR, "x") == "deny"
 
 
 def test_one_denied_pattern_denies_and_one_that_asks_asks() -> None:

@@ -1,9 +1,15 @@
 """A project with something outside of it, and tools that are planned and then run, as the engine does."""
 
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from asyncagents.domain.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
@@ -17,6 +23,7 @@ from asyncagents.tools.seen import Seen
 from asyncagents.tools.write import write
 
 SECRET = "the secret outside"
+_HERE, _EXCHANGE = -100, 2
 
 
 class Desk:
@@ -67,3 +74,33 @@ class Desk:
         context = self.context()
         await self.plan(tool, context, **given)
         return await self.run(tool, context, **given)
+
+
+@contextmanager
+def swapped(desk: Desk) -> Iterator[None]:
+    """`d` is in turns a folder of ours and a link to the outside, with no moment between."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        pytest.skip("needs an exchange of two names")
+    desk.put("d/secret.txt", "mine")
+    (desk.root / "link").symlink_to(desk.outside)
+    one, other = (os.fsencode(desk.root / name) for name in ("d", "link"))
+    stop, turned = threading.Event(), threading.Event()
+    failures: list[int] = []
+
+    def swap() -> None:
+        while not stop.is_set():
+            if libc.renameat2(_HERE, one, _HERE, other, _EXCHANGE):
+                failures.append(ctypes.get_errno())
+                stop.set()
+            turned.set()
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    turned.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures

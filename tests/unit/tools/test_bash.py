@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from asyncagents.domain.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
@@ -111,11 +112,11 @@ async def test_a_workdir_that_is_none_is_told_to_the_model(project: Path, workdi
 
 
 async def test_output_is_heard_live_with_its_call(project: Path) -> None:
-    heard: list[tuple[str, str]] = []
+    heard: list[dict[str, Any]] = []
     processes = Processes({"PATH": PATH}, folder=project.parent / "output", namespace=False)
-    live = bash(processes, home=project, live=lambda context, text: heard.append((context.call_id, text)))
-    await live.run(Bash(command="echo hello"), context(project))
-    assert heard == [("tool_1", "hello\n")]
+    tool = bash(processes, home=project)
+    await tool.run(Bash(command="echo hello"), replace(context(project), report=heard.append))
+    assert heard == [{"output": "hello\n"}]
 
 
 @pytest.mark.spec("A-03")

@@ -1,6 +1,5 @@
 """The file door: hostile trees, swaps while it opens, and writes that are whole or not at all."""
 
-import ctypes
 import os
 import socket
 import stat
@@ -19,9 +18,8 @@ from asyncagents.tools.files import Files, Missing
 from asyncagents.tools.place import Inside, Outside, Place, edit_asks, read_asks
 from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.stamp import Content, Stamp
-from tests.unit.tools.file_desk import SECRET, Desk
+from tests.unit.tools.file_desk import SECRET, Desk, swapped
 
-_HERE, _EXCHANGE = -100, 2
 WAYS = [
     pytest.param(
         open_by_kernel, id="kernel", marks=pytest.mark.skipif(not kernel_can(), reason="needs openat2")
@@ -288,30 +286,8 @@ def test_the_model_is_told_what_each_tool_and_each_argument_is_for(desk: Desk, n
 
 @pytest.fixture
 def swapping(desk: Desk) -> Iterator[Desk]:
-    """`d` is in turns a folder of ours and a link to the outside, with no moment between."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "renameat2"):
-        pytest.skip("needs an exchange of two names")
-    desk.put("d/secret.txt", "mine")
-    (desk.root / "link").symlink_to(desk.outside)
-    one, other = (os.fsencode(desk.root / name) for name in ("d", "link"))
-    stop, turned = threading.Event(), threading.Event()
-    failures: list[int] = []
-
-    def swap() -> None:
-        while not stop.is_set():
-            if libc.renameat2(_HERE, one, _HERE, other, _EXCHANGE):
-                failures.append(ctypes.get_errno())
-                stop.set()
-            turned.set()
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    turned.wait()
-    yield desk
-    stop.set()
-    thread.join()
-    assert not failures
+    with swapped(desk):
+        yield desk
 
 
 @pytest.mark.spec("A-05")

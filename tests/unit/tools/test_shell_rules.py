@@ -30,7 +30,7 @@ ALLOWED = rules(git="allow", ls="allow", cat="allow")
 def judge(ask: Ask, by: tuple[Rule, ...]) -> Action:
     """As the permission layer does: when an ask is for always, rules may only deny."""
     action = decide(by, ask.permission, ask.patterns)
-    return "ask" if action == "allow" and ask.metadata.get("asksAlways") else action
+    return "ask" if action == "allow" and ask.also else action
 
 
 def verdict(command: str, by: tuple[Rule, ...] = ALLOWED) -> Action:

@@ -1,9 +1,13 @@
 """A person answers: compare-and-set on the ask, once."""
 
+from typing import Literal
+
 from msgspec.structs import replace
 
 from asyncagents.domain.call import (
+    BY_HAND,
     REJECTED,
+    Always,
     Answers,
     Call,
     Completed,
@@ -16,9 +20,10 @@ from asyncagents.domain.call import (
     Result,
 )
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.store.row import decode_call, put_call, save, the_session
+from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import answered, replied
+from asyncagents.store.verb.approval import approvals, approve, covers
 from asyncagents.store.verb.signal import settle_open
 
 
@@ -33,8 +38,8 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
             return call
         raise Conflict(f"ask {ask_id!r} was already answered otherwise")
     state = _still_open(call, ask_id, ask_hash)
-    if isinstance(reply, Once):
-        return await _approve(tx, call, state)
+    if isinstance(reply, Once | Always):
+        return await _approve(tx, call, state, reply)
     result = _result(state, reply)
     if isinstance(reply, Answers):
         answered(tx, call, reply.answers)
@@ -52,21 +57,43 @@ def _still_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
     return call.open
 
 
-async def _approve(tx: Tx, call: Call, state: Open) -> Call:
+async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Call:
     if state.ask is None:
         raise InvalidInput(f"{call.ask_id!r} is a question; give its answers, or reject it")
-    granted = replace(call, state=Requested(), granted=(*call.granted, state.ask_hash), reply=Once())
-    replied(tx, call, "once")
-    await put_call(tx, granted)
     row = await the_session(tx, call.session_id)
-    await save(tx, row, row.control.woken())
+    edited = reply.input if isinstance(reply, Once) else None
+    granted = replace(call, state=Requested(), reply=reply, granted=(*call.granted, state.ask_hash))
+    if edited is not None:
+        granted = replace(granted, input=edited, written=call.of_a_kind[1], granted=(BY_HAND,))
+    await _release(tx, granted, call, "always" if isinstance(reply, Always) else "once")
+    if isinstance(reply, Always):
+        await approve(tx, row.info.project_id, state.ask.permission, state.ask.always)
+        await _release_alike(tx, row)
     return granted
+
+
+async def _release(tx: Tx, granted: Call, asked: Call, reply: Literal["once", "always"]) -> None:
+    """Back to be planned again: what is allowed by now starts, what is not asks again."""
+    replied(tx, asked, reply)
+    await put_call(tx, granted)
+    row = await the_session(tx, asked.session_id)
+    await save(tx, row, row.control.woken())
+
+
+async def _release_alike(tx: Tx, row: SessionRow) -> None:
+    """Whoever else in the tree asks for what has just been approved need not wait for an answer."""
+    approved = await approvals(tx, row.info.project_id)
+    for found in await tx.all("tree_asks", row.control.root_id):
+        call = decode_call(found)
+        ask = call.open.ask if call.open else None
+        if ask is not None and ask.always and covers(approved, ask.permission, ask.patterns):
+            await _release(tx, replace(call, state=Requested(), reply=Always()), call, "always")
 
 
 def _result(state: Open, reply: Reject | Answers) -> Result:
     match reply:
         case Reject(""):
-            return Failed(REJECTED, blocks=True)
+            return Failed(REJECTED, blocks=state.blocks)
         case Reject(message):
             return Failed(f"{REJECTED} They said: {message}")
         case Answers(answers):

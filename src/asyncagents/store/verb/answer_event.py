@@ -20,7 +20,7 @@ def asked(tx: Tx, call: Call) -> None:
         tx.emit(QuestionAsked(request=call.open.question))
 
 
-def replied(tx: Tx, call: Call, reply: Literal["once", "reject"]) -> None:
+def replied(tx: Tx, call: Call, reply: Literal["once", "always", "reject"]) -> None:
     """Tell clients that an open ask is closed; says nothing for a call that asks nothing."""
     if call.open and call.open.ask:
         tx.emit(PermissionReplied(session_id=call.session_id, request_id=call.open.ask.id, reply=reply))

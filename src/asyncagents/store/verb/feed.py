@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Answers, Call, Once, Reject
+from asyncagents.domain.call import Always, Answers, Call, Once, Reject
 from asyncagents.domain.codec import (
     Unreadable,
     decode_message,
@@ -173,10 +174,9 @@ def _closed(call: Call, ask_id: str) -> Event:
     match call.reply:
         case Answers(answers):
             return QuestionReplied(session_id=call.session_id, request_id=QuestionId(ask_id), answers=answers)
-        case Once():
-            return PermissionReplied(
-                session_id=call.session_id, request_id=PermissionId(ask_id), reply="once"
-            )
+        case Once() | Always():
+            reply: Literal["once", "always"] = "once" if isinstance(call.reply, Once) else "always"
+            return PermissionReplied(session_id=call.session_id, request_id=PermissionId(ask_id), reply=reply)
         case Reject() | None if is_question:
             return QuestionRejected(session_id=call.session_id, request_id=QuestionId(ask_id))
         case Reject() | None:

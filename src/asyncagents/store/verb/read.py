@@ -21,6 +21,7 @@ from asyncagents.domain.id import MessageId, OwnerId, PartId, SessionId
 from asyncagents.domain.part import Part, ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
+from asyncagents.domain.waiting import Waiting
 from asyncagents.errors import NotFound
 from asyncagents.store.row import (
     decode_call,
@@ -183,6 +184,26 @@ async def calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
 async def open_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     await the_session(tx, session_id)
     return tuple(call for call in await unsettled(tx, session_id) if call.open)
+
+
+async def asks(tx: Tx, root_id: SessionId | None) -> tuple[Waiting, ...]:
+    """What waits for a person, in one tree or in all. What cannot be read hides nothing else."""
+    if root_id is not None:
+        await the_session(tx, root_id)
+    found: list[Waiting] = []
+    for row in await (tx.all("tree_asks", root_id) if root_id else tx.all("asks")):
+        with suppress(Unreadable):
+            call = decode_call(row)
+            if call.holding:
+                found.append(Waiting(call, await lineage(tx, call.session_id)))
+    return tuple(found)
+
+
+async def lineage(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
+    """From the root of the tree down to a session."""
+    info = (await the_session(tx, session_id)).info
+    above = await lineage(tx, info.parent_id) if info.parent_id is not None else ()
+    return (*above, info)
 
 
 async def active(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[Active, ...]:

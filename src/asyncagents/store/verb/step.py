@@ -18,6 +18,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.store.row import (
     SessionRow,
     check_lease,
+    decode_call,
     find_backoff,
     held,
     insert_message,
@@ -33,6 +34,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.read import placed, shown_calls
+from asyncagents.store.verb.remind import Aside, remind
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
@@ -43,12 +45,14 @@ class NewStep(Struct, frozen=True, kw_only=True):
     request_id: RequestId
     since: int
     """The position from which the run has not read the history yet."""
+    aside: Aside | None = None
 
 
 class Started(Struct, frozen=True):
     message: AssistantMessage
     position: int
     turn: int
+    number: int
     attempt: int
     tail: tuple[Entry, ...]
     """What the model reads from `since` on, before this step."""
@@ -103,6 +107,8 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     before = await end_backoff(tx, row.control, reuse=not unread)
     control, asked_by = await _promote(tx, replace(row.control, backoff=None), unread)
     await _show_pending(tx, control)
+    if before.message is None and new.aside is not None:
+        control = await remind(tx, control, asked_by, new.aside, before=row.control.positions)
     tail = await placed(tx, control.id, new.since)
     shown = await shown_calls(tx, control.id, tail)
     message, position = before.message, before.position
@@ -114,7 +120,7 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     estimate = max(_estimate(tail), before.estimate, key=lambda tokens: tokens.input)
     await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
-    return Started(message, position, control.turn, before.attempt, tail, shown)
+    return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown)
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
@@ -202,6 +208,9 @@ async def _addressee(
     assert last is not None, "a step needs something to answer"
     before = decode_message(upcast(last[1], last[0]))
     if isinstance(before, UserMessage):
+        asked = await tx.one("newest_promoted", row.control.id)
+        before = decode_message(upcast(asked[1], asked[0])) if asked else before
+        assert isinstance(before, UserMessage)
         return before.id, before.agent, before.model.model_id, before.model.provider_id, before.model.variant
     return before.parent_id, before.agent, before.model_id, before.provider_id, before.variant
 
@@ -232,12 +241,27 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     reported = encode(end.spent) if end.spent else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
-    await _close(tx, end, hidden=False)
+    await _close(tx, await _counted(tx, end), hidden=False)
     info = charged(row.info, end.spent or await _estimated(tx, end.request_id), end.message.cost)
     if end.message.error is not None:
         tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
-    row = await save(tx, row, row.control.progressed(), info)
+    control = replace(row.control.progressed(), steps=row.control.steps + 1)
+    row = await save(tx, row, control, info)
     return await snapshot(tx, row, last=end.message)
+
+
+async def _counted(tx: Tx, end: StepEnd) -> StepEnd:
+    """Each call knows how many of its kind came just before it in this turn."""
+    if not end.calls:
+        return end
+    found = await tx.one("last_call", end.message.session_id)
+    before = decode_call(found) if found else None
+    calls = []
+    for call in end.calls:
+        again = before is not None and (before.turn, *before.of_a_kind) == (call.turn, *call.of_a_kind)
+        before = replace(call, repeats=before.repeats + 1) if before is not None and again else call
+        calls.append(before)
+    return replace(end, calls=tuple(calls))
 
 
 async def _close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:

@@ -1,5 +1,5 @@
 -- min_reader: 3
--- A session's todos: one row, replaced whole.
+-- A session's todos: one row, replaced whole. What was approved for good, by project. Steps of a turn.
 
 CREATE TABLE todo (
   session_id TEXT PRIMARY KEY,
@@ -7,3 +7,16 @@ CREATE TABLE todo (
   rev INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX todo_rev ON todo (rev);
+
+CREATE TABLE approval (
+  project_id TEXT NOT NULL,
+  permission TEXT NOT NULL,
+  pattern TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (project_id, permission, pattern)
+) WITHOUT ROWID;
+
+ALTER TABLE session ADD COLUMN steps INTEGER NOT NULL DEFAULT 0;
+
+-- Asks and questions that wait for a person, of whatever session.
+CREATE INDEX call_asks ON call (session_id, id) WHERE state = 'open' AND ask_id IS NOT NULL;

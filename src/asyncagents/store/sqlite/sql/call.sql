@@ -8,6 +8,19 @@ SELECT body, version FROM call WHERE ask_id = ?;
 SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' ORDER BY id;
 
+-- name: tree_asks
+-- What waits for a person in a tree of sessions.
+SELECT call.body, call.version FROM session
+JOIN call INDEXED BY call_asks ON call.session_id = session.id AND call.state = 'open' AND call.ask_id IS NOT NULL
+WHERE session.root_id = ? ORDER BY call.id;
+
+-- name: asks
+-- Of all sessions.
+SELECT body, version FROM call INDEXED BY call_asks WHERE state = 'open' AND ask_id IS NOT NULL ORDER BY id;
+
+-- name: last_call
+SELECT body, version FROM call WHERE session_id = ? ORDER BY id DESC LIMIT 1;
+
 -- name: session_calls
 SELECT body, version FROM call WHERE session_id = ? ORDER BY id;
 

@@ -34,6 +34,15 @@ SELECT message.position FROM request JOIN message ON message.id = request.messag
 WHERE request.session_id = ? AND message.hidden = 0 AND message.position IS NOT NULL
 ORDER BY message.position DESC LIMIT 1;
 
+-- name: placed_upto
+-- The newest message the model would see, up to a place.
+SELECT info, version FROM message WHERE session_id = ? AND position <= ? AND hidden = 0 ORDER BY position DESC LIMIT 1;
+
+-- name: newest_promoted
+-- The input that a turn answers: nothing that it was only reminded of.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
+
 -- name: positions
 -- For checks: the places given out so far.
 SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position;

@@ -1,0 +1,108 @@
+"""Where a session works: the tools there are, who uses them, and what each of them may do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Effect, Failed
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.session import Rule, Session
+from asyncagents.engine.tool import AnyTool, Policy
+from asyncagents.llm.model import Options, ToolSpec
+from asyncagents.store.verb.remind import Stepping
+
+Silence: TypeAlias = Literal["park", "deny", "fail"]
+NOBODY = "Nobody can answer whether this is allowed, so it was not done. Go on without it."
+TOO_LATE = "Nobody answered in time whether this is allowed, so it was not done. Go on without it."
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """What becomes of an ask that nobody answers."""
+
+    silence: Silence = "park"
+    """Wait; or be denied, and the model goes on; or be denied, and the turn ends."""
+    seconds: float | None = None
+    """How long it waits first, unless it is parked; None: not at all."""
+    rejected_goes_on: bool = False
+    """A no without a word does not end the turn."""
+
+    @property
+    def refusal(self) -> Failed | None:
+        """The answer to an ask for which it makes no sense to wait."""
+        if self.silence == "park" or self.seconds:
+            return None
+        return Failed(NOBODY, blocks=self.silence == "fail")
+
+
+class Brief(Struct, frozen=True, kw_only=True):
+    """What one agent's step is told besides the conversation."""
+
+    system: str = ""
+    specs: tuple[ToolSpec, ...] = ()
+    options: Options = Options()
+    steps: int | None = None
+    """How many steps a turn may have; None is no limit."""
+
+
+class Workplace(Protocol):
+    """What a directory offers to its sessions. An agent that is gone raises `InvalidInput`.
+
+    `lineage`: the session and those it works for, the root first. Nobody may do more than whom it works for.
+    """
+
+    @property
+    def tools(self) -> Mapping[str, AnyTool]: ...
+
+    @property
+    def effects(self) -> Mapping[str, Effect]: ...
+
+    @property
+    def asking(self) -> Asking: ...
+
+    @property
+    def reminds(self) -> bool: ...
+
+    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief: ...
+
+    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy: ...
+
+    def reminders(self, stepping: Stepping) -> tuple[str, ...]: ...
+
+    def model(self, agent: str) -> ModelRef | None:
+        """The one that the agent asks for; None: whichever the session uses."""
+        ...
+
+
+class Workplaces(Protocol):
+    async def at(self, directory: str) -> Workplace:
+        """As its files are now; `ConfigError` if they cannot be used."""
+        ...
+
+
+class Bare:
+    """The same few tools everywhere, under one policy, for whatever agent."""
+
+    reminds = False
+
+    def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
+        self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
+        self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
+        self.asking = asking or Asking()
+        self._policy = policy
+        self._brief = Brief(specs=tuple(tool.spec() for tool in tools))
+
+    async def at(self, directory: str) -> Workplace:
+        return self
+
+    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
+        return self._brief
+
+    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy:
+        return self._policy
+
+    def reminders(self, stepping: Stepping) -> tuple[str, ...]:
+        return ()
+
+    def model(self, agent: str) -> ModelRef | None:
+        return None

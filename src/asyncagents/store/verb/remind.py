@@ -1,0 +1,96 @@
+"""What the model is reminded of before a step is stored with it: what was sent never changes."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage, Message, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.text import reminder
+from asyncagents.domain.todo import Todo
+from asyncagents.store.row import insert_message, put_part
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.todo import decode_todos
+
+
+class Stepping(Struct, frozen=True, kw_only=True):
+    """What is known of a step that is about to start."""
+
+    agent: str
+    number: int
+    """In its turn, from 1."""
+    asked: bool = False
+    """Whether there is new input to answer."""
+    agent_before: str | None = None
+    """Who was spoken to before; known if there is new input, as are the todos."""
+    todos: tuple[Todo, ...] = ()
+
+
+class Aside(Struct, frozen=True):
+    """What the model is reminded of, and under which id if there is no input for it to stand beside."""
+
+    message_id: MessageId
+    texts: Callable[[Stepping], tuple[str, ...]]
+    """Pure: what the model reads just before such a step."""
+
+
+async def remind(
+    tx: Tx, control: Control, asked_by: UserMessage | None, aside: Aside, *, before: int
+) -> Control:
+    """Beside the newest input, which came after the place `before`; without any, as a message of its own."""
+    newest = asked_by or await _newest(tx, control)
+    if asked_by is None and isinstance(newest, UserMessage):
+        return control  # the step before this one was cut off after it had been reminded
+    stepping = Stepping(agent=newest.agent, number=control.steps + 1)
+    said = aside.texts(stepping if asked_by is None else await _asked(tx, control.id, stepping, before))
+    if not said:
+        return control
+    if asked_by is None:
+        asked_by = _message(newest, aside.message_id, tx.now)
+        control = replace(control, positions=control.positions + 1)
+        await insert_message(tx, asked_by, position=control.positions, turn=control.turn)
+    for text in said:
+        await put_part(tx, _reminder(tx, asked_by, text))
+    return control
+
+
+async def _newest(tx: Tx, control: Control) -> Message:
+    row = await tx.one("last_message", control.id)
+    assert row is not None, "a step needs something to answer"
+    return decode_message(upcast(row[1], row[0]))
+
+
+async def _asked(tx: Tx, session_id: SessionId, stepping: Stepping, before: int) -> Stepping:
+    last, todos = await tx.one("placed_upto", session_id, before), await tx.one("todos", session_id)
+    return replace(
+        stepping,
+        asked=True,
+        agent_before=decode_message(upcast(last[1], last[0])).agent if last else None,
+        todos=decode_todos(todos[0]) if todos else (),
+    )
+
+
+def _message(newest: Message, aside_id: MessageId, now: int) -> UserMessage:
+    assert isinstance(newest, AssistantMessage), "else it was reminded before"
+    model = ModelRef(provider_id=newest.provider_id, model_id=newest.model_id, variant=newest.variant)
+    return UserMessage(
+        id=aside_id,
+        session_id=newest.session_id,
+        time=MessageTime(created=now),
+        agent=newest.agent,
+        model=model,
+    )
+
+
+def _reminder(tx: Tx, message: UserMessage, text: str) -> TextPart:
+    return TextPart(
+        id=tx.ids.part(),
+        session_id=message.session_id,
+        message_id=message.id,
+        text=reminder(text),
+        synthetic=True,
+    )

@@ -1,0 +1,68 @@
+"""The built-in tools, as one project gets them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.config.skills import Skill
+from asyncagents.domain.id import Ids
+from asyncagents.engine.tool import AnyTool
+from asyncagents.tools.bash import bash
+from asyncagents.tools.cap import capped
+from asyncagents.tools.edit import edit
+from asyncagents.tools.files import Files
+from asyncagents.tools.glob import glob
+from asyncagents.tools.grep import grep
+from asyncagents.tools.list import list_files
+from asyncagents.tools.patch import patch
+from asyncagents.tools.process import Processes
+from asyncagents.tools.question import question
+from asyncagents.tools.read import read
+from asyncagents.tools.seen import Seen
+from asyncagents.tools.skill import skill
+from asyncagents.tools.todo import Known, todoread, todowrite
+from asyncagents.tools.web import Web
+from asyncagents.tools.webfetch import webfetch
+from asyncagents.tools.write import write
+
+
+class Doors(Struct, frozen=True, kw_only=True):
+    """The ways to the world that the tools of one project share; they outlive a change of its files."""
+
+    files: Files
+    seen: Seen
+    processes: Processes
+
+
+class Bench(Struct, frozen=True, kw_only=True):
+    """What the tools of all projects share."""
+
+    web: Web
+    todos: Known
+    ids: Ids
+    home: Path
+    output: Path
+    """Where output is kept that is too long to be told."""
+
+
+def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
+    """In the order in which a model reads them."""
+    files, seen = doors.files, doors.seen
+    tools: list[AnyTool] = [
+        read(files, seen),
+        list_files(files, seen),
+        glob(files, seen),
+        grep(files, seen, doors.processes),
+        edit(files, seen),
+        write(files, seen),
+        patch(files, seen),
+        bash(doors.processes, home=bench.home),
+        webfetch(bench.web),
+        todowrite(bench.todos, bench.ids),
+        todoread(bench.todos),
+        question(),
+    ]
+    if skills:
+        tools.append(skill(skills))
+    return tuple(capped(tool, bench.output) for tool in tools)

@@ -1,0 +1,35 @@
+"""What a coding agent works with: the web, a folder for long output, the project of each directory."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from asyncagents.config.config import Config
+from asyncagents.config.env import system_environment
+from asyncagents.domain.id import Ids
+from asyncagents.domain.port import Clock
+from asyncagents.engine.tool import AnyTool
+from asyncagents.store.store import Store
+from asyncagents.tools.box import Bench
+from asyncagents.tools.cap import forget_old
+from asyncagents.tools.projects import Projects
+from asyncagents.tools.web import open_web
+
+Open: TypeAlias = Callable[[Store, Ids], Projects]
+
+
+@asynccontextmanager
+async def open_coding(
+    output: Path, *, config: Config | None, tools: Sequence[AnyTool], clock: Clock
+) -> AsyncIterator[Open]:
+    """`config` counts in every directory; without one, the files of each do."""
+    environment = system_environment()
+    forget_old(output, clock.now())
+    async with open_web() as web:
+
+        def furnish(store: Store, ids: Ids) -> Projects:
+            bench = Bench(web=web, todos=store.todos, ids=ids, home=environment.home, output=output)
+            return Projects(environment, bench, clock=clock, config=config, tools=tools)
+
+        yield furnish

@@ -1,0 +1,135 @@
+"""`patch`: several files changed together, all of them or none.
+
+The lines a patch gives as context prove that the model knows them, so a file may be patched that this
+session never read; one that it read and that changed since may not, as with edit. To delete proves
+nothing, so a file must have been read before it is deleted.
+"""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from asyncagents.domain.call import Completed, Result
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.tools.change import sha_of, surprise
+from asyncagents.tools.described import described
+from asyncagents.tools.files import Files
+from asyncagents.tools.patch_reconcile import reconciled
+from asyncagents.tools.patch_steps import Step, carry_out
+from asyncagents.tools.patch_target import Target, bound, look, made, places_of, shown, targets
+from asyncagents.tools.patch_text import parse
+from asyncagents.tools.place import Outside, Place, outside_ask
+from asyncagents.tools.replace import NoMatch
+from asyncagents.tools.seen import Planned, Seen
+from asyncagents.tools.stamp import Content, Stamp
+
+MOST_DIFF = 50_000
+
+
+class Patch(Struct, frozen=True, rename="camel"):
+    patch_text: Annotated[str, Meta(description="The whole patch, from Begin Patch to End Patch.")]
+
+
+def patch(files: Files, seen: Seen) -> Tool[Patch]:
+    async def plan(args: Patch, context: ToolContext) -> tuple[Ask, ...]:
+        return await asyncio.to_thread(_planned, files, seen, args, context)
+
+    async def run(args: Patch, context: ToolContext) -> Completed:
+        return await asyncio.to_thread(_run, files, seen, args, context)
+
+    async def reconcile(args: Patch, context: ToolContext) -> Result | None:
+        found = await asyncio.to_thread(targets, files, parse(args.patch_text), context.directory)
+        return await asyncio.to_thread(reconciled, files, found)
+
+    return Tool(
+        "patch", Patch, run, plan=plan, effect="once", reconcile=reconcile, description=described("patch")
+    )
+
+
+def _planned(files: Files, seen: Seen, args: Patch, context: ToolContext) -> tuple[Ask, ...]:
+    diffs: list[str] = []
+    planned: list[Planned] = []
+    for target in targets(files, parse(args.patch_text), context.directory):
+        diff, shas = _previewed(files, seen, target, context)
+        diffs.append(diff)
+        planned += (Planned(place, sha) for place, sha in zip(target.places, shas, strict=True))
+    first = planned[0]
+    seen.plan(context.call_id, Planned(first.place, first.before, tuple(planned[1:])))
+    return _asks(planned, _joined(diffs))
+
+
+def _previewed(files: Files, seen: Seen, target: Target, context: ToolContext) -> tuple[str, tuple[str, ...]]:
+    """What would change. What the session may not know yet is not told by an error: it asks first."""
+    known = seen.known(context.session_id, target.place)
+    befores: tuple[Content | None, ...] = (None,) * len(target.places)
+    try:
+        befores = look(files, target)
+        diff = shown(target, made(target, befores, known))
+    except ToolError as error:
+        outside = any(isinstance(place, Outside) for place in target.places)
+        if known is not None or not (outside or isinstance(error, NoMatch)):
+            raise
+        diff = f"(no preview of {target.place.name}: {error})\n"
+    return diff, tuple(map(sha_of, befores))
+
+
+def _asks(planned: list[Planned], diff: str) -> tuple[Ask, ...]:
+    places = [each.place for each in planned]
+    outside = {ask.patterns: ask for ask in map(outside_ask, _outside(places))}
+    metadata = {
+        "filepath": places[0].path,
+        "files": [place.path for place in places],
+        "diff": diff,
+        "before": " ".join(each.before or "" for each in planned),
+    }
+    names = tuple(place.name for place in places)
+    return (*outside.values(), Ask("edit", names, always=("*",), metadata=metadata))
+
+
+def _outside(places: list[Place]) -> list[Outside]:
+    return [place for place in places if isinstance(place, Outside)]
+
+
+def _run(files: Files, seen: Seen, args: Patch, context: ToolContext) -> Completed:
+    first = seen.planned(context.call_id)
+    planned = (first, *first.more)
+    chosen = bound(parse(args.patch_text), [each.place for each in planned])
+    shown_before = {each.place.path: each for each in planned}
+    with files.holding(places_of(chosen)):
+        diffs: list[str] = []
+        steps: list[Step] = []
+        for target in chosen:
+            befores = look(files, target)
+            for place, before in zip(target.places, befores, strict=True):
+                known = seen.known(context.session_id, place)
+                _as_planned(shown_before[place.path], before, known)
+            part = made(target, befores, seen.known(context.session_id, target.place))
+            diffs.append(shown(target, part))
+            steps += part
+        done = carry_out(files, steps, context.call_id)
+        for each in done:
+            if each.stamp is not None:
+                seen.note(context.session_id, each.step.place, each.stamp)
+    return _told(chosen, _joined(diffs))
+
+
+def _as_planned(planned: Planned, before: Content | None, known: Stamp | None) -> None:
+    """Another call of this session may have changed a file since the preview: that is no surprise."""
+    sha = sha_of(before)
+    if sha != planned.before and (known is None or known.sha256 != sha):
+        raise surprise(planned.place)
+
+
+def _told(chosen: tuple[Target, ...], diff: str) -> Completed:
+    places = places_of(chosen)
+    title = chosen[0].place.name if len(chosen) == 1 else f"{len(chosen)} files"
+    metadata = {"filepath": places[0].path, "files": [place.path for place in places], "diff": diff}
+    lines = [target.told for target in chosen]
+    return Completed("\n".join(["The patch was applied:", *lines]), title=title, metadata=metadata)
+
+
+def _joined(diffs: list[str]) -> str:
+    text = "".join(diffs)
+    return text if len(text) <= MOST_DIFF else f"{text[:MOST_DIFF]}\n(the rest of the diff is not shown)\n"

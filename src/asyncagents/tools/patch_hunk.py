@@ -1,0 +1,184 @@
+"""The hunks of a patch put into a text: each at the one place it fits, or not at all."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from asyncagents.tools.patch_text import Hunk
+from asyncagents.tools.replace import NoMatch, indent_of, indented
+from asyncagents.tools.text import BOM, crlf
+
+_SHOWN = 5
+_MOST_PLACES = 1_000
+
+
+class _Text(Struct, frozen=True):
+    """Lines without their line feeds; one on Windows keeps its carriage return."""
+
+    lines: list[str]
+    newline: bool
+    bare: list[str]
+    """Without carriage returns, to be compared."""
+
+
+class _Spot(Struct, frozen=True):
+    """Where a hunk fits, and by how much its lines are indented otherwise there."""
+
+    start: int
+    end: int
+    hunk: Hunk
+    indents: tuple[str, str] = ("", "")
+
+
+def applied(text: str, hunks: Sequence[Hunk]) -> str:
+    """Lines that stay are kept as the file has them; `NoMatch` says which hunk fits nowhere, or too often."""
+    mark = BOM if text.startswith(BOM) else ""
+    ending = "\r" if crlf(text) else ""
+    split = _split(text.removeprefix(mark), ending)
+    spots = sorted((_spot(split, hunk) for hunk in hunks), key=lambda spot: (spot.start, spot.end))
+    for one, other in pairwise(spots):
+        if other.start < one.end or (other.start, other.end) == (one.start, one.end):
+            raise NoMatch(f"{_named(other.hunk)} and {_named(one.hunk)} touch the same lines: make them one.")
+    lines: list[str] = []
+    done = 0
+    for spot in spots:
+        lines += split.lines[done : spot.start]
+        lines += _replaced(split, spot, ending)
+        done = spot.end
+    lines += split.lines[done:]
+    return mark + _joined(lines, _newline(split, hunks), ending)
+
+
+def _split(text: str, ending: str) -> _Text:
+    lines = text.split("\n")
+    newline = not lines[-1]
+    if newline:
+        lines.pop()
+    bare = [line.removesuffix("\r") for line in lines]
+    if not newline:
+        lines[-1] += ending  # it may not be the last any more
+    return _Text(lines, newline, bare)
+
+
+def _joined(lines: list[str], newline: bool, ending: str) -> str:
+    if not lines:
+        return ""
+    text = "\n".join(lines)
+    return f"{text}\n" if newline else text.removesuffix(ending)
+
+
+def _newline(split: _Text, hunks: Sequence[Hunk]) -> bool:
+    said = [hunk.newline for hunk in hunks if hunk.newline is not None]
+    return said[-1] if said else split.newline
+
+
+def _replaced(split: _Text, spot: _Spot, ending: str) -> Iterator[str]:
+    at = spot.start
+    for line in spot.hunk.lines:
+        if line.sign == "+":
+            yield indented(line.text, *spot.indents) + ending
+            continue
+        if line.sign == " ":
+            yield split.lines[at]
+        at += 1
+
+
+def _spot(split: _Text, hunk: Hunk) -> _Spot:
+    if not hunk.old:
+        return _insertion(split, hunk)
+    for trim in (str, str.rstrip, str.strip):
+        starts = _places(split.bare, hunk.old, trim)
+        if hunk.at_end:
+            starts = [start for start in starts if start + len(hunk.old) == len(split.lines)]
+        if len(starts) > 1 and hunk.headings:
+            starts = _below(split.bare, hunk, starts)
+        if len(starts) == 1:
+            return _found(split, hunk, starts[0])
+        if starts:
+            raise NoMatch(_many(hunk, starts))
+    raise NoMatch(_nowhere(hunk))
+
+
+def _found(split: _Text, hunk: Hunk, start: int) -> _Spot:
+    end = start + len(hunk.old)
+    was, now = indent_of("\n".join(hunk.old)), indent_of("\n".join(split.bare[start:end]))
+    return _Spot(start, end, hunk, (was, now))
+
+
+def _insertion(split: _Text, hunk: Hunk) -> _Spot:
+    """Only new lines: at the end if that is said, else below the one line that is named."""
+    if hunk.at_end or not split.lines:
+        return _Spot(len(split.lines), len(split.lines), hunk)
+    if not hunk.headings:
+        raise NoMatch(
+            f"{_named(hunk)} only adds lines and does not say where: add lines around them, "
+            "or '*** End of File' after them."
+        )
+    regions = _regions(split.bare, hunk.headings)
+    if len(regions) != 1:
+        raise NoMatch(_many(hunk, [start for start, _ in regions]) if regions else _nowhere(hunk))
+    start = regions[0][0] + 1
+    return _Spot(start, start, hunk)
+
+
+def _places(lines: list[str], wanted: list[str], trim: Callable[[str], str]) -> list[int]:
+    """The lines at which all the wanted ones follow, compared once trimmed."""
+    text = "\n" + "\n".join(map(trim, lines)) + "\n"
+    sought = "\n" + "\n".join(map(trim, wanted)) + "\n"
+    found: list[int] = []
+    at = line = counted = 0
+    while len(found) < _MOST_PLACES and (at := text.find(sought, at)) >= 0:
+        line += text.count("\n", counted, at)
+        counted = at
+        found.append(line)
+        at += 1
+    return found
+
+
+def _below(lines: list[str], hunk: Hunk, starts: list[int]) -> list[int]:
+    """The first place below each line that the headings name."""
+    regions = _regions(lines, hunk.headings)
+    firsts = (next((at for at in starts if start <= at < end), None) for start, end in regions)
+    found = sorted({at for at in firsts if at is not None})
+    return found or starts
+
+
+def _regions(lines: list[str], headings: Sequence[str]) -> list[tuple[int, int]]:
+    """From each line that the last heading names to the next such; inside those of the headings before."""
+    regions = [(0, len(lines))]
+    for heading in headings:
+        inner: list[tuple[int, int]] = []
+        for start, end in regions:
+            at = _named_lines(lines, heading, start, end)
+            inner += zip(at, [*at[1:], end], strict=False)  # no line, no region
+        regions = inner
+    return regions
+
+
+def _named_lines(lines: list[str], heading: str, start: int, end: int) -> list[int]:
+    stripped = [(at, lines[at].strip()) for at in range(start, end)]
+    same = [at for at, line in stripped if line == heading]
+    return same or [at for at, line in stripped if line.startswith(heading)]
+
+
+def _named(hunk: Hunk) -> str:
+    return f"The hunk in line {hunk.at} of the patch"
+
+
+def _many(hunk: Hunk, starts: list[int]) -> str:
+    shown = ", ".join(str(start + 1) for start in starts[:_SHOWN])
+    more = ", …" if len(starts) > _SHOWN else ""
+    return (
+        f"{_named(hunk)} fits at {len(starts)} places (lines {shown}{more}): add neighbouring lines, "
+        "or name the function or class above it after '@@'."
+    )
+
+
+def _nowhere(hunk: Hunk) -> str:
+    first = next((line for line in hunk.old if line.strip()), "")
+    about = f" that begins with {first[:80]!r}" if first else ""
+    return (
+        f"{_named(hunk)}{about} fits nowhere in the file: read the file again and copy its lines "
+        "exactly, without line numbers."
+    )

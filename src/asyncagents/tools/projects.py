@@ -1,0 +1,149 @@
+"""The project of each directory: its files read again as they change, its doors kept."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.config.agents import FoundAgents, find_agents
+from asyncagents.config.child import child_environment
+from asyncagents.config.config import Config
+from asyncagents.config.env import Environment
+from asyncagents.config.instructions import find_instructions
+from asyncagents.config.load import load
+from asyncagents.config.skills import FoundSkills, find_skills
+from asyncagents.config.trust import is_trusted, project_root
+from asyncagents.domain.port import Clock
+from asyncagents.engine.agents import Agents, Facts
+from asyncagents.engine.project import Project, Texts
+from asyncagents.engine.tool import AnyTool
+from asyncagents.engine.workplace import Asking, Workplace
+from asyncagents.errors import ConfigError
+from asyncagents.tools.box import Bench, Doors, built_in
+from asyncagents.tools.files import Files
+from asyncagents.tools.process import Processes
+from asyncagents.tools.seen import Seen
+
+FRESH_MS = 2_000
+"""How long what was read of a directory counts as what is there."""
+_log = logging.getLogger(__name__)
+
+
+class Opened(Struct, frozen=True):
+    """A project, and what is odd about its files."""
+
+    project: Project
+    agents: FoundAgents
+    skills: FoundSkills
+    warnings: tuple[str, ...]
+
+
+class Projects:
+    """`config`: what counts in every directory, instead of the files there."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        bench: Bench,
+        *,
+        clock: Clock,
+        config: Config | None = None,
+        tools: Sequence[AnyTool] = (),
+    ) -> None:
+        self._environment = environment
+        self._bench = bench
+        self._clock = clock
+        self._config = config
+        self._own = tuple(tools)
+        self._doors: dict[Path, Doors] = {}
+        self._known: dict[str, tuple[int, Project]] = {}
+        self._told: set[str] = set()
+        self._reading = asyncio.Lock()
+
+    async def at(self, directory: str) -> Workplace:
+        """As its files are, or were a moment ago; if they are broken now, as they were before."""
+        known = self._fresh(directory)
+        if known is not None:
+            return known
+        async with self._reading:
+            known = self._fresh(directory)
+            return known if known is not None else await asyncio.to_thread(self._again, directory)
+
+    def _fresh(self, directory: str) -> Project | None:
+        since, known = self._known.get(directory, (0, None))
+        return known if self._clock.now() - since < FRESH_MS else None
+
+    def _again(self, directory: str) -> Project:
+        try:
+            opened = self.open(directory)
+        except ConfigError as error:
+            if directory not in self._known:
+                raise
+            self._tell(f"{error}; what was there before still counts")
+            opened = None
+        project = opened.project if opened else self._known[directory][1]
+        for warning in opened.warnings if opened else ():
+            self._tell(warning)
+        self._known[directory] = (self._clock.now(), project)
+        return project
+
+    def _tell(self, warning: str) -> None:
+        if warning not in self._told:
+            self._told.add(warning)
+            _log.warning("%s", warning)
+
+    def open(self, directory: str) -> Opened:
+        """Read all of a directory's files. Raises `ConfigError` for what cannot be used."""
+        environment, place = self._environment, Path(directory)
+        config = self._config or load(environment, directory=place).config
+        trusted = is_trusted(environment, place)
+        agents = find_agents(environment, place, trusted=trusted)
+        skills = find_skills(environment, place, trusted=trusted)
+        instructions = find_instructions(environment, place, config.instructions)
+        root = project_root(environment, place)
+        free = (str(self._bench.output), *(str(skill.path.parent) for skill in skills.skills.values()))
+        project = Project(
+            Agents(config, agents, home=str(environment.home), directories=free),
+            (*built_in(self._bench, self._doors_of(root, config), tuple(skills.skills.values())), *self._own),
+            Texts(
+                facts=self._facts(directory, root),
+                instructions=instructions.files,
+                skills=tuple(skills.skills.values()),
+            ),
+            _asking(config),
+        )
+        broken = [f"{each.path} {each.reason}" for each in (*agents.broken, *skills.broken)]
+        odd = (*broken, *agents.warnings, *skills.warnings, *instructions.warnings)
+        return Opened(project, agents, skills, odd)
+
+    def _doors_of(self, root: Path, config: Config) -> Doors:
+        """What was read of a file, and who may write it now, must not be forgotten with its config."""
+        if root not in self._doors:
+            variables = child_environment(self._environment, config)
+            self._doors[root] = Doors(
+                files=Files(root, home=self._environment.home),
+                seen=Seen(),
+                processes=Processes(variables, folder=self._bench.output),
+            )
+        return self._doors[root]
+
+    def _facts(self, directory: str, root: Path) -> Facts:
+        now = datetime.fromtimestamp(self._clock.now() / 1000, UTC).astimezone()
+        return Facts(
+            directory=directory,
+            worktree=str(root),
+            git=(root / ".git").exists(),
+            platform=self._environment.platform,
+            date=now.strftime("%A, %-d %B %Y"),
+        )
+
+
+def _asking(config: Config) -> Asking:
+    return Asking(
+        silence=config.asks.policy,
+        seconds=config.asks.seconds,
+        rejected_goes_on=config.experimental.get("continue_loop_on_deny") is True,
+    )

@@ -1,0 +1,61 @@
+"""A long text kept whole in a private file, as far as there is room for it."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import IO
+
+# A program that prints for ever must not fill the disk.
+MOST_SAVED = 256 * 1024 * 1024
+PREFIX, SUFFIX = "output-", ".txt"
+
+
+class Saved:
+    """The file is made at the first write; when that fails, or it is full, the rest is let go."""
+
+    def __init__(self, folder: Path, *, most: int = MOST_SAVED) -> None:
+        self._folder = folder
+        self._most = most
+        self._written = 0
+        self._file: IO[bytes] | None = None
+        self._full = False
+        self.path: str | None = None
+
+    def write(self, data: bytes) -> None:
+        try:
+            if self._file is None and not self._full:
+                self._open()
+            self._write(data)
+        except OSError:
+            self._full = True
+            self.close()
+
+    def place(self) -> str:
+        """Where it is, in words."""
+        if self.path is None:
+            return "the whole could not be saved"
+        if self._full:
+            return f"the first {self._written} bytes are in {self.path}, the rest was not saved"
+        return f"the whole is in {self.path}"
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=self._folder)
+        self._file = os.fdopen(handle, "wb", buffering=0)
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            return
+        rest = memoryview(data)[: self._most - self._written]
+        self._full = self._full or len(rest) < len(data)
+        while rest:
+            written = self._file.write(rest) or 0
+            self._written += written
+            rest = rest[written:]
+        if self._full:
+            self.close()

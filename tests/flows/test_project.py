@@ -1,0 +1,327 @@
+"""A coding agent in a project: its prompt, its tools, its rules, and what it is reminded of."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import AgentConfig, AsksConfig, Config
+from asyncagents.domain.call import Failed, Settled
+from asyncagents.domain.event import PermissionAsked, PermissionReplied
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
+from asyncagents.domain.session import Rule
+from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.kit import Stage, stage
+
+ASK_EDITS: dict[str, Any] = {"edit": "ask"}
+
+
+@asynccontextmanager
+async def project(
+    tmp_path: Path, script: Script, *, files: Mapping[str, str] | None = None, **config: Any
+) -> AsyncIterator[Stage]:
+    """A session in a git repository of its own."""
+    root = tmp_path / "project"
+    repository(root, files or {})
+    coding = Config(data_dir=tmp_path / "data", **config)
+    async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
+        yield at
+
+
+def repository(root: Path, files: Mapping[str, str]) -> None:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def results(at: Stage) -> list[FromTool]:
+    return [told for told in at.told() if isinstance(told, FromTool)]
+
+
+@pytest.mark.spec("A-01", "A-05")
+async def test_the_model_gets_its_agents_prompt_its_tools_and_where_it_is(tmp_path: Path) -> None:
+    async with project(tmp_path, {"go": [[say("Done.")]]}, files={"AGENTS.md": "Use tabs."}) as at:
+        await at.prompt("go")
+    (request,) = at.model.requests
+    assert str(tmp_path / "project") in request.system
+    assert "Use tabs." in request.system
+    names = [tool.name for tool in request.tools]
+    assert names == [
+        *("read", "list", "glob", "grep", "edit", "write", "patch", "bash"),
+        *("webfetch", "todowrite", "todoread", "question"),
+    ]
+
+
+@pytest.mark.spec("A-04")
+async def test_a_tool_that_is_denied_outright_is_not_shown_and_not_run(tmp_path: Path) -> None:
+    script = {"go": [[call("edit", filePath="a", oldString="x", newString="y")], [say("No.")]]}
+    async with project(tmp_path, script, files={"a": "x"}) as at:
+        await at.runtime.prompt(at.session_id, "go", agent="plan")
+        (state,) = await at.states()
+    assert {"edit", "write", "patch"}.isdisjoint(tool.name for tool in at.model.requests[0].tools)
+    assert isinstance(state, ToolError)
+    assert "Not allowed here: edit a" in state.error
+    assert (tmp_path / "project" / "a").read_text() == "x"
+
+
+@pytest.mark.spec("A-04")
+async def test_an_edit_asks_with_its_diff_and_is_made_when_it_is_approved(tmp_path: Path) -> None:
+    script = {
+        "go": [
+            [call("read", filePath="a.txt")],
+            [call("edit", filePath="a.txt", oldString="one", newString="two")],
+            [say("Edited.")],
+        ]
+    }
+    async with project(tmp_path, script, files={"a.txt": "one\n"}, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        assert (asked.request.permission, asked.request.patterns) == ("edit", ("a.txt",))
+        assert "+two" in asked.request.metadata["diff"]
+        await at.runtime.answer(asked.request.id, "once")
+        await at.runtime.wait(at.session_id)
+    assert (tmp_path / "project" / "a.txt").read_text() == "two\n"
+
+
+@pytest.mark.spec("A-04", "A-03")
+async def test_always_is_kept_for_the_project_and_answers_what_asks_alike(tmp_path: Path) -> None:
+    both = [call("write", filePath=f"{name}.txt", content=name) for name in ("a", "b")]
+    again = [call("write", filePath="c.txt", content="c")]
+    script = {"go": [both, [say("Written.")]], "again": [again, [say("Again.")]]}
+    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        first = await at.ears.until(PermissionAsked)
+        await at.ears.until(PermissionAsked)
+        assert len(await at.runtime.asks(at.session_id)) == 2
+        await at.runtime.answer(first.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        replies = [event.reply for event in at.ears.of(PermissionReplied)]
+        approved = await at.runtime.approvals(tmp_path / "project")
+        other = await at.runtime.create_session(directory=tmp_path / "project")
+        await at.runtime.prompt(other.id, "again")
+        assert await at.runtime.asks() == ()
+        assert await at.runtime.withdraw(tmp_path / "project") == 1
+    assert approved == (Rule(permission="edit", pattern="*", action="allow"),)
+    assert [(tmp_path / "project" / f"{n}.txt").read_text() for n in "abc"] == ["a", "b", "c"]
+    assert set(replies) <= {"always"}
+
+
+@pytest.mark.spec("A-03")
+async def test_what_build_was_allowed_for_good_stays_denied_to_plan(tmp_path: Path) -> None:
+    script = {
+        "go": [[call("write", filePath="a", content="1")], [say("Ok.")]],
+        "plan": [[call("write", filePath="a", content="2")], [say("No.")]],
+    }
+    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        await at.runtime.prompt(at.session_id, "plan", agent="plan")
+    assert (tmp_path / "project" / "a").read_text() == "1"
+
+
+@pytest.mark.spec("A-04")
+async def test_an_approval_may_come_with_other_arguments(tmp_path: Path) -> None:
+    script = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
+    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "once", input={"filePath": "b.txt", "content": "yours"})
+        await at.runtime.wait(at.session_id)
+        (state,) = await at.states()
+    root = tmp_path / "project"
+    assert not (root / "a.txt").exists()
+    assert (root / "b.txt").read_text() == "yours"
+    assert isinstance(state, ToolCompleted)
+    assert state.input == {"filePath": "b.txt", "content": "yours"}
+    assert "The user changed the arguments" in results(at)[0].output
+
+
+@pytest.mark.spec("A-04")
+async def test_other_arguments_that_are_denied_stay_denied(tmp_path: Path) -> None:
+    rules = {"edit": {"*": "ask", "secret*": "deny"}}
+    script = {"go": [[call("write", filePath="a.txt", content="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, permission=rules) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "once", input={"filePath": "secret", "content": "x"})
+        await at.runtime.wait(at.session_id)
+    assert not (tmp_path / "project" / "secret").exists()
+
+
+@pytest.mark.spec("A-04")
+@pytest.mark.parametrize(("policy", "steps"), [("deny", 2), ("fail", 1)])
+async def test_when_nobody_can_answer_the_policy_does(tmp_path: Path, policy: Any, steps: int) -> None:
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
+    asks = AsksConfig(policy=policy)
+    async with project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
+        await at.prompt("go")
+        (state,) = await at.states()
+    assert len(at.model.requests) == steps
+    assert isinstance(state, ToolError)
+    assert "Nobody can answer" in state.error
+
+
+@pytest.mark.spec("A-04")
+async def test_an_ask_that_waited_long_enough_is_denied(tmp_path: Path) -> None:
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
+    asks = AsksConfig(policy="deny", seconds=0.05)
+    async with project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
+        answer = await at.prompt("go")
+        (state,) = await at.states()
+    assert answer.text == "Without."
+    assert isinstance(state, ToolError)
+    assert "Nobody answered in time" in state.error
+
+
+@pytest.mark.spec("C-04")
+@pytest.mark.parametrize(("goes_on", "steps"), [(False, 1), (True, 2)])
+async def test_a_no_ends_the_turn_unless_the_config_says_otherwise(
+    tmp_path: Path, *, goes_on: bool, steps: int
+) -> None:
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
+    experimental = {"continue_loop_on_deny": goes_on}
+    async with project(tmp_path, script, permission=ASK_EDITS, experimental=experimental) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        settled = await at.runtime.answer(asked.request.id, "reject")
+        await at.runtime.wait(at.session_id)
+    assert isinstance(settled.state, Settled)
+    assert isinstance(settled.state.result, Failed)
+    assert settled.state.result.blocks is not goes_on
+    assert len(at.model.requests) == steps
+
+
+@pytest.mark.spec("A-08")
+async def test_the_same_call_three_times_in_a_row_asks_over_several_steps(tmp_path: Path) -> None:
+    step = [call("list")]
+    async with project(tmp_path, {"go": [step, step, step, [say("Enough.")]]}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "reject")
+        await at.runtime.wait(at.session_id)
+        states = await at.states()
+    assert (asked.request.permission, asked.request.patterns) == ("doom_loop", ("list",))
+    assert [type(state) for state in states] == [ToolCompleted, ToolCompleted, ToolError]
+
+
+@pytest.mark.spec("A-08")
+async def test_other_calls_in_between_are_no_doom_loop(tmp_path: Path) -> None:
+    one, other = [call("list")], [call("todoread")]
+    async with project(tmp_path, {"go": [one, one, other, one, one, other, [say("Done.")]]}) as at:
+        answer = await at.prompt("go")
+    assert answer.text == "Done."
+
+
+@pytest.mark.spec("S-06")
+async def test_the_last_step_is_reminded_and_its_calls_do_not_run(tmp_path: Path) -> None:
+    step = [[call("write", filePath=f"{n}", content="x")] for n in range(3)]
+    agent = {"build": AgentConfig(steps=2)}
+    async with project(tmp_path, {"go": step}, agent=agent) as at:
+        answer = await at.prompt("go")
+        states = await at.states()
+        entries = await at.messages()
+    assert isinstance(answer.info, AssistantMessage)
+    assert answer.info.finish == "max-steps"
+    assert [type(state) for state in states] == [ToolCompleted, ToolError]
+    assert not (tmp_path / "project" / "1").exists()
+    reminder = at.told()[-1]
+    assert isinstance(reminder, FromUser)
+    assert "last step" in reminder.text
+    prompt = entries[0].info.id
+    assert {e.info.parent_id for e in entries if isinstance(e.info, AssistantMessage)} == {prompt}
+
+
+@pytest.mark.spec("S-06")
+async def test_planning_is_reminded_and_so_is_its_end(tmp_path: Path) -> None:
+    script = {"one": [[say("Plan.")]], "two": [[say("Build.")]], "three": [[say("On.")]]}
+    async with project(tmp_path, script) as at:
+        await at.runtime.prompt(at.session_id, "one", agent="plan")
+        await at.runtime.prompt(at.session_id, "two", agent="build")
+        await at.runtime.prompt(at.session_id, "three")
+        entries = await at.messages()
+    said = [
+        [part.text for part in entry.parts if isinstance(part, TextPart) and part.synthetic]
+        for entry in entries
+        if not isinstance(entry.info, AssistantMessage)
+    ]
+    assert ["Plan mode is on" in "".join(said[0]), "Plan mode is off" in "".join(said[1]), said[2]] == [
+        True,
+        True,
+        [],
+    ]
+
+
+@pytest.mark.spec("S-06", "O-05")
+async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path: Path) -> None:
+    todos = [{"content": "a", "status": "completed"}, {"content": "b"}]
+    script = {"one": [[call("todowrite", todos=todos)], [say("Later.")]], "two": [[say("On.")]]}
+    async with project(tmp_path, script) as at:
+        await at.prompt("one")
+        await at.prompt("two")
+    prompt = at.told()[-1]
+    assert isinstance(prompt, FromUser)
+    assert "has 1 unfinished" in prompt.text
+
+
+@pytest.mark.spec("A-10")
+async def test_an_agent_that_is_gone_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    script = {"go": [[say("Hello.")]], "again": [[say("Again.")]]}
+    ada = {"ada": AgentConfig(description="A", prompt="You are Ada.")}
+    async with project(tmp_path, script, agent=ada) as at:
+        await at.runtime.prompt(at.session_id, "go", agent="ada")
+        session_id = at.session_id
+    assert at.model.requests[0].system.startswith("You are Ada.")
+    plain = Config(data_dir=tmp_path / "data")
+    async with stage(tmp_path / "data", script, coding=plain, directory=tmp_path / "project") as later:
+        failed = await later.runtime.prompt(session_id, "again")
+        fine = await later.runtime.prompt(session_id, "again", agent="build")
+    assert isinstance(failed.info, AssistantMessage)
+    assert "no agent is called 'ada'" in str(failed.info.error)
+    assert fine.text == "Again."
+
+
+@pytest.mark.spec("A-03")
+async def test_a_child_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
+    script = {"plan": [[say("Ok.")]], "go": [[call("write", filePath="a", content="x")], [say("No.")]]}
+    async with project(tmp_path, script) as at:
+        await at.runtime.prompt(at.session_id, "plan", agent="plan")
+        child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "project")
+        await at.runtime.prompt(child.id, "go", agent="build")
+    assert "write" not in [tool.name for tool in at.model.requests[-1].tools]
+    assert not (tmp_path / "project" / "a").exists()
+
+
+@pytest.mark.spec("A-04")
+async def test_an_ask_two_levels_down_is_listed_at_the_root_with_its_lineage(tmp_path: Path) -> None:
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+        child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "project")
+        grandchild = await at.runtime.create_session(parent_id=child.id, directory=tmp_path / "project")
+        await at.runtime.send(grandchild.id, "go")
+        await at.ears.until(PermissionAsked)
+        (waiting,) = await at.runtime.asks(at.session_id)
+    assert [session.id for session in waiting.lineage] == [at.session_id, child.id, grandchild.id]
+    assert waiting.call.session_id == grandchild.id
+
+
+@pytest.mark.spec("A-07")
+async def test_output_beyond_the_cap_is_saved_and_may_be_read(tmp_path: Path) -> None:
+    long = "\n".join(f"line {n}" for n in range(30_000))
+    script = {"go": [[call("bash", command="cat long.txt")], [say("Long.")]]}
+    async with project(tmp_path, script, files={"long.txt": long}) as at:
+        await at.prompt("go")
+        (state,) = await at.states()
+    assert isinstance(state, ToolCompleted)
+    saved = Path(state.metadata["outputPath"])
+    assert await asyncio.to_thread(saved.read_text) == long
+    assert len(state.output) < 60_000
+    assert str(saved) in state.output

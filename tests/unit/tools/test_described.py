@@ -1,0 +1,36 @@
+"""What a model reads of the tools that search, patch and teach."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.engine.tool import AnyTool
+from asyncagents.tools.files import Files
+from asyncagents.tools.glob import glob
+from asyncagents.tools.grep import grep
+from asyncagents.tools.patch import patch
+from asyncagents.tools.patch_text import AddFile, DeleteFile, UpdateFile, parse
+from asyncagents.tools.process import Processes
+from asyncagents.tools.seen import Seen
+from asyncagents.tools.skill import skill
+
+
+def _tools(folder: Path) -> list[AnyTool]:
+    files, seen = Files(folder), Seen()
+    processes = Processes({}, folder=folder)
+    return [glob(files, seen), grep(files, seen, processes), patch(files, seen), skill([])]
+
+
+@pytest.mark.spec("A-05")
+@pytest.mark.parametrize("number", range(4))
+def test_the_model_is_told_what_each_tool_and_each_argument_is_for(tmp_path: Path, number: int) -> None:
+    told = _tools(tmp_path)[number].spec()
+    assert "\n- " in told.description
+    assert all(field["description"] for field in told.parameters["properties"].values())
+    assert told.parameters["required"] == [next(iter(told.parameters["properties"]))]
+
+
+def test_the_patch_that_the_model_is_shown_is_one(tmp_path: Path) -> None:
+    text = _tools(tmp_path)[2].description
+    shown = text[text.index("*** Begin") : text.index("*** End Patch") + len("*** End Patch")]
+    assert [type(section) for section in parse(shown)] == [UpdateFile, UpdateFile, AddFile, DeleteFile]

@@ -1,0 +1,271 @@
+"""`grep`: the lines that fit, in a process that can be ended, and never what lies outside."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asyncagents.errors import ToolError
+from asyncagents.tools.grep import grep
+from asyncagents.tools.grep_search import Search, Searched, searched
+from asyncagents.tools.process import Processes
+from tests.unit.tools.file_desk import SECRET, Desk
+
+
+def grep_desk(folder: Path, *, seconds: float = 60) -> Desk:
+    desk = Desk(folder)
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    processes = Processes(environment, folder=folder / "output", namespace=False)
+    desk.tools["grep"] = grep(desk.files, desk.seen, processes, seconds=seconds)
+    return desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return grep_desk(tmp_path)
+
+
+def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = None) -> Searched:
+    """The search itself, in this process."""
+    place = desk.files.place(path)
+    return searched(Search(root=desk.files.root, place=place, pattern=pattern, include=include))
+
+
+def _found(desk: Desk, pattern: str, **more: Any) -> list[str]:
+    answer = _search(desk, pattern, **more)
+    assert not answer.error
+    top = f"{desk.root}/"
+    return sorted(f"{m.path.removeprefix(top)}:{m.number}:{m.text}" for m in answer.matches)
+
+
+@pytest.mark.spec("A-05")
+async def test_lines_come_with_file_and_number_the_last_changed_file_first(desk: Desk) -> None:
+    os.utime(desk.put("old.py", "import os\nx = 1\n"), (1, 1))
+    os.utime(desk.put("src/new.py", "y\n\nx = 22\r\nx = 3\n"), (2, 2))
+    desk.put("src/other.txt", "x = 4\n")
+    desk.put("out/d.py", "x = 5\n")
+    desk.put(".gitignore", "/out/\n")
+    desk.put(".git/x.py", "x = 6\n")
+    result = await desk.call("grep", pattern=r"x = \d+$", include="*.py")
+    assert result.output.splitlines() == ["src/new.py:", "  3: x = 22", "  4: x = 3", "old.py:", "  2: x = 1"]
+    assert result.metadata == {"matches": 3, "truncated": False}
+    nothing = await desk.call("grep", pattern="nowhere")
+    assert nothing.output == f"No line below {desk.root} fits the pattern."
+
+
+@pytest.mark.spec("A-05")
+async def test_a_pattern_that_takes_for_ever_is_ended_and_the_loop_goes_on(tmp_path: Path) -> None:
+    desk = grep_desk(tmp_path, seconds=1)
+    desk.put("a", "a" * 200 + "b\n")
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0)
+            beats += 1
+
+    async with asyncio.TaskGroup() as group:
+        beating = group.create_task(beat())
+        with pytest.raises(ToolError, match="longer than 1 seconds and was ended"):
+            await desk.call("grep", pattern="(a+)+$")
+        beating.cancel()
+    assert beats > 100
+    assert _searches() == []
+
+
+def _searches() -> list[str]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (each / "cmdline").read_bytes()
+            parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if b"grep_search" in command and parent == os.getpid():
+            found.append(each.name)
+    return found
+
+
+def _until_it_searches() -> None:
+    while not _searches():
+        os.sched_yield()
+
+
+async def test_a_search_that_is_given_up_leaves_no_process(desk: Desk) -> None:
+    desk.put("a", "a" * 200 + "b\n")
+    context = desk.context()
+    await desk.plan("grep", context, pattern="(a+)+$")
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.run("grep", context, pattern="(a+)+$"))
+        await asyncio.to_thread(_until_it_searches)
+        running.cancel()
+    assert _searches() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"pattern": "("}, "not a valid regular expression: .*at character 1"),
+        ({"pattern": "*a"}, "nothing to repeat"),
+        ({"pattern": "(" * 2000 + ")" * 2000}, "too complex|too much memory"),
+        ({"pattern": "a{99999999999999999999}"}, "too complex"),
+        ({"pattern": "\ud800"}, "half a character"),
+        ({"pattern": "a", "include": "../*"}, "goes up"),
+        ({"pattern": "a", "path": "no"}, "does not exist"),
+        ({"pattern": "a", "path": "pipe"}, "pipe"),
+        ({"pattern": "a", "path": "\0"}, "NUL"),
+        ({"pattern": "a", "path": "/proc/self/environ"}, "/proc"),
+    ],
+)
+async def test_what_cannot_be_searched_is_an_error_to_act_on(
+    desk: Desk, given: dict[str, str], told: str
+) -> None:
+    os.mkfifo(desk.root / "pipe")
+    with pytest.raises(ToolError, match=told):
+        await desk.call("grep", **given)
+
+
+@pytest.mark.parametrize("given", [{"pattern": ""}, {"pattern": "a" * 4001}, {"pattern": 1}, {}])
+async def test_a_pattern_that_is_none_is_refused(desk: Desk, given: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        await desk.call("grep", **given)
+
+
+async def test_only_the_first_hundred_are_shown_and_long_lines_are_cut(desk: Desk) -> None:
+    desk.put("a", "x" * 3_000 + "\n" + "x\n" * 120)
+    result = await desk.call("grep", pattern="x")
+    lines = result.output.splitlines()
+    assert lines[1] == f"  1: {'x' * 2_000}… (line cut)"
+    assert len(lines) == 102
+    assert "more than 100 matches" in lines[-1]
+    assert result.metadata == {"matches": 100, "truncated": True}
+
+
+def test_binary_files_links_and_pipes_are_passed_over_and_what_cannot_be_opened_is_counted(
+    desk: Desk,
+) -> None:
+    desk.put("bin", b"the secret\0\1\2")
+    desk.put("latin", b"the secret caf\xe9\n")
+    desk.put("bom", "\ufeffthe secret\n")
+    (desk.root / "out").symlink_to(desk.outside)
+    (desk.root / "secret.txt").symlink_to(desk.outside / "secret.txt")
+    os.mkfifo(desk.root / "pipe")
+    with (desk.root / "huge").open("wb") as file:
+        file.truncate(65 * 1024 * 1024)
+    answer = _search(desk, "^the secret")
+    assert {Path(match.path).name: match.text for match in answer.matches} == {
+        "latin": "the secret caf\ufffd",
+        "bom": "the secret",
+    }
+    assert answer.unread == 1
+
+
+async def test_a_file_that_is_named_is_searched_even_if_it_is_ignored(desk: Desk) -> None:
+    desk.put(".gitignore", "*.log\n")
+    desk.put("a.log", "here\n")
+    assert _found(desk, "here") == []
+    assert _found(desk, "here", path="a.log") == ["a.log:1:here"]
+    assert (await desk.call("grep", pattern="here", path="a.log")).output == "a.log:\n  1: here"
+
+
+async def test_a_file_with_secrets_is_searched_only_by_its_name_and_with_leave_to_read_it(desk: Desk) -> None:
+    for name in (".env", "prod.env", "d/.env.local", ".env.example"):
+        desk.put(name, "KEY=1\n")
+    result = await desk.call("grep", pattern="KEY")
+    assert result.output.splitlines() == [
+        ".env.example:",
+        "  1: KEY=1",
+        "(3 .env files were not searched; name one in path to ask for it.)",
+    ]
+    asks = await desk.plan("grep", desk.context(), pattern="KEY", path="d/.env.local")
+    assert [(ask.permission, ask.patterns) for ask in asks] == [
+        ("read", ("d/.env.local",)),
+        ("grep", ("KEY",)),
+    ]
+    assert "KEY=1" in (await desk.call("grep", pattern="KEY", path=".env")).output
+
+
+async def test_outside_it_asks_for_the_folder_a_file_lies_in(desk: Desk) -> None:
+    (desk.root / "link").symlink_to(desk.outside)
+    outside, search = ("external_directory", (f"{desk.outside}/*",)), ("grep", ("s.",))
+    for path in ("../outside", "link"):
+        asks = await desk.plan("grep", desk.context(), pattern="s.", path=path)
+        assert [(ask.permission, ask.patterns) for ask in asks] == [outside, search]
+    for path in ("../outside/secret.txt", "link/secret.txt"):
+        asks = await desk.plan("grep", desk.context(), pattern="s.", path=path)
+        reading = ("read", (f"{desk.outside}/secret.txt",))
+        assert [(ask.permission, ask.patterns) for ask in asks] == [outside, reading, search]
+    result = await desk.call("grep", pattern="secret", path="../outside")
+    assert result.output == f"{desk.outside}/secret.txt:\n  1: {SECRET}"
+
+
+async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: Desk) -> None:
+    desk.put("d/mine.txt", "x")
+    context = desk.context()
+    await desk.plan("grep", context, pattern="secret", path="d")
+    (desk.root / "d").rename(desk.root / "was")
+    (desk.root / "d").symlink_to(desk.outside)
+    with pytest.raises(ToolError):
+        await desk.run("grep", context, pattern="secret", path="d")
+
+
+async def test_nothing_of_the_project_is_imported_by_the_search(desk: Desk) -> None:
+    for name in ("msgspec.py", "re.py", "resource.py", "asyncagents/__init__.py", "sitecustomize.py"):
+        desk.put(name, "raise SystemExit(7)  # needle\n")
+    result = await desk.call("grep", pattern="needle")
+    assert result.metadata["matches"] == 5
+
+
+PATTERNS = [
+    "a",
+    "^a",
+    "b$",
+    "a.b",
+    "a|b",
+    "[ab]{2}",
+    "(ab)+",
+    r"\.",
+    "A",
+]  # git sees an empty line at the end of a file, and so "^$"
+_LINES = st.lists(st.sampled_from(["a", "b", "ab", "a b", "", "a.b", "\tab", "é", "A"]), max_size=6)
+_FILES = st.dictionaries(st.sampled_from(["a", "b.py", "d/a", "d/b.log", "c.log"]), _LINES, max_size=5)
+
+
+@pytest.mark.spec("A-05")
+@settings(max_examples=60, deadline=None)
+@given(_FILES, st.sampled_from(PATTERNS), st.sampled_from(["", "*.log", "d/", "*\n!a"]))
+def test_it_finds_what_git_grep_finds(
+    tmp_path_factory: pytest.TempPathFactory, held: dict[str, list[str]], pattern: str, ignored: str
+) -> None:
+    desk = Desk(tmp_path_factory.mktemp("tree"))
+    for name, lines in held.items():
+        desk.put(name, "".join(f"{line}\n" for line in lines))
+    desk.put(".gitignore", f".gitignore\n{ignored}\n")
+    git = ["git", "-c", "core.excludesFile=/dev/null", "-C", str(desk.root)]
+    subprocess.run([*git, "init", "-q"], check=True, capture_output=True)
+    told = subprocess.run(
+        [*git, "grep", "--no-index", "--exclude-standard", "--no-color", "-nEI", "-e", pattern],
+        capture_output=True,
+        check=False,
+    )
+    assert told.returncode in {0, 1}
+    assert _found(desk, pattern) == sorted(told.stdout.decode().splitlines())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pattern=st.text(max_size=10) | st.text("a()[]{}*+?|^$\\0-9:<=!P", max_size=10),
+    include=st.none() | st.text("*?[]{},!^-\\/ab.", max_size=8),
+)
+def test_any_pattern_ends_in_an_answer(desk: Desk, pattern: str, include: str | None) -> None:
+    desk.put("a/b", "a line\nanother\n")
+    answer = _search(desk, pattern, include=include)
+    assert not answer.error or answer.error.endswith(".")
+    msgspec.json.encode(answer)

@@ -1,0 +1,82 @@
+"""While a thread swaps a folder and a link to the outside, no search and no patch gets out."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from asyncagents.errors import ToolError
+from asyncagents.tools.beneath import OpenFolder
+from asyncagents.tools.glob import glob
+from asyncagents.tools.grep_search import Search, searched
+from asyncagents.tools.patch import patch
+from asyncagents.tools.place import Inside
+from tests.unit.tools.file_desk import SECRET, Desk, swapped
+from tests.unit.tools.test_files import WAYS
+
+ROUNDS = 300
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> OpenFolder:
+    found: OpenFolder = request.param
+    return found
+
+
+@pytest.fixture
+def desk(tmp_path: Path, way: OpenFolder) -> Desk:
+    desk = Desk(tmp_path, way)
+    desk.tools["glob"] = glob(desk.files, desk.seen)
+    desk.tools["patch"] = patch(desk.files, desk.seen)
+    (desk.outside / "only-outside.txt").write_text(SECRET)
+    return desk
+
+
+@pytest.mark.spec("A-05")
+async def test_a_glob_never_tells_a_name_from_outside(desk: Desk) -> None:
+    told: Counter[str] = Counter()
+    with swapped(desk):
+        while told.total() < ROUNDS or len(told) < 2:  # the thread may be slow to get its turn
+            told[(await desk.call("glob", pattern="*.txt")).output] += 1
+    # It is found under one of its two names, under both, or under none.
+    assert all("only-outside" not in each for each in told)
+
+
+@pytest.mark.spec("A-05")
+def test_a_grep_never_tells_a_line_from_outside(desk: Desk) -> None:
+    lines: Counter[str] = Counter()
+    search = Search(root=desk.files.root, place=Inside(desk.files.root, ()), pattern="mine|secret")
+    with swapped(desk):
+        for _ in range(ROUNDS):
+            lines.update(match.text for match in searched(search).matches)
+        while not lines:
+            lines.update(match.text for match in searched(search).matches)
+    assert set(lines) == {"mine"}
+
+
+@pytest.mark.spec("A-05")
+async def test_a_patch_without_leave_never_writes_outside(desk: Desk) -> None:
+    ends: Counter[str] = Counter()
+    with swapped(desk):
+        while ends.total() < ROUNDS or len(ends) < 2:
+            ends[await _patched(desk, ends.total())] += 1
+    assert (desk.outside / "secret.txt").read_text() == SECRET
+    assert sorted(os.listdir(desk.outside)) == ["only-outside.txt", "secret.txt"]
+    assert ends["done"] or ends["refused"]
+
+
+async def _patched(desk: Desk, number: int) -> str:
+    lines = [f"*** Add File: d/new{number}", "+x", f"*** Add File: beside{number}", "+x"]
+    text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+    context = desk.context()
+    try:
+        asks = await desk.plan("patch", context, patchText=text)
+        if asks[0].permission == "external_directory":
+            return "asked"
+        await desk.run("patch", context, patchText=text)
+    except ToolError:
+        assert not (desk.root / f"beside{number}").exists()
+        return "refused"
+    assert (desk.root / f"beside{number}").exists()
+    return "done"
