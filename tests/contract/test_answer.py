@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Reply
+from asyncagents.domain.call import BY_HAND, Always, Answers, Completed, Failed, Once, Reject, Reply
 from asyncagents.domain.event import PermissionReplied, QuestionRejected, QuestionReplied
+from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from tests.contract.build import Lab, ask_id, done, result_of, state_of
+from tests.contract.build import PROJECT, Lab, ask_id, done, result_of, state_of
 
 
 async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
@@ -25,14 +27,18 @@ async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
     assert (await lab.store.snapshot(lease)).requested == (granted,)
 
 
-@pytest.mark.parametrize("reply", [Once(), Reject(), Reject("no")], ids=["yes", "no", "no because"])
+@pytest.mark.parametrize(
+    "reply",
+    [Once(), Once({"target": "one"}), Always(), Reject(), Reject("no")],
+    ids=["yes", "yes, otherwise", "always", "no", "no because"],
+)
 async def test_the_same_answer_again_changes_nothing(lab: Lab, reply: Reply) -> None:
     _, _, call, _ = await lab.asked()
     first = await lab.store.answer(ask_id(call), reply)
     before, cursor = await lab.everything(), await lab.store.cursor()
     lab.commits.clear()
     assert await lab.store.answer(ask_id(call), reply) == first
-    for other in (Once(), Reject(), Reject("something else")):
+    for other in (Once(), Once({"target": "two"}), Always(), Reject(), Reject("something else")):
         if other != reply:
             with pytest.raises(Conflict, match=ask_id(call)):
                 await lab.store.answer(ask_id(call), other)
@@ -118,3 +124,71 @@ async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
     with pytest.raises(InvalidInput):
         await lab.store.answer(ask_id(call), Answers((("yes",),)))
     assert await lab.everything() == before
+
+
+@pytest.mark.spec("A-04")
+async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
+    _, lease, call, _ = await lab.asked()
+    edited = await lab.store.answer(ask_id(call), Once({"target": "one"}))
+    assert (edited.input, edited.written) == ({"target": "one"}, {"target": "all"})
+    assert (state_of(edited), edited.granted) == ("Requested", (BY_HAND,))
+    assert edited.of_a_kind == ("build", {"target": "all"})
+    assert (await lab.store.snapshot(lease)).requested == (edited,)
+
+
+@pytest.mark.spec("A-04")
+async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_the_tree(lab: Lab) -> None:
+    session_id, lease, call, (other,) = await lab.asked(None)
+    alike = await lab.move(lease, other, lab.ask(session_id))
+    child_id = await lab.session(parent=session_id)
+    await lab.prompt(child_id)
+    child_lease = await lab.claim(child_id)
+    step = await lab.step(child_lease)
+    below = lab.call(step)
+    await lab.end(child_lease, step, below)
+    below = await lab.move(child_lease, below, lab.ask(child_id))
+    _, _, stranger, _ = await lab.asked()
+    lab.commits.clear()
+
+    await lab.store.answer(ask_id(call), Always())
+    freed = {each.call.id for each in await lab.store.asks()} ^ {call.id, alike.id, below.id, stranger.id}
+    assert freed == {call.id, alike.id, below.id}
+    replies = [(e.request_id, e.reply) for e in lab.events if isinstance(e, PermissionReplied)]
+    assert replies == [(ask_id(each), "always") for each in (call, alike, below)]
+    assert set(lab.woken) == {session_id, child_id}
+    (rule,) = await lab.store.approvals(PROJECT)
+    assert (rule.permission, rule.pattern, rule.action) == ("bash", "make *", "allow")
+    assert await lab.store.approvals("another") == ()
+    assert await lab.store.withdraw(PROJECT, "edit") == 0
+    assert await lab.store.withdraw(PROJECT) == 1
+    assert await lab.store.approvals(PROJECT) == ()
+
+
+async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
+    session_id, lease, (call, sibling) = await lab.called(None, None)
+    asked = await lab.move(lease, call, replace(lab.ask(session_id), blocks=False))
+    rejected = await lab.store.answer(ask_id(asked), Reject())
+    assert result_of(rejected) == Failed("The user rejected this tool call.")
+    snapshot = await lab.store.snapshot(lease)
+    assert not snapshot.blocked
+    assert [each.id for each in snapshot.requested] == [sibling.id]
+
+
+@pytest.mark.spec("A-04")
+async def test_what_waits_for_a_person_is_listed_with_its_lineage(lab: Lab) -> None:
+    root = await lab.session()
+    child = await lab.session(parent=root)
+    await lab.prompt(child)
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    calls = [lab.call(step) for _ in range(3)]
+    await lab.end(lease, step, *calls)
+    for call, state in zip(calls, (lab.ask(child), lab.question(child), lab.waiting()), strict=True):
+        await lab.move(lease, call, state)
+    for waiting in (await lab.store.asks(root), await lab.store.asks()):
+        assert [each.call.id for each in waiting] == [calls[0].id, calls[1].id]
+        assert [[session.id for session in each.lineage] for each in waiting] == [[root, child]] * 2
+    other = await lab.session()
+    assert await lab.store.asks(other) == ()
+    with pytest.raises(NotFound):
+        await lab.store.asks(SessionId("ses_none"))

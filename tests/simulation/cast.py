@@ -2,16 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app import Setup, bare
+from asyncagents.app import Setup
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.failure import api
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.engine.tool import AnyTool, Outcome
+from asyncagents.domain.permission import Effective, judge
+from asyncagents.domain.session import CacheTokens, Rule, Session, Tokens
+from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
+from asyncagents.engine.workplace import Bare, Brief
 from asyncagents.llm.model import (
     Finish,
     FromModel,
@@ -31,6 +34,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
+from asyncagents.store.verb.remind import Stepping
 from asyncagents.testing.process import Process
 from tests.simulation.stage import Effect, Stage, session_of
 
@@ -51,6 +55,7 @@ TOOLS = (
     "none",
 )
 LONGEST_TURN = 4
+MOST_STEPS = 3
 ENDS: tuple[Finish | None, ...] = ("stop", None, "length", "content-filter", "error", "unknown")
 WEIGHTS = (80, 4, 4, 2, 2, 1)
 
@@ -158,7 +163,25 @@ class Cast:
 
     def setup(self, process: Process) -> Setup:
         model = WildModel(self._stage, process, self._seed)
-        return Setup(model=model, furnish=bare(Props(self._stage, process, self._seed).tools()))
+        place = Gatehouse(Props(self._stage, process, self._seed).tools(), ask_everything)
+        return Setup(model=model, furnish=lambda store, ids: place)
+
+
+class Gatehouse(Bare):
+    """Everything that asks is asked, until it is approved for good; a turn has so many steps."""
+
+    reminds = True
+
+    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
+        return replace(super().brief(agent, lineage), steps=MOST_STEPS)
+
+    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy:
+        rules = Effective(((Rule(permission="*", pattern="*", action="ask"),),))
+        return lambda ask, context: judge(rules, approved, ask.permission, ask.patterns)
+
+    def reminders(self, stepping: Stepping) -> tuple[str, ...]:
+        first = ("Mind the gap.",) if stepping.asked and stepping.agent_before is None else ()
+        return (*first, "The last one.") if stepping.number >= MOST_STEPS else first
 
 
 class Props:
@@ -210,7 +233,7 @@ class Props:
         return random.Random(f"{self._seed}:{context.call_id}:{self._process.number}")
 
     async def _ask(self, args: Do, context: ToolContext) -> tuple[Ask, ...]:
-        return (Ask("gate", (f"{args.n}",)),)
+        return (Ask("gate", (f"{args.n}",), (f"{args.n}",)),)
 
     async def _look(self, args: Do, context: ToolContext) -> Outcome:
         await asyncio.sleep(self._rng(context).random())

@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.domain.call import IN_DOUBT, Call, Completed, Failed, Once, Settled, render
+from asyncagents.domain.call import IN_DOUBT, Always, Call, Completed, Failed, Once, Settled, render
 from asyncagents.domain.shape import encode
 from asyncagents.engine.retry import RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
+from tests.simulation.cast import MOST_STEPS
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Stage, Violation
 
+MESSAGE_PARTS = "SELECT body FROM part WHERE message_id = ?"
 OPEN_STATES = {"pending", "running", "waiting_async"}
 
 
@@ -32,6 +34,8 @@ def check(stage: Stage, path: Path) -> None:
         _check_calls(db, calls)
         _check_results(stage, calls)
         _check_effects(stage, calls)
+        _check_gates(db, stage, calls)
+        _check_steps(db)
         _check_aborts(stage, calls)
         _check_held_back(db)
     finally:
@@ -138,9 +142,12 @@ def _check_prompts(db: sqlite3.Connection, stage: Stage) -> None:
         row = db.execute("SELECT state, answer_id FROM input WHERE message_id = ?", (message_id,)).fetchone()
         if row is None:
             _fail("I0", f"the acknowledged prompt {text!r} is gone")
-        said = db.execute("SELECT body FROM part WHERE message_id = ?", (message_id,)).fetchall()
-        if [json.loads(body)["text"] for (body,) in said] != [text]:
+        said = [json.loads(row[0]) for row in db.execute(MESSAGE_PARTS, (message_id,))]
+        if [part["text"] for part in said if not part.get("synthetic")] != [text]:
             _fail("I0", f"the prompt {text!r} has become {said}")
+        added = [part["text"] for part in said if part.get("synthetic")]
+        if len(set(added)) < len(added):
+            _fail("I0", f"of something the model was reminded twice: {added}")
         if message_id in stage.answers and stage.answers[message_id] != row[1]:
             _fail("I4", f"the answer to {text!r} was {stage.answers[message_id]} and is now {row[1]}")
     _check_inputs(db)
@@ -159,6 +166,7 @@ def _check_inputs(db: sqlite3.Connection) -> None:
             _fail("I4", f"input {message_id} was answered by {answer}, which nobody sees")
     texts = [row[0] for row in db.execute(
         "SELECT part.body ->> 'text' FROM input JOIN part ON part.message_id = input.message_id"
+        " WHERE part.body ->> 'text' NOT LIKE '<system-reminder>%'"
     )]  # fmt: skip
     if len(texts) != len(set(texts)):
         _fail("I3", "an input stands twice")
@@ -207,9 +215,37 @@ def _check_effects(stage: Stage, calls: dict[str, Call]) -> None:
         done[call.id] = done.get(call.id, 0) + 1
         if call.effect == "once" and done[call.id] > 1:
             _fail("I8", f"{call.tool} ran {done[call.id]} times")
-        if call.tool == "gate" and call.reply != Once():
-            _fail("I16", f"gate ran though the answer was {call.reply}")
     _check_doubts(calls, done)
+
+
+def _check_gates(db: sqlite3.Connection, stage: Stage, calls: dict[str, Call]) -> None:
+    """I16: nothing passes without a yes, of its own or for good."""
+    approved = {row[0] for row in db.execute("SELECT pattern FROM approval WHERE permission = 'gate'")}
+    for call in (calls[effect.call_id] for effect in stage.effects):
+        yes = isinstance(call.reply, Once | Always) or str(call.input["n"]) in approved
+        if call.tool == "gate" and not yes:
+            _fail("I16", f"gate ran though the answer was {call.reply}")
+        if call.written is not None and not (isinstance(call.reply, Once) and call.reply.input == call.input):
+            _fail("I16", f"gate ran with arguments that nobody approved: {call.input}")
+
+
+def _check_steps(db: sqlite3.Connection) -> None:
+    """S-06: after what a person says come no more steps with tools than the agent may take."""
+    rows = db.execute(
+        """SELECT message.session_id, message.info ->> 'finish',
+             CASE WHEN message.info ->> 'role' = 'user' THEN COALESCE(input.source, 'aside') END FROM message
+           LEFT JOIN input ON input.message_id = message.id
+           WHERE hidden = 0 AND position IS NOT NULL ORDER BY message.session_id, position"""
+    )
+    steps: dict[str, int] = {}
+    before = None
+    for session_id, finish, source in rows:
+        steps[session_id] = 0 if source == "person" else steps.get(session_id, 0) + (finish == "tool-calls")
+        if steps[session_id] >= MOST_STEPS:
+            _fail("S-06", f"a turn of {session_id} had {steps[session_id]} steps with tools")
+        if source == before == "aside":
+            _fail("S-06", f"{session_id} was reminded twice before one step")
+        before = source
 
 
 def _check_doubts(calls: dict[str, Call], done: dict[str, int]) -> None:
@@ -242,7 +278,8 @@ def _check_held_back(db: sqlite3.Connection) -> None:
            JOIN message ON message.id = input.message_id AND message.rev > cancel.rev
            JOIN part ON part.message_id = input.message_id
            LEFT JOIN message AS answer ON answer.id = input.answer_id
-           WHERE input.state IN ('promoted', 'aborted') AND input.key NOT LIKE 'result:%'"""
+           WHERE input.state IN ('promoted', 'aborted') AND input.key NOT LIKE 'result:%'
+           AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"""
     )
     for text, answer in rows:
         failed = "error" in json.loads(answer or "{}")

@@ -155,4 +155,28 @@ MUTANTS = (
         "            await save(tx, row, row.control.woken())\n    return len(rows)",
         "            pass\n    return 0",
     ),
+    Mutant(
+        "an_ask_that_nobody_waits_for",
+        "engine/permission.py",
+        """if action == "ask" and not""",
+        """if action == "ask" and call.repeats and not""",
+    ),
+    Mutant(
+        "arguments_of_the_model_run_though_others_were_approved",
+        "store/verb/answer.py",
+        "granted, input=edited, written=",
+        "granted, input=edited | call.input, written=",
+    ),
+    Mutant(
+        "one_step_too_many",
+        "engine/turn.py",
+        "started.number >= brief.steps",
+        "started.number > brief.steps",
+    ),
+    Mutant(
+        "reminded_again_after_a_crash",
+        "store/verb/remind.py",
+        "        return control  # the step before",
+        "        asked_by = newest  # the step before",
+    ),
 )

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.domain.call import Always, Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Idle
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import RequestError, StoreError
+from asyncagents.errors import NotFound, RequestError, StoreError
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
@@ -52,7 +52,7 @@ class Scenario:
             SeededRng(seed + 1),
             crash=self.rng.choice([0, 10, 30, 60]),
             fail=self.rng.choice([0, 0, 20]),
-            full=self.rng.choice([0, 0, 300]),
+            full=self.rng.choice([0, 300, 1500]),
         )
         self.machine = Machine(path, seed, self.odds)
         self.processes: list[Process] = []
@@ -173,6 +173,8 @@ class Scenario:
             await act(session_id)
         except Lost:
             self.stage.count("lost requests")
+        except NotFound as error:
+            self.stage.violate(f"I0: what was acknowledged is gone: {error}")
 
     def _text(self, session_id: SessionId, kind: str = "prompt") -> tuple[str, str]:
         self._keys += 1
@@ -208,7 +210,8 @@ class Scenario:
     async def _answer(self, session_id: SessionId) -> None:
         for call in await self.insist(lambda r: r.open_calls(session_id)):
             if call.ask_id is not None:
-                replies: list[Reply] = [Once(), Once(), Reject(), Reject("use another way")]
+                other = Once({"n": self.rng.randrange(9)})
+                replies: list[Reply] = [Once(), Once(), other, Always(), Reject(), Reject("use another way")]
                 reply = self.rng.choice(replies) if call.open and call.open.ask else self._quiz_reply()
                 await self._reply(call.ask_id, reply)
 

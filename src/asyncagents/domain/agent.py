@@ -23,7 +23,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     steps: int | None = None
-    """How many steps a turn may have; None is no limit."""
+    """How many steps may follow what a person says; None is no limit."""
     hidden: bool = False
     native: bool = False
     """Built in, though it may have been changed."""

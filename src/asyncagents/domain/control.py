@@ -39,7 +39,7 @@ class Control(Struct, frozen=True):
     backoff: RequestId | None = None
     """The request that failed and waits for its next try."""
     steps: int = 0
-    """How many steps of this turn are complete."""
+    """How many are complete since a person last spoke."""
 
     def woken(self) -> "Control":
         state: State = "ready" if self.state == "idle" else self.state
@@ -67,7 +67,7 @@ class Control(Struct, frozen=True):
     def in_a_turn(self, rev: int) -> "Control":
         if self.in_turn:
             return self
-        return replace(self, in_turn=True, turn=self.turn + 1, turn_rev=rev, steps=0)
+        return replace(self, in_turn=True, turn=self.turn + 1, turn_rev=rev)
 
 
 class Lease(Struct, frozen=True):

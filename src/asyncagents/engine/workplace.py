@@ -42,7 +42,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     specs: tuple[ToolSpec, ...] = ()
     options: Options = Options()
     steps: int | None = None
-    """How many steps a turn may have; None is no limit."""
+    """How many steps may follow what a person says; None is no limit."""
 
 
 class Workplace(Protocol):

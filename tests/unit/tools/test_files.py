@@ -384,6 +384,29 @@ def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: Desk, there
     assert os.listdir(desk.root) == ["a"]
 
 
+def test_what_changed_since_it_was_looked_at_is_not_removed(desk: Desk) -> None:
+    path = desk.put("a", "old")
+    place = desk.files.place("a")
+    before = desk.files.read(place).stamp
+    path.write_text("theirs, and longer")
+    with pytest.raises(ToolError, match="changed meanwhile"):
+        desk.files.remove(place, before)
+    assert path.read_text() == "theirs, and longer"
+    desk.files.remove(place, desk.files.read(place).stamp)
+    assert not path.exists()
+
+
+def test_only_an_empty_folder_is_removed_and_no_link_to_one(desk: Desk) -> None:
+    desk.put("full/a", "x")
+    (desk.root / "empty").mkdir()
+    (desk.root / "link").symlink_to(desk.outside)
+    for name in ("full", "link"):
+        with pytest.raises(ToolError):
+            desk.files.remove_folder(Inside(str(desk.root), (name,)))
+    desk.files.remove_folder(desk.files.place("empty"))
+    assert sorted(os.listdir(desk.root)) == ["full", "link"]
+
+
 def test_a_failure_while_the_content_is_made_leaves_the_file(desk: Desk) -> None:
     path = desk.put("a", "old")
 

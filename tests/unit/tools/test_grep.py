@@ -18,9 +18,9 @@ from asyncagents.tools.process import Processes
 from tests.unit.tools.file_desk import SECRET, Desk
 
 
-def grep_desk(folder: Path, *, seconds: float = 60) -> Desk:
+def grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
     desk = Desk(folder)
-    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    environment = {"PATH": os.environ.get("PATH", os.defpath), **more}
     processes = Processes(environment, folder=folder / "output", namespace=False)
     desk.tools["grep"] = grep(desk.files, desk.seen, processes, seconds=seconds)
     return desk
@@ -216,7 +216,8 @@ async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: 
         await desk.run("grep", context, pattern="secret", path="d")
 
 
-async def test_nothing_of_the_project_is_imported_by_the_search(desk: Desk) -> None:
+async def test_nothing_of_the_project_is_imported_by_the_search(tmp_path: Path) -> None:
+    desk = grep_desk(tmp_path, PYTHONPATH=str(tmp_path / "project"))
     for name in ("msgspec.py", "re.py", "resource.py", "asyncagents/__init__.py", "sitecustomize.py"):
         desk.put(name, "raise SystemExit(7)  # needle\n")
     result = await desk.call("grep", pattern="needle")

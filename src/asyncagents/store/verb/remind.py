@@ -22,7 +22,7 @@ class Stepping(Struct, frozen=True, kw_only=True):
 
     agent: str
     number: int
-    """In its turn, from 1."""
+    """Since a person last spoke, from 1."""
     asked: bool = False
     """Whether there is new input to answer."""
     agent_before: str | None = None

@@ -74,7 +74,7 @@ async def _keep(tx: Tx, fact: Admit) -> None:
         seen.add(part.id)
         await put_part(tx, part)
     state = "queued" if fact.wakes else "held"
-    await tx.one("insert_input", fact.message.id, fact.session_id, fact.key, rev, state, rev)
+    await tx.one("insert_input", fact.message.id, fact.session_id, fact.key, rev, state, fact.source, rev)
 
 
 async def _end_waits(tx: Tx, row: SessionRow) -> None:

@@ -8,6 +8,7 @@ from asyncagents.domain.call import Call, CallState, Open, Requested, Running, S
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
+from asyncagents.domain.fact import Source
 from asyncagents.domain.failure import MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
@@ -68,6 +69,7 @@ class Unread(Struct, frozen=True):
     version: int
     state: str
     answer_id: MessageId | None
+    source: Source
 
 
 class _Try(Struct, frozen=True):
@@ -161,6 +163,8 @@ async def _promote(tx: Tx, control: Control, unread: list[Unread]) -> tuple[Cont
     """Give unread input its place; returns the newest message, which the step answers."""
     rev = await tx.rev()
     control = control.in_a_turn(rev)
+    if any(each.source == "person" for each in unread):
+        control = replace(control, steps=0)  # who speaks again may expect as much as who spoke first
     newest: UserMessage | None = None
     for each in unread:
         control = replace(control, positions=control.positions + 1)

@@ -17,6 +17,8 @@ CREATE TABLE approval (
 ) WITHOUT ROWID;
 
 ALTER TABLE session ADD COLUMN steps INTEGER NOT NULL DEFAULT 0;
+-- Who it comes from: a person, or the system.
+ALTER TABLE input ADD COLUMN source TEXT NOT NULL DEFAULT 'person';
 
 -- Asks and questions that wait for a person, of whatever session.
 CREATE INDEX call_asks ON call (session_id, id) WHERE state = 'open' AND ask_id IS NOT NULL;

@@ -2,7 +2,8 @@
 SELECT message_id FROM input WHERE session_id = ? AND key = ?;
 
 -- name: insert_input
-INSERT INTO input (message_id, session_id, key, seq, state, turn, answer_id, rev) VALUES (?, ?, ?, ?, ?, NULL, NULL, ?);
+INSERT INTO input (message_id, session_id, key, seq, state, source, turn, answer_id, rev)
+VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, ?);
 
 -- name: input
 SELECT message_id, session_id, state, turn, answer_id FROM input WHERE message_id = ?;
@@ -14,7 +15,8 @@ FROM input WHERE session_id = ? AND state <> 'promoted';
 
 -- name: unread_inputs
 -- In the order of admission, with the messages they brought.
-SELECT input.message_id, message.info, message.version, input.state, input.answer_id FROM input JOIN message ON message.id = input.message_id
+SELECT input.message_id, message.info, message.version, input.state, input.answer_id, input.source
+FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.state <> 'promoted' ORDER BY input.seq, input.message_id;
 
 -- name: newest_aborted

@@ -1,0 +1,140 @@
+"""What the model is reminded of is stored with the step, once, and stays where it was."""
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.fact import WriteTodos
+from asyncagents.domain.failure import unknown
+from asyncagents.domain.history import Entry
+from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.todo import Todo
+from asyncagents.store.verb.remind import Aside, Stepping
+from asyncagents.store.verb.step import NewStep, Started
+from tests.contract.build import ALICE, BOB, Lab, Step, done
+
+
+class Reminders:
+    """Says something at every step, and remembers what it was told."""
+
+    def __init__(self, *texts: str) -> None:
+        self.seen: list[Stepping] = []
+        self._texts = texts
+
+    def __call__(self, stepping: Stepping) -> tuple[str, ...]:
+        self.seen.append(stepping)
+        return self._texts
+
+    def step(self, lab: Lab) -> NewStep:
+        aside = Aside(lab.ids.message(), self)
+        return replace(lab.new_step(), aside=aside)
+
+
+def said(entries: tuple[Entry, ...]) -> list[list[str]]:
+    return [[p.text for p in entry.parts if isinstance(p, TextPart) and p.synthetic] for entry in entries]
+
+
+def reminded(text: str) -> str:
+    return f"<system-reminder>\n{text}\n</system-reminder>"
+
+
+async def start(lab: Lab, lease: object, new: NewStep) -> Started:
+    started = await lab.store.start_step(lease, new)  # type: ignore[arg-type]
+    assert started is not None
+    return started
+
+
+@pytest.mark.spec("S-06")
+async def test_a_reminder_stands_beside_the_input_that_it_came_with(lab: Lab) -> None:
+    session_id, message_id, lease = await lab.prompted()
+    reminders = Reminders("One.", "Two.")
+    started = await start(lab, lease, reminders.step(lab))
+    assert reminders.seen == [Stepping(agent="build", number=1, asked=True)]
+    assert said(started.tail) == [[reminded("One."), reminded("Two.")]]
+    assert started.message.parent_id == message_id
+    assert said(await lab.store.messages(session_id)) == [[reminded("One."), reminded("Two.")], []]
+
+
+@pytest.mark.spec("S-06")
+async def test_in_the_middle_of_a_turn_a_reminder_is_a_message_before_the_step(lab: Lab) -> None:
+    session_id, message_id, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    await lab.end(lease, step, call)
+    await lab.start(lease, call)
+    await lab.store.finish_call(lease, call.id, done())
+    reminders = Reminders("Last.")
+    started = await start(lab, lease, reminders.step(lab))
+    assert reminders.seen == [Stepping(agent="build", number=2)]
+    assert started.number == 2
+    assert started.message.parent_id == message_id
+    kinds = [type(entry.info) for entry in await lab.store.messages(session_id)]
+    assert kinds == [UserMessage, AssistantMessage, UserMessage, AssistantMessage]
+    assert said(started.tail)[-1] == [reminded("Last.")]
+    assert await lab.positions(session_id) == [1, 2, 3, 4]
+
+
+@pytest.mark.spec("S-06")
+async def test_a_step_that_was_cut_off_is_not_reminded_again(lab: Lab) -> None:
+    session_id, message_id, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    await lab.end(lease, step, call)
+    await lab.start(lease, call)
+    await lab.store.finish_call(lease, call.id, done())
+    await start(lab, lease, Reminders("Last.").step(lab))
+    lease = await lab.claim(session_id, BOB, dead=ALICE)
+    again = await start(lab, lease, Reminders("Never.").step(lab))
+    assert [text for texts in said(again.tail) for text in texts] == [reminded("Last.")]
+    assert again.message.parent_id == message_id
+
+
+async def test_who_was_spoken_to_before_and_what_is_left_to_do_is_known(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.end(lease, step)
+    snapshot = await lab.store.snapshot(lease)
+    todo = Todo(id="t", content="Leap", status="pending", priority="low")
+    facts = (WriteTodos(session_id, (todo,)),)
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done", facts)
+    fact = lab.input(session_id)
+    await lab.store.admit(replace(fact, message=replace(fact.message, agent="plan")))
+    lease = await lab.claim(session_id)
+    reminders = Reminders()
+    await start(lab, lease, reminders.step(lab))
+    expected = Stepping(agent="plan", number=1, asked=True, agent_before="build", todos=(todo,))
+    assert reminders.seen == [expected]
+
+
+async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    numbers = []
+    for _ in range(2):
+        step = await lab.step(lease)
+        numbers.append(step.started.number)
+        call = lab.call(step)
+        await lab.end(lease, step, call)
+        await lab.start(lease, call)
+        await lab.store.finish_call(lease, call.id, done())
+    last: Step = await lab.step(lease)
+    numbers.append(last.started.number)
+    snapshot = await lab.end(lease, last, error=unknown("no"))
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
+    await lab.prompt(session_id)
+    lease = await lab.claim(session_id)
+    numbers.append((await lab.step(lease)).started.number)
+    assert numbers == [1, 2, 3, 1]
+
+
+@pytest.mark.spec("A-08")
+async def test_a_call_knows_how_many_of_its_kind_came_just_before_it_in_its_turn(lab: Lab) -> None:
+    _, _, lease = await lab.prompted()
+    repeats = []
+    for given in ({"n": 1}, {"n": 1}, {"n": 2}, {"n": 2}, {"n": 2}, {"n": 1}):
+        step = await lab.step(lease)
+        call = lab.call(step, given=given)
+        await lab.end(lease, step, call)
+        await lab.start(lease, call)
+        await lab.store.finish_call(lease, call.id, done())
+        repeats.append((await lab.store.call(call.id)).repeats)
+    assert repeats == [0, 1, 0, 1, 2, 0]
