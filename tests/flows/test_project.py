@@ -325,3 +325,16 @@ async def test_output_beyond_the_cap_is_saved_and_may_be_read(tmp_path: Path) ->
     assert await asyncio.to_thread(saved.read_text) == long
     assert len(state.output) < 60_000
     assert str(saved) in state.output
+
+
+@pytest.mark.spec("A-03", "A-05")
+async def test_what_may_not_be_read_is_not_found_by_a_search(tmp_path: Path) -> None:
+    rules = {"read": {"*": "allow", "private/*": "deny"}}
+    files = {"a.txt": "the word\n", "private/b.txt": "the word\n", "c.env": "the word\n"}
+    script = {"go": [[call("grep", pattern="the word")], [say("Found.")]]}
+    async with project(tmp_path, script, files=files, permission=rules) as at:
+        await at.prompt("go")
+    (found,) = results(at)
+    assert "a.txt" in found.output
+    assert "private" not in found.output
+    assert "1 files that may not be read unasked" in found.output

@@ -31,6 +31,11 @@ _LOOKING = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
     "external_directory", "doom_loop", UNCLEAR,
 )  # fmt: skip
+# What git runs by itself, and what says what agents may do: whoever changes it could do anything later.
+_OWN = (
+    ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
+    "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
+)  # fmt: skip
 _NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
 _NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
 
@@ -101,6 +106,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     written: dict[str, Action | dict[str, Action]] = {
         "*": "allow",
         "doom_loop": "ask",
+        "edit": {"*": "allow", **{f"{above}{each}": "ask" for each in _OWN for above in ("", "*/")}},
         UNCLEAR: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
         "question": "deny",

@@ -81,7 +81,9 @@ class Calls:
         moved = {move.call_id for move in moves}
         for call in after.executing:
             if call.id in moved:
-                job = Job(place.tools[call.tool], self._context(call, snapshot.info.directory))
+                context = self._context(call, snapshot.info.directory)
+                rules = await self._permissions.rules(call, place, snapshot.info)
+                job = Job(place.tools[call.tool], replace(context, rules=rules))
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return after
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from asyncagents.domain.ask import PermissionRequest, ToolRef
 from asyncagents.domain.call import BY_HAND, Call, Failed, Open
 from asyncagents.domain.id import Ids
-from asyncagents.domain.permission import Action
+from asyncagents.domain.permission import Action, Effective
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
@@ -62,6 +62,13 @@ class Permissions:
             if action == "ask" and not {ask_hash := _hash(call, ask), BY_HAND} & set(call.granted):
                 return place.asking.refusal or self._ask(call, ask, ask_hash, place.asking)
         return None
+
+    async def rules(self, call: Call, place: Workplace, session: Session) -> Effective | None:
+        """What counts for a call while it runs."""
+        try:
+            return place.rules(call.agent, await self._lineage(session))
+        except InvalidInput:  # the agent is gone: it may do nothing unasked
+            return Effective(())
 
     async def _lineage(self, session: Session) -> tuple[Session, ...]:
         return (session,) if session.parent_id is None else await self._store.lineage(session.id)

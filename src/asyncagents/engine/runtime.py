@@ -83,12 +83,15 @@ class Runtime:
         parent_id: SessionId | None = None,
         directory: str | Path = ".",
         key: str | None = None,
+        permission: Sequence[Rule] = (),
     ) -> Session:
-        """The same key again gives the same session."""
-        info = self._new_session(title, parent_id, _absolute(directory))
+        """The same key again gives the same session. Its own rules are laid over those of its agents."""
+        info = self._new_session(title, parent_id, _absolute(directory), permission)
         return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
 
-    def _new_session(self, title: str | None, parent_id: SessionId | None, directory: str) -> Session:
+    def _new_session(
+        self, title: str | None, parent_id: SessionId | None, directory: str, permission: Sequence[Rule]
+    ) -> Session:
         now = self._clock.now()
         title = a_text(title, "a title") if title is not None else None
         return Session(
@@ -102,6 +105,7 @@ class Runtime:
             time=SessionTime(created=now, updated=now),
             cost=0,
             tokens=Tokens.zero(),
+            permission=tuple(permission) or None,
         )
 
     async def begin(
@@ -111,13 +115,14 @@ class Runtime:
         title: str | None = None,
         directory: str | Path = ".",
         key: str | None = None,
+        permission: Sequence[Rule] = (),
         **to: Unpack[To],
     ) -> tuple[Session, MessageId]:
         """Make a session and send it its first message, both or neither; then return at once.
 
         The same key again, in the same directory, gives the session and the message that are there.
         """
-        info = self._new_session(title, None, _absolute(directory))
+        info = self._new_session(title, None, _absolute(directory), permission)
         fact = self._inputs.admit(info.id, text, key=key, to=await self._to(info.directory, to))
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)

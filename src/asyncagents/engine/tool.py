@@ -11,6 +11,7 @@ from asyncagents.domain.ask import Question
 from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.permission import Effective
 from asyncagents.llm.model import ToolSpec
 
 A = TypeVar("A")
@@ -41,6 +42,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Also the effect key: the same for every run of this call, and the pending id of an async tool."""
     agent: str
     directory: str
+    rules: Effective | None = None
+    """What counts for this call beyond what it asked for; None: there are none but the policy."""
     report: Callable[[dict[str, Any]], None] = unheard
     """Tells people how a long call gets on. It is shown, at times, and not kept."""
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from asyncagents.domain.call import Effect, Failed
 from asyncagents.domain.message import ModelRef
+from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
 from asyncagents.engine.tool import AnyTool, Policy
 from asyncagents.llm.model import Options, ToolSpec
@@ -65,6 +66,8 @@ class Workplace(Protocol):
 
     def brief(self, agent: str, lineage: Sequence[Session]) -> Brief: ...
 
+    def rules(self, agent: str, lineage: Sequence[Session]) -> Effective | None: ...
+
     def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy: ...
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]: ...
@@ -97,6 +100,9 @@ class Bare:
 
     def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
         return self._brief
+
+    def rules(self, agent: str, lineage: Sequence[Session]) -> Effective | None:
+        return None
 
     def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy:
         return self._policy

@@ -1,5 +1,6 @@
 """The tool bash: a command under the user's rules, ended with all that it started."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Annotated
@@ -35,8 +36,13 @@ class Bash(Struct, frozen=True, kw_only=True):
 
 def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
-        directory = Path(context.directory)
-        return shell_rules.asks(args.command, directory=directory, start=_start(args, context), home=home)
+        return await asyncio.to_thread(
+            shell_rules.asks,
+            args.command,
+            directory=Path(context.directory),
+            start=_start(args, context),
+            home=home,
+        )
 
     async def run(args: Bash, context: ToolContext) -> Completed:
         ended = await processes.run(

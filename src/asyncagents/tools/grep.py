@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from asyncagents.domain.call import Completed
+from asyncagents.domain.permission import Effective
 from asyncagents.domain.text import whole
+from asyncagents.engine.agents import default_rules
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.described import described
@@ -32,6 +34,7 @@ LONGEST = 4_000
 # An answer has at most a hundred lines of 2,000 characters, each of up to six in JSON, and their paths.
 _ANSWER = 8_000_000
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+_USUAL = Effective((default_rules(),))
 # The package without its front door: the search needs a few modules, not the whole runtime.
 _START = (
     "import sys, types; package = types.ModuleType('asyncagents'); package.__path__ = [sys.argv[1]]; "
@@ -65,7 +68,13 @@ def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
 
     async def run(args: Grep, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        search = Search(root=files.root, place=place, pattern=args.pattern, include=args.include)
+        search = Search(
+            root=files.root,
+            place=place,
+            pattern=args.pattern,
+            include=args.include,
+            rules=context.rules or _USUAL,
+        )
         ended = await processes.run(_command(search), cwd=Path("/"), timeout=seconds, cap=_ANSWER)
         return _told(_answer(ended, seconds), place, args, context)
 
@@ -121,7 +130,10 @@ def _notes(answer: Searched) -> list[str]:
     if answer.cut:
         notes.append("(There are too many files to search all of them; name a deeper folder in path.)")
     if answer.secret:
-        notes.append(f"({answer.secret} .env files were not searched; name one in path to ask for it.)")
+        notes.append(
+            f"({answer.secret} files that may not be read unasked were not searched; "
+            "name one in path to ask for it.)"
+        )
     if answer.unread:
         notes.append(f"({answer.unread} files could not be opened or are too large, and were not searched.)")
     return notes

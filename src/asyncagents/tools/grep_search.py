@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.permission import Effective
 from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
-from asyncagents.tools.gitignore import is_ignored, rules
 from asyncagents.tools.glob_pattern import fitting
 from asyncagents.tools.place import Place
 from asyncagents.tools.text import BOM, is_binary
@@ -30,8 +30,6 @@ MOST_LINE = 2_000
 MOST_MEMORY = 4 * 1024**3
 MOST_CPU_SECONDS = 120
 _PLAIN = re.compile(r"[\w =<>,;:/%@&~!`'\"-]+", re.ASCII)
-# To read such a file is asked for by its name: what is found in passing must not tell what it holds.
-_SECRET = rules(["*.env", "*.env.*", "!*.env.example"])
 
 
 class Search(Struct, frozen=True, kw_only=True):
@@ -39,6 +37,8 @@ class Search(Struct, frozen=True, kw_only=True):
     place: Place
     pattern: str
     include: str | None = None
+    rules: Effective
+    """What may not be read unasked is not told in passing either."""
 
 
 class Match(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Searched(Struct, frozen=True, kw_only=True):
     unread: int = 0
     """So many files could not be opened, or are too large."""
     secret: int = 0
-    """So many files usually hold secrets, and were not searched."""
+    """So many files may not be read unasked, and were not searched."""
     error: str = ""
 
 
@@ -123,10 +123,11 @@ def _places(files: Files, search: Search, looked: _Looked) -> list[Place]:
         files.read(top)  # an error about the file itself is the answer
         return [top]
     walked = walk(files, top, fitting(search.include or "**", top.parts))
-    found = [each.parts for each in walked.files if not is_ignored(each.parts, _SECRET, folder=False)]
-    looked.secret = len(walked.files) - len(found)
+    places = [replace(top, parts=each.parts) for each in walked.files]
+    found = [place for place in places if search.rules.evaluate("read", place.name) == "allow"]
+    looked.secret = len(places) - len(found)
     looked.cut = walked.cut
-    return [replace(top, parts=parts) for parts in found]
+    return found
 
 
 def _lines(files: Files, place: Place, pattern: re.Pattern[str], looked: _Looked) -> Iterator[Match]:

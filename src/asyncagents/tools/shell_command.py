@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -16,7 +16,7 @@ OPAQUE = words_of(
     disown doas enable entr env eval exec export fg fish flock gdb getopts hash history ionice jobs
     ksh let local ltrace mapfile nohup nsenter parallel popd pushd read readarray readonly runuser
     rsh script select set setarch setpriv setsid sh shopt source ssh start-stop-daemon stdbuf strace
-    su sudo systemd-run taskset tcsh trap typeset unalias unbuffer unset unshare watch xargs xonsh
+    su sudo systemd-run taskset tcsh trap typeset unalias unbuffer unset unshare wait watch xargs xonsh
     zsh
     """
 )
@@ -47,23 +47,48 @@ TRADES = words_of(
 # Options that run a program or write a file, although the command's name says neither.
 OPTIONS: dict[str, frozenset[str]] = {
     "bat": frozenset({"--pager"}),
+    "curl": words_of(
+        """
+        -c -D -E -F -K -o -O -T --alt-svc --cert --config --cookie-jar --data --data-binary --data-raw
+        --data-urlencode --dump-header --etag-save --form --hsts --key --netrc-file --output --output-dir
+        --remote-name --remote-name-all --stderr --trace --trace-ascii --upload-file
+        """
+    ),
     "date": frozenset({"-s", "--set"}),
     "fd": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
-    "find": words_of("-delete -exec -execdir -fls -fprint -fprint0 -fprintf -ok -okdir -files0-from"),
+    "egrep": frozenset({"-R", "--dereference-recursive"}),
+    "fgrep": frozenset({"-R", "--dereference-recursive"}),
+    "find": words_of(
+        "-delete -exec -execdir -fls -fprint -fprint0 -fprintf -ok -okdir -files0-from -L -follow"
+    ),
+    "grep": frozenset({"-R", "--dereference-recursive"}),
+    "install": frozenset({"-s", "--strip", "--strip-program"}),
     "less": frozenset({"-o", "-O", "-k", "--log-file", "--lesskey-file", "--lesskey-src"}),
+    "make": frozenset({"-C", "--directory", "-E", "--eval", "-f", "--file", "--makefile", "-I"}),
     "man": frozenset({"-P", "--pager", "-H", "--html", "-C", "--config-file"}),
     "printf": frozenset({"-v"}),
-    "rg": frozenset({"--pre", "--hostname-bin"}),
+    "rg": frozenset({"--pre", "--hostname-bin", "-L", "--follow"}),
+    "scp": frozenset({"-F", "-i", "-J", "-o", "-S", "-D"}),
+    "shuf": frozenset({"-o", "--output"}),
     "sort": frozenset({"-o", "--output", "--compress-program", "-T"}),
+    "split": frozenset({"--filter"}),
     "tar": frozenset(
         {"-I", "-F", "--use-compress-program", "--to-command", "--checkpoint-action", "--rsh-command"}
         | {"--info-script", "--new-volume-script", "--rmt-command"}
     ),
     "test": frozenset({"-v"}),
-    "tree": frozenset({"-o"}),
+    "tree": frozenset({"-o", "-l"}),
     "rsync": frozenset({"-e", "--rsh", "--rsync-path"}),
+    "wget": words_of(
+        """
+        -a -e -i -o -O -P --append-output --body-file --config --execute --input-file --load-cookies
+        --output-document --output-file --post-file --save-cookies --use-askpass --warc-file
+        """
+    ),
     "zip": frozenset({"-T", "-TT", "--unzip-command"}),
 }
+# Of these a file whose name begins with a dash would be an option.
+GLOBS = words_of("chmod chown install rsync scp sort split tar zip")
 
 GIT_PLAIN = frozenset({"--no-pager", "--version", "--help", "-h", "-v", "--no-optional-locks"})
 GIT_TRADES = words_of(
@@ -89,19 +114,14 @@ GIT_WORDS = {
     "remote": words_of("add set-url"),
 }
 
-_AWK = re.compile(r"system|getline|[|>@]|-f|-i|-l|--")
-# The commands e, w, r of sed, alone, after an address or as flags of s.
+# What a word may be that is a program to these commands, or an option: anything else may run or write.
+_AWK = re.compile(r"(?!.*(system|getline|ARG|ENVIRON|PROCINFO|[|>@`]))[^-].*|-F.*|-v", re.DOTALL)
+_ADDRESS = r"(\d+|\$|/[^/\\\n]*/)"
+_PIECE = r"((?!(?P=by))[^\\\n]|\\[^\n])*(?P=by)"
 _SED = re.compile(
-    r"(^|[\s;{}!/$\d,|])[eEwWr](\s|$|[./~])|[/|,#!@][a-zA-Z0-9]*[ew][a-zA-Z0-9]*(\s|$|;|\})|^-[-a-zA-Z]*[fi]"
+    rf"{_ADDRESS}?(,\+?{_ADDRESS})?!?([pdq=]|s(?P<by>[/|,#:@%]){_PIECE}{_PIECE}[gpI\d]*)|-[nErsuz]+|-e"
 )
-_PROGRAMS = {
-    "awk": _AWK,
-    "gawk": _AWK,
-    "mawk": _AWK,
-    "nawk": _AWK,
-    "sed": _SED,
-    "tar": re.compile(r"^[a-zA-Z]*[IF]"),
-}
+_TAR = re.compile(r"^[a-zA-Z]*[IF]")
 
 
 def dangers(words: tuple[str, ...]) -> Iterator[str]:
@@ -116,12 +136,41 @@ def dangers(words: tuple[str, ...]) -> Iterator[str]:
     if name in OPTIONS:
         risky = [argument for argument in arguments if _is_one_of(argument, OPTIONS[name])]
         yield from (f"{name} {argument.partition('=')[0]} can run or write something" for argument in risky)
-    if name in _PROGRAMS and any(_PROGRAMS[name].search(argument) for argument in arguments):
+    if _runs_a_program(name, arguments):
         yield f"{name} can run or write something"
+    yield from _git(arguments) if name == "git" else _odd(name, arguments)
+
+
+def _odd(name: str, arguments: tuple[str, ...]) -> Iterator[str]:
+    if name in GLOBS and any(argument[:1] in {"*", "?", "["} for argument in arguments):
+        yield f"a file's name may be an option of {name}"
     if name == "cd" and any(argument.startswith("-") for argument in arguments):
         yield "where cd leads is not known"
-    if name == "git":
-        yield from _git(arguments)
+
+
+def _runs_a_program(name: str, arguments: tuple[str, ...]) -> bool:
+    """Whether one of the words is, or may be, a program that does more than print."""
+    match name:
+        case "awk" | "gawk" | "mawk" | "nawk":
+            return not all(_AWK.fullmatch(argument) for argument in arguments)
+        case "sed":
+            return not _is_plain_sed(arguments)
+        case "tar":
+            return any(_TAR.search(argument) for argument in arguments)
+        case "make":
+            return any("=" in argument or "$" in argument for argument in arguments)
+        case "curl" | "wget":
+            return any("file:" in argument.lower() or "@" in argument[:2] for argument in arguments)
+        case _:
+            return False
+
+
+def _is_plain_sed(arguments: tuple[str, ...]) -> bool:
+    """The first word that is no option is the program, unless `-e` says which are."""
+    options = [argument for argument in arguments if argument.startswith("-")]
+    others = [argument for argument in arguments if not argument.startswith("-")]
+    programs = [word for before, word in pairwise(arguments) if before == "-e"] or others[:1]
+    return all(_SED.fullmatch(each) for each in (*options, *programs))
 
 
 def _is_one_of(argument: str, options: frozenset[str]) -> bool:

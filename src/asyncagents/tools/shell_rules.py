@@ -8,6 +8,8 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator
+from glob import iglob
+from itertools import islice
 from pathlib import Path
 
 import tree_sitter_bash
@@ -21,7 +23,11 @@ from asyncagents.tools import shell_command
 LONGEST = 20_000
 DEEPEST = 3
 MOST_PLACES = 16
+MOST_MATCHES = 1_000
+MOST_WILD = 3
 _WILD = frozenset("*?")
+_GLOB = frozenset("*?[")
+_HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 # Where programs of the system lie: by their full path they are the same as by their name.
@@ -145,12 +151,15 @@ def _named(parsed: Parsed, places: list[str], home: str) -> Iterator[str]:
     for words in (*parsed.commands, *(("cat", file) for file in parsed.read)):
         all_words = words[0] in shell_command.PATHS
         for word in shell_command.candidates(words):
-            if word and (all_words or _looks_outside(word)):
-                yield from [os.path.join(place, _expanded(word, home, place)) for place in places]
+            if word and (all_words or _looks_outside(word) or _WILD & set(word)):
+                for place in places:
+                    yield from _meant(os.path.join(place, _expanded(word, home, place)))
         if words[0] == "cd" and len(places) < MOST_PLACES:
             target = words[1] if len(words) > 1 else home
-            places += [os.path.join(place, _expanded(target, home, place)) for place in places]
-            yield places[-1]
+            there = [os.path.join(place, _expanded(target, home, place)) for place in places]
+            # To cd, `link/..` is where the link lies, not above where it leads.
+            places += [*there, *(os.path.normpath(each) for each in there if ".." in each.split("/"))]
+            yield from places[-2:]
 
 
 def _looks_outside(word: str) -> bool:
@@ -164,7 +173,24 @@ def _expanded(word: str, home: str, place: str) -> str:
         word = home + word[1:]
     elif word.startswith("~"):
         word = "/" + word
-    return re.split(r"[*?\[]", word)[0].replace("\0", "")
+    return word.replace("\0", "")
+
+
+def _meant(path: str) -> Iterator[str]:
+    """What a path with wildcards may be by now: a link among them leads out as well as any other."""
+    if not _GLOB & set(path):
+        yield path
+        return
+    yield re.split(r"[*?\[]", path)[0]
+    if sum(bool(_GLOB & set(part)) for part in path.split("/")) > MOST_WILD:
+        yield "/"  # to look for all of them would take too long
+        return
+    if _HIDDEN_ABOVE.search(path):  # before 5.2, `.?` is also `..` to bash
+        yield _HIDDEN_ABOVE.sub("/..", path, count=1)
+    try:
+        yield from islice(iglob(path, include_hidden=True), MOST_MATCHES)
+    except (OSError, ValueError):
+        yield "/"
 
 
 def _text(words: tuple[str, ...]) -> str:

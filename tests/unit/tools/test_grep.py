@@ -11,11 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from asyncagents.domain.permission import Effective
+from asyncagents.engine.agents import default_rules
 from asyncagents.errors import ToolError
 from asyncagents.tools.grep import grep
 from asyncagents.tools.grep_search import Search, Searched, searched
 from asyncagents.tools.process import Processes
 from tests.unit.tools.file_desk import SECRET, Desk
+
+USUAL = Effective((default_rules(),))
 
 
 def grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
@@ -34,7 +38,7 @@ def desk(tmp_path: Path) -> Desk:
 def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = None) -> Searched:
     """The search itself, in this process."""
     place = desk.files.place(path)
-    return searched(Search(root=desk.files.root, place=place, pattern=pattern, include=include))
+    return searched(Search(rules=USUAL, root=desk.files.root, place=place, pattern=pattern, include=include))
 
 
 def _found(desk: Desk, pattern: str, **more: Any) -> list[str]:
@@ -182,7 +186,7 @@ async def test_a_file_with_secrets_is_searched_only_by_its_name_and_with_leave_t
     assert result.output.splitlines() == [
         ".env.example:",
         "  1: KEY=1",
-        "(3 .env files were not searched; name one in path to ask for it.)",
+        "(3 files that may not be read unasked were not searched; name one in path to ask for it.)",
     ]
     asks = await desk.plan("grep", desk.context(), pattern="KEY", path="d/.env.local")
     assert [(ask.permission, ask.patterns) for ask in asks] == [

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.permission import Effective
+from asyncagents.engine.agents import default_rules
 from asyncagents.errors import ToolError
 from asyncagents.tools.beneath import OpenFolder
 from asyncagents.tools.glob import glob
@@ -16,6 +18,8 @@ from tests.unit.tools.file_desk import SECRET, Desk, swapped
 from tests.unit.tools.test_files import WAYS
 
 ROUNDS = 300
+
+USUAL = Effective((default_rules(),))
 
 
 @pytest.fixture(params=WAYS)
@@ -46,7 +50,9 @@ async def test_a_glob_never_tells_a_name_from_outside(desk: Desk) -> None:
 @pytest.mark.spec("A-05")
 def test_a_grep_never_tells_a_line_from_outside(desk: Desk) -> None:
     lines: Counter[str] = Counter()
-    search = Search(root=desk.files.root, place=Inside(desk.files.root, ()), pattern="mine|secret")
+    search = Search(
+        rules=USUAL, root=desk.files.root, place=Inside(desk.files.root, ()), pattern="mine|secret"
+    )
     with swapped(desk):
         for _ in range(ROUNDS):
             lines.update(match.text for match in searched(search).matches)
