@@ -1,8 +1,7 @@
 """`grep`: lines that fit a regular expression, with their files and numbers.
 
 The search runs in a process of its own with a deadline: a pattern can take for ever, and Python's `re`
-would hold up the whole runtime meanwhile. It does not start ripgrep: that opens files by name, so a folder
-swapped for a link meanwhile would lead it out of the project, and its patterns mean other things.
+would hold up the whole runtime meanwhile. Ripgrep, if it is there, only tells which files are worth a look.
 """
 
 import asyncio

@@ -21,7 +21,8 @@ from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
 from asyncagents.tools.glob_pattern import fitting
-from asyncagents.tools.place import Place
+from asyncagents.tools.grep_filter import required, worth_a_look
+from asyncagents.tools.place import Outside, Place
 from asyncagents.tools.text import BOM, is_binary
 from asyncagents.tools.walk import walk
 
@@ -29,7 +30,6 @@ MOST_MATCHES = 100
 MOST_LINE = 2_000
 MOST_MEMORY = 4 * 1024**3
 MOST_CPU_SECONDS = 120
-_PLAIN = re.compile(r"[\w =<>,;:/%@&~!`'\"-]+", re.ASCII)
 
 
 class Search(Struct, frozen=True, kw_only=True):
@@ -124,10 +124,12 @@ def _places(files: Files, search: Search, looked: _Looked) -> list[Place]:
         return [top]
     walked = walk(files, top, fitting(search.include or "**", top.parts))
     places = [replace(top, parts=each.parts) for each in walked.files]
-    found = [place for place in places if search.rules.evaluate("read", place.name) == "allow"]
+    found = {place.name: place for place in places if search.rules.evaluate("read", place.name) == "allow"}
     looked.secret = len(places) - len(found)
     looked.cut = walked.cut
-    return found
+    if isinstance(top, Outside):
+        return list(found.values())
+    return [found[name] for name in worth_a_look(search.root, tuple(found), required(search.pattern))]
 
 
 def _lines(files: Files, place: Place, pattern: re.Pattern[str], looked: _Looked) -> Iterator[Match]:
@@ -136,9 +138,8 @@ def _lines(files: Files, place: Place, pattern: re.Pattern[str], looked: _Looked
     except ToolError:
         looked.unread += 1
         return
-    # Most patterns are plain words, and most files have none of them: that is seen at once.
-    absent = _PLAIN.fullmatch(pattern.pattern) and pattern.pattern.encode() not in data
-    if absent or is_binary(data):
+    # Most files have none of the letters that a match must have: that is seen at once.
+    if required(pattern.pattern) not in data or is_binary(data):
         return
     lines = data.decode("utf-8", "replace").removeprefix(BOM).replace("\r\n", "\n").split("\n")
     if not lines[-1]:
