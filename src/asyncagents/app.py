@@ -27,6 +27,7 @@ from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults, model_ref
 from asyncagents.engine.runner import BeforeRest, Runner, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
+from asyncagents.engine.title import Titles
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.engine.turn import Turn
 from asyncagents.engine.workplace import Bare, Workplaces
@@ -252,7 +253,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     """Put the pieces together and keep them going until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        runtime, dispatcher = _assemble(world, setup, group)
+        runtime, dispatcher, titles = _assemble(world, setup, group)
         chores = [group.create_task(_poll_forever(world)), group.create_task(dispatcher.sweep_forever())]
         if setup.serve:
             dispatcher.serve()
@@ -263,17 +264,20 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
         for chore in chores:
             chore.cancel()
         await dispatcher.stop()
+        titles.stop()
         runtime.close()
     if failure is not None:
         raise failure
 
 
-def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher]:
+def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
     workplaces = setup.furnish(store, world.ids)
+    limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)
+    titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group)
     dispatcher = Dispatcher(
         store=store,
-        runner=_runner(world, setup, Hall(store, bus, workplaces, group)),
+        runner=_runner(world, setup, Hall(store, bus, workplaces, group, titles, limits)),
         owner=world.owners.me,
         alive=world.owners.alive,
         pool=POOL,
@@ -300,7 +304,7 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         defaults=Defaults(setup.agent, setup.model_ref),
         workplaces=workplaces,
     )
-    return runtime, dispatcher
+    return runtime, dispatcher, titles
 
 
 class Hall(Struct, frozen=True):
@@ -310,11 +314,14 @@ class Hall(Struct, frozen=True):
     bus: Bus
     workplaces: Workplaces
     group: asyncio.TaskGroup
+    titles: Titles
+    limits: Limits
 
 
 def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
     clock, ids, store, group = world.clock, world.ids, hall.store, hall.group
     turn = Turn(
+        titles=hall.titles,
         store=store,
         model=setup.model,
         workplaces=hall.workplaces,
@@ -322,7 +329,7 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         clock=clock,
         ids=ids,
         rng=world.rng,
-        limits=Limits(clock=clock, rng=world.rng, concurrency=setup.concurrency),
+        limits=hall.limits,
         group=group,
     )
     calls = Calls(store=store, workplaces=hall.workplaces, bus=hall.bus, clock=clock, ids=ids, group=group)

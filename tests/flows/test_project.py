@@ -11,12 +11,12 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, AsksConfig, Config
 from asyncagents.domain.call import Failed, Settled
-from asyncagents.domain.event import PermissionAsked, PermissionReplied
-from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.event import PermissionAsked, PermissionReplied, SessionUpdated
+from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
 from asyncagents.domain.session import Rule
 from asyncagents.llm.model import FromTool, FromUser
-from asyncagents.llm.scripted import Script, call, say
+from asyncagents.llm.scripted import Line, Script, call, end, fail, pause, say
 from tests.flows.kit import Stage, stage
 
 ASK_EDITS: dict[str, Any] = {"edit": "ask"}
@@ -338,3 +338,49 @@ async def test_what_may_not_be_read_is_not_found_by_a_search(tmp_path: Path) -> 
     assert "a.txt" in found.output
     assert "private" not in found.output
     assert "1 files that may not be read unasked" in found.output
+
+
+LONG = (
+    "Please look at the retry logic of the payment worker, which sometimes charges twice, and make it safe."
+)
+
+
+@pytest.mark.spec("S-02", "A-01")
+async def test_a_long_first_prompt_gets_a_title_from_a_model(tmp_path: Path) -> None:
+    script = {LONG: [[say('"Payment worker: no double charges"\n')]]}
+    small = ModelRef(provider_id="scripted", model_id="small")
+    async with project(tmp_path, script, small_model=small) as at:
+        await at.prompt(LONG)
+        updated = await at.ears.until(SessionUpdated, lambda event: event.info.title.startswith("Payment"))
+        await at.prompt("And now?")
+        session = await at.runtime.session(at.session_id)
+    assert updated.info.title == session.title == "Payment worker: no double charges"
+    asked = [request for request in at.model.requests if request.model == small]
+    assert [request.messages for request in asked] == [(FromUser(LONG),)]
+    assert "title" in asked[0].system
+    assert session.tokens is not None
+    assert session.tokens.input == sum(len(request.messages) for request in at.model.requests)
+
+
+@pytest.mark.spec("S-02")
+@pytest.mark.parametrize("prompt", ["go", "What does this repository do?"])
+async def test_a_prompt_that_fits_is_its_own_title(tmp_path: Path, prompt: str) -> None:
+    async with project(tmp_path, {}) as at:
+        await at.prompt(prompt)
+        session = await at.runtime.session(at.session_id)
+    assert session.title == prompt
+    assert len(at.model.requests) == 1
+
+
+@pytest.mark.spec("S-02")
+@pytest.mark.parametrize("bad", [[fail("no")], [end(None)], [say("\n\n")], [pause(60), say("Late")]])
+async def test_without_a_title_from_the_model_the_first_line_stays(tmp_path: Path, bad: list[Line]) -> None:
+    """The script knows the prompt of the title's request, which stands alone, and nothing of the other."""
+    script = {LONG: [bad], "more": [[say("Yes.")]]}
+    async with project(tmp_path, script, agent={"build": AgentConfig(steps=5)}) as at:
+        await at.runtime.send(at.session_id, LONG)
+        async with asyncio.timeout(20):
+            while len(at.model.requests) < 2:  # noqa: ASYNC110  no event tells
+                await asyncio.sleep(0.01)
+        session = await at.runtime.session(at.session_id)
+    assert session.title.startswith("Please look at the retry logic")

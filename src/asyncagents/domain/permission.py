@@ -15,6 +15,12 @@ Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
 
 UNCLEAR = "unclear_command"
 """Asked for beside `bash` where a command cannot be told from its text."""
+# What git runs by itself, and what says what agents may do: whoever changes it could do anything later.
+_OWN = (
+    ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
+    "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
+)  # fmt: skip
+GUARDED = tuple(f"{above}{each}" for each in _OWN for above in ("", "*/"))
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 # Tools that ask for the permission of another name.
 _PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
@@ -73,11 +79,17 @@ def _meant(rule: Rule, permission: str) -> bool:
     return match(rule.permission, permission)
 
 
+def guarded(permission: str, pattern: str) -> bool:
+    """Whether to change this is asked every time: nobody means it who approves edits for good."""
+    return permission == "edit" and any(match(each, pattern) for each in GUARDED)
+
+
 def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
     """What was approved for good answers an ask; it lifts no denial, of whatever agent."""
     return strictest(
         "allow"
         if (action := rules.evaluate(permission, pattern)) == "ask"
+        and not guarded(permission, pattern)
         and evaluate(approved, permission, pattern) == "allow"
         else action
         for pattern in patterns or ("*",)

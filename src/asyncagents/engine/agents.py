@@ -15,7 +15,16 @@ from asyncagents.config.config import AgentConfig, Config
 from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent, Mode
-from asyncagents.domain.permission import UNCLEAR, Action, Effective, Layers, at_least, confined, rules_of
+from asyncagents.domain.permission import (
+    GUARDED,
+    UNCLEAR,
+    Action,
+    Effective,
+    Layers,
+    at_least,
+    confined,
+    rules_of,
+)
 from asyncagents.domain.session import Rule
 from asyncagents.errors import ConfigError, InvalidInput
 
@@ -30,11 +39,6 @@ PromptName: TypeAlias = Literal[
 _LOOKING = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
     "external_directory", "doom_loop", UNCLEAR,
-)  # fmt: skip
-# What git runs by itself, and what says what agents may do: whoever changes it could do anything later.
-_OWN = (
-    ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
-    "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
 )  # fmt: skip
 _NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
 _NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
@@ -106,7 +110,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     written: dict[str, Action | dict[str, Action]] = {
         "*": "allow",
         "doom_loop": "ask",
-        "edit": {"*": "allow", **{f"{above}{each}": "ask" for each in _OWN for above in ("", "*/")}},
+        "edit": {"*": "allow", **dict.fromkeys(GUARDED, "ask")},
         UNCLEAR: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
         "question": "deny",

@@ -16,7 +16,7 @@ from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
 from asyncagents.engine.workplace import Asking, Brief
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Options
+from asyncagents.llm.model import Options, Request
 from asyncagents.store.verb.remind import Stepping
 
 _ASK = (Rule(permission="*", pattern="*", action="ask"),)
@@ -28,6 +28,8 @@ class Texts(Struct, frozen=True, kw_only=True):
     facts: Facts
     instructions: tuple[Instruction, ...] = ()
     skills: tuple[Skill, ...] = ()
+    small_model: ModelRef | None = None
+    """For what takes few words."""
 
 
 class Project:
@@ -95,6 +97,15 @@ class Project:
 
     def model(self, agent: str) -> ModelRef | None:
         return self.agents.get(agent).model
+
+    def titling(self, used: ModelRef) -> Request | None:
+        try:
+            agent = self.agents.get("title")
+        except InvalidInput:  # it was disabled
+            return None
+        options = Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
+        model = agent.model or self._texts.small_model or used
+        return Request(model=model, messages=(), system=agent.prompt, options=options)
 
 
 def _asking(tool: AnyTool) -> AnyTool:

@@ -16,6 +16,7 @@ from asyncagents.engine.draft import Draft
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
+from asyncagents.engine.title import Titles
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Limits, Slot
@@ -44,8 +45,10 @@ class Turn:
         ids: Ids,
         rng: Rng,
         limits: Limits,
+        titles: Titles,
         group: asyncio.TaskGroup,
     ) -> None:
+        self._titles = titles
         self._store = store
         self._model = model
         self._workplaces = workplaces
@@ -97,6 +100,8 @@ class Turn:
         started, request_id = await self._start(run, lease, snapshot, place)
         if started is None:
             return await self._store.snapshot(lease)
+        if started.turn == started.number == 1:
+            self._titles.begin(snapshot.info, place, started.tail, _model(started.message))
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
         scribe = Scribe(
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
@@ -182,10 +187,13 @@ class Turn:
             draft.abort()
 
 
+def _model(message: AssistantMessage) -> ModelRef:
+    return ModelRef(provider_id=message.provider_id, model_id=message.model_id, variant=message.variant)
+
+
 def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:
-    model = ModelRef(provider_id=message.provider_id, model_id=message.model_id, variant=message.variant)
     return Request(
-        model=model,
+        model=_model(message),
         messages=run.prompt.messages,
         tools=brief.specs,
         system=brief.system,

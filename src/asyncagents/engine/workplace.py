@@ -10,7 +10,7 @@ from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
 from asyncagents.engine.tool import AnyTool, Policy
-from asyncagents.llm.model import Options, ToolSpec
+from asyncagents.llm.model import Options, Request, ToolSpec
 from asyncagents.store.verb.remind import Stepping
 
 Silence: TypeAlias = Literal["park", "deny", "fail"]
@@ -76,6 +76,10 @@ class Workplace(Protocol):
         """The one that the agent asks for; None: whichever the session uses."""
         ...
 
+    def titling(self, used: ModelRef) -> Request | None:
+        """How a model is asked for a title, with nothing told yet; None: not here. `used`: the session's."""
+        ...
+
 
 class Workplaces(Protocol):
     async def at(self, directory: str) -> Workplace:
@@ -111,4 +115,7 @@ class Bare:
         return ()
 
     def model(self, agent: str) -> ModelRef | None:
+        return None
+
+    def titling(self, used: ModelRef) -> Request | None:
         return None

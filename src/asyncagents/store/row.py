@@ -26,7 +26,7 @@ from asyncagents.domain.event import (
     SessionUpdated,
 )
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId
 from asyncagents.domain.message import Message, ModelRef
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session, SessionModel, Tokens
@@ -141,6 +141,13 @@ async def find_backoff(tx: Tx, control: Control) -> Backoff | None:
     estimate = msgspec.json.decode(row[5], type=Tokens) if row[5] else Tokens.zero()
     request_id, message_id, attempt, next_at, failure, _ = row
     return Backoff(request_id, message_id, attempt, next_at, failure, estimate)
+
+
+async def request_tokens(tx: Tx, request_id: RequestId) -> Tokens:
+    """What a request was thought to take, or took."""
+    row = await tx.one("request_tokens", request_id)
+    assert row is not None
+    return msgspec.json.decode(row[0], type=Tokens)
 
 
 async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> Snapshot:

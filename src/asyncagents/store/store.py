@@ -11,7 +11,7 @@ from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, OwnerId, RequestId, SessionId
 from asyncagents.domain.part import Part
-from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.session import Rule, Session, Tokens
 from asyncagents.domain.status import Status
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
@@ -28,6 +28,7 @@ from asyncagents.store.verb import (
     session,
     signal,
     step,
+    title,
     todo,
 )
 from asyncagents.store.verb.feed import Feed
@@ -35,6 +36,7 @@ from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move, NewStep, Retrying, Started, StepEnd
+from asyncagents.store.verb.title import Titled
 
 T = TypeVar("T")
 
@@ -82,6 +84,14 @@ class Store:
     async def answer(self, ask_id: str, reply: Reply, *, ask_hash: str | None = None) -> Call:
         """Answer an ask or a question, once."""
         return await self._write(lambda tx: answer.answer(tx, ask_id, reply, ask_hash=ask_hash))
+
+    async def start_title(self, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:
+        """Note that a model is about to be asked for a title."""
+        await self._write(lambda tx: title.start_title(tx, session_id, request_id, estimate))
+
+    async def end_title(self, end: Titled) -> None:
+        """Charge what it took; name the session, if nobody has meanwhile."""
+        await self._write(lambda tx: title.end_title(tx, end))
 
     async def cancel(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Abort what a session and its descendants do; input that was not read yet is held back."""

@@ -20,7 +20,7 @@ from asyncagents.tools.patch_reconcile import reconciled
 from asyncagents.tools.patch_steps import Step, carry_out
 from asyncagents.tools.patch_target import Target, bound, look, made, places_of, shown, targets
 from asyncagents.tools.patch_text import parse
-from asyncagents.tools.place import Outside, Place, outside_ask
+from asyncagents.tools.place import Outside, Place, lasting_edits, outside_ask
 from asyncagents.tools.replace import NoMatch
 from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.stamp import Content, Stamp
@@ -85,7 +85,7 @@ def _asks(planned: list[Planned], diff: str) -> tuple[Ask, ...]:
         "before": " ".join(each.before or "" for each in planned),
     }
     names = tuple(place.name for place in places)
-    return (*outside.values(), Ask("edit", names, always=("*",), metadata=metadata))
+    return (*outside.values(), Ask("edit", names, always=lasting_edits(*names), metadata=metadata))
 
 
 def _outside(places: list[Place]) -> list[Outside]:

@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.permission import guarded
 from asyncagents.engine.tool import Ask
 
 _WILD = frozenset("*?")
@@ -61,8 +62,13 @@ def read_asks(permission: str, place: Place, *, folder: bool = False) -> tuple[A
     return (outside_ask(place, folder=folder), ask) if isinstance(place, Outside) else (ask,)
 
 
+def lasting_edits(*names: str) -> tuple[str, ...]:
+    """What "always" allows from then on; not offered for what could do anything later."""
+    return () if any(guarded("edit", name) for name in names) else ("*",)
+
+
 def edit_asks(place: Place, *, diff: str, before: str) -> tuple[Ask, ...]:
     """To change a file. `before` binds the answer to the content that was shown."""
     metadata = {"filepath": place.path, "diff": diff, "before": before}
-    ask = Ask("edit", (place.name,), always=("*",), metadata=metadata)
+    ask = Ask("edit", (place.name,), always=lasting_edits(place.name), metadata=metadata)
     return (outside_ask(place), ask) if isinstance(place, Outside) else (ask,)

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from asyncagents.config.agents import FoundAgents, find_agents
-from asyncagents.config.child import child_environment
+from asyncagents.config.child import child_environment, without_bare_repositories
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.config.instructions import find_instructions
@@ -112,6 +112,7 @@ class Projects:
                 facts=self._facts(directory, root),
                 instructions=instructions.files,
                 skills=tuple(skills.skills.values()),
+                small_model=config.small_model,
             ),
             _asking(config),
         )
@@ -122,7 +123,7 @@ class Projects:
     def _doors_of(self, root: Path, config: Config) -> Doors:
         """What was read of a file, and who may write it now, must not be forgotten with its config."""
         if root not in self._doors:
-            variables = child_environment(self._environment, config)
+            variables = without_bare_repositories(child_environment(self._environment, config))
             self._doors[root] = Doors(
                 files=Files(root, home=self._environment.home),
                 seen=Seen(),

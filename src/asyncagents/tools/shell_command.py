@@ -39,23 +39,26 @@ PATHS = words_of(
 # Commands of many trades: what a user allows for good is one trade, not all.
 TRADES = words_of(
     """
-    apt brew bun bundle cargo composer conda deno docker gh git go gradle helm kubectl make mise mvn
-    npm npx pip pip3 pnpm podman poetry python python3 ruff rustup systemctl terraform uv yarn
+    apt brew bun bundle bunx cargo composer conda deno docker gh git go gradle helm java kubectl lua
+    make mise mvn node npm npx perl php pip pip3 pnpm podman poetry pypy3 python python3 Rscript ruby
+    ruff rustup systemctl terraform ts-node tsx uv uvx yarn
     """
 )
 
 # Options that run a program or write a file, although the command's name says neither.
 OPTIONS: dict[str, frozenset[str]] = {
     "bat": frozenset({"--pager"}),
+    "cp": frozenset({"-L", "--dereference", "-H"}),
     "curl": words_of(
         """
-        -c -D -E -F -K -o -O -T --alt-svc --cert --config --cookie-jar --data --data-binary --data-raw
-        --data-urlencode --dump-header --etag-save --form --hsts --key --netrc-file --output --output-dir
-        --remote-name --remote-name-all --stderr --trace --trace-ascii --upload-file
+        -c -d -D -E -F -K -o -O -T --alt-svc --cert --config --cookie-jar --data --data-binary --data-raw
+        --data-urlencode --dump-header --etag-save --form --hsts --key --libcurl --netrc-file --output
+        --output-dir --remote-name --remote-name-all --stderr --trace --trace-ascii --upload-file
         """
     ),
     "date": frozenset({"-s", "--set"}),
     "fd": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
+    "diff": frozenset({"-r", "--recursive"}),
     "egrep": frozenset({"-R", "--dereference-recursive"}),
     "fgrep": frozenset({"-R", "--dereference-recursive"}),
     "find": words_of(
@@ -70,11 +73,12 @@ OPTIONS: dict[str, frozenset[str]] = {
     "rg": frozenset({"--pre", "--hostname-bin", "-L", "--follow"}),
     "scp": frozenset({"-F", "-i", "-J", "-o", "-S", "-D"}),
     "shuf": frozenset({"-o", "--output"}),
-    "sort": frozenset({"-o", "--output", "--compress-program", "-T"}),
+    "sort": frozenset({"-o", "--output", "--compress-program", "-T", "--files0-from"}),
     "split": frozenset({"--filter"}),
     "tar": frozenset(
         {"-I", "-F", "--use-compress-program", "--to-command", "--checkpoint-action", "--rsh-command"}
-        | {"--info-script", "--new-volume-script", "--rmt-command"}
+        | {"--info-script", "--new-volume-script", "--rmt-command", "-T", "--files-from", "-h"}
+        | {"--dereference", "-P", "--absolute-names"}
     ),
     "test": frozenset({"-v"}),
     "tree": frozenset({"-o", "-l"}),
@@ -85,7 +89,8 @@ OPTIONS: dict[str, frozenset[str]] = {
         --output-document --output-file --post-file --save-cookies --use-askpass --warc-file
         """
     ),
-    "zip": frozenset({"-T", "-TT", "--unzip-command"}),
+    "wc": frozenset({"--files0-from"}),
+    "zip": frozenset({"-T", "-TT", "--unzip-command", "-r", "-R", "--recurse-paths"}),
 }
 # Of these a file whose name begins with a dash would be an option.
 GLOBS = words_of("chmod chown install rsync scp sort split tar zip")
@@ -115,13 +120,13 @@ GIT_WORDS = {
 }
 
 # What a word may be that is a program to these commands, or an option: anything else may run or write.
-_AWK = re.compile(r"(?!.*(system|getline|ARG|ENVIRON|PROCINFO|[|>@`]))[^-].*|-F.*|-v", re.DOTALL)
+_AWK = re.compile(r"(?!.*(system|getline|ARG|ENVIRON|PROCINFO|SYMTAB|[|>@`]))[^-].*|-F.*|-v", re.DOTALL)
 _ADDRESS = r"(\d+|\$|/[^/\\\n]*/)"
 _PIECE = r"((?!(?P=by))[^\\\n]|\\[^\n])*(?P=by)"
 _SED = re.compile(
     rf"{_ADDRESS}?(,\+?{_ADDRESS})?!?([pdq=]|s(?P<by>[/|,#:@%]){_PIECE}{_PIECE}[gpI\d]*)|-[nErsuz]+|-e"
 )
-_TAR = re.compile(r"^[a-zA-Z]*[IF]")
+_TAR = re.compile(r"^[a-zA-Z]*[IFThP]")
 
 
 def dangers(words: tuple[str, ...]) -> Iterator[str]:
@@ -160,7 +165,9 @@ def _runs_a_program(name: str, arguments: tuple[str, ...]) -> bool:
         case "make":
             return any("=" in argument or "$" in argument for argument in arguments)
         case "curl" | "wget":
-            return any("file:" in argument.lower() or "@" in argument[:2] for argument in arguments)
+            return any(re.search(r"file:|^.?@|[{\[]", argument.lower()) for argument in arguments)
+        case "uniq" | "xxd":
+            return sum(not argument.startswith("-") for argument in arguments) > 1
         case _:
             return False
 

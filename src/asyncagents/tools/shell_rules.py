@@ -27,6 +27,8 @@ MOST_MATCHES = 1_000
 MOST_WILD = 3
 _WILD = frozenset("*?")
 _GLOB = frozenset("*?[")
+# Known to be harmless as words; as names of files they may be anything.
+_VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
 _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
 _LANGUAGE = Language(tree_sitter_bash.language())
@@ -111,7 +113,7 @@ def split(command: str) -> Parsed:
     return Parsed(
         commands=tuple(reading.commands),
         patterns=tuple(dict.fromkeys(patterns)),
-        always=() if reading.reasons else tuple(dict.fromkeys(map(_lasting, reading.commands))),
+        always=() if reading.reasons else _all_lasting(reading.commands),
         reasons=tuple(dict.fromkeys(reading.reasons)),
         read=tuple(reading.files),
     )
@@ -149,21 +151,19 @@ def _named(parsed: Parsed, places: list[str], home: str) -> Iterator[str]:
     """Every path that may be meant: a `cd` may have happened, or not, before a relative one is read."""
     yield places[0]
     for words in (*parsed.commands, *(("cat", file) for file in parsed.read)):
-        all_words = words[0] in shell_command.PATHS
-        for word in shell_command.candidates(words):
-            if word and (all_words or _looks_outside(word) or _WILD & set(word)):
-                for place in places:
-                    yield from _meant(os.path.join(place, _expanded(word, home, place)))
-        if words[0] == "cd" and len(places) < MOST_PLACES:
+        for word in filter(None, shell_command.candidates(words)):
+            if words[0] in shell_command.PATHS and _VARIABLE.search(word):
+                yield "/"  # which file that is only the shell knows
+            for place in places:
+                yield from _meant(os.path.join(place, _expanded(word, home, place)))
+        if words[0] == "cd" and len(places) >= MOST_PLACES:
+            yield "/"
+        elif words[0] == "cd":
             target = words[1] if len(words) > 1 else home
             there = [os.path.join(place, _expanded(target, home, place)) for place in places]
             # To cd, `link/..` is where the link lies, not above where it leads.
             places += [*there, *(os.path.normpath(each) for each in there if ".." in each.split("/"))]
             yield from places[-2:]
-
-
-def _looks_outside(word: str) -> bool:
-    return word.startswith(("/", "~", "$HOME", "${HOME}")) or ".." in word.split("/")
 
 
 def _expanded(word: str, home: str, place: str) -> str:
@@ -197,11 +197,21 @@ def _text(words: tuple[str, ...]) -> str:
     return " ".join(word if word and not re.search(r"[\s'\"\\]", word) else f"'{word}'" for word in words)
 
 
+def _all_lasting(commands: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """What "always" allows must cover the whole line, or is not offered."""
+    lasting = tuple(dict.fromkeys(map(_lasting, commands)))
+    return lasting if all(lasting) else ()
+
+
 def _lasting(words: tuple[str, ...]) -> str:
-    """The command and its trade, with any arguments."""
-    trade = words[1] if words[0] in shell_command.TRADES and len(words) > 1 else "-"
-    count = 1 if trade[:1] == "-" or _WILD & set(trade) else 2
-    return f"{_text(words[:count])} *"
+    """The command and its trade, with any arguments; else the command alone, as it is; else nothing."""
+    if words[0] not in shell_command.TRADES or len(words) == 1:
+        return f"{_text(words[:1])} *"
+    count = 3 if words[1] == "-m" else 2
+    named = words[:count]
+    if len(words) >= count and not _WILD & set("".join(named)) and not named[-1].startswith("-"):
+        return f"{_text(named)} *"
+    return "" if _WILD & set("".join(words)) else _text(words)
 
 
 class _Reading:

@@ -304,7 +304,9 @@ def test_a_denied_command_is_denied_wherever_it_stands(command: str) -> None:
 def test_each_simple_command_is_a_pattern_and_always_covers_its_trade() -> None:
     parsed = split("git commit -m 'x y' && npm run build | wc -l; git -v")
     assert parsed.patterns == ("git commit -m 'x y'", "npm run build", "wc -l", "git -v")
-    assert parsed.always == ("git commit *", "npm run *", "wc *", "git *")
+    assert parsed.always == ("git commit *", "npm run *", "wc *", "git -v")
+    assert split("python3 -m unittest -v").always == ("python3 -m unittest *",)
+    assert split("git -v '*'").always == ()
     assert not parsed.asks_always
 
 

@@ -61,7 +61,8 @@ async def _close_cut_steps(tx: Tx, info: Session) -> Session:
     for request_id, message_id, tokens in await tx.all("open_requests", info.id):
         await tx.one("end_request", "lost", None, request_id)
         spent = msgspec.json.decode(tokens, type=Tokens)
-        await close_step(tx, MessageId(message_id), spent)
+        if message_id:  # else it was for a title
+            await close_step(tx, MessageId(message_id), spent)
         info = charged(info, spent, 0.0)
     return info
 

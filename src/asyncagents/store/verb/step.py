@@ -1,6 +1,5 @@
 """A step of the model: its start, its text as it streams, and its end with the calls it made."""
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from asyncagents.store.row import (
     insert_message,
     put_call,
     put_part,
+    request_tokens,
     save,
     save_message,
     snapshot,
@@ -246,7 +246,7 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
     await _close(tx, await _counted(tx, end), hidden=False)
-    info = charged(row.info, end.spent or await _estimated(tx, end.request_id), end.message.cost)
+    info = charged(row.info, end.spent or await request_tokens(tx, end.request_id), end.message.cost)
     if end.message.error is not None:
         tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
     control = replace(row.control.progressed(), steps=row.control.steps + 1)
@@ -288,7 +288,7 @@ async def retry_step(tx: Tx, lease: Lease, retry: Retrying) -> Snapshot:
     """From here on the request waits as a row; whatever process is there when it is due tries again."""
     row = await held(tx, lease)
     end, failure = retry.end, retry.part.error.data.message
-    spent = end.spent or await _estimated(tx, end.request_id)
+    spent = end.spent or await request_tokens(tx, end.request_id)
     columns = retry.next_at, failure, encode(spent), end.tokens is None
     if not await tx.run("back_off", *columns, end.request_id):  # a repetition
         return await snapshot(tx, row)
@@ -313,12 +313,6 @@ async def hold_step(tx: Tx, lease: Lease, request_id: RequestId, *, until: int, 
         await tx.one("hold_back", until, why, waiting)
     row = await save(tx, row, replace(row.control, backoff=waiting))
     return await snapshot(tx, row)
-
-
-async def _estimated(tx: Tx, request_id: RequestId) -> Tokens:
-    row = await tx.one("request_tokens", request_id)
-    assert row is not None
-    return msgspec.json.decode(row[0], type=Tokens)
 
 
 class Move(Struct, frozen=True):

@@ -1,0 +1,106 @@
+"""A title for a conversation that began with many words, made by a model while the first step runs."""
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids
+from asyncagents.domain.message import ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.session import TITLE_LENGTH, Session, Tokens, title_from
+from asyncagents.engine.workplace import Workplace
+from asyncagents.errors import AsyncAgentsError
+from asyncagents.llm.limits import Limits
+from asyncagents.llm.model import FromUser, Model, Request, StepFinish, StreamError, TextDelta
+from asyncagents.store.store import Store
+from asyncagents.store.verb.title import Titled
+
+SECONDS = 60.0
+MOST = 8_000
+"""So much of a long prompt tells what it is about."""
+_log = logging.getLogger(__name__)
+
+
+class Titles:
+    """Whatever becomes of it: without one, a session keeps the title made from its first line."""
+
+    def __init__(
+        self, *, store: Store, model: Model, limits: Limits, ids: Ids, group: asyncio.TaskGroup
+    ) -> None:
+        self._store = store
+        self._model = model
+        self._limits = limits
+        self._ids = ids
+        self._group = group
+        self._running: set[asyncio.Task[None]] = set()
+
+    def begin(self, session: Session, place: Workplace, told: tuple[Entry, ...], used: ModelRef) -> None:
+        """With the first step of a root session, if what was asked is too long to be its own title."""
+        text = _first(told)
+        is_long = len(text) > TITLE_LENGTH or "\n" in text.strip()
+        if session.parent_id is not None or not is_long or session.title != title_from(text):
+            return
+        task = place.titling(used)
+        if task is not None and not self._limits.crowded(task.model):
+            request = replace(task, messages=(FromUser(text[:MOST]),))
+            running = self._group.create_task(self._make(session, request))
+            self._running.add(running)
+            running.add_done_callback(self._running.discard)
+
+    def stop(self) -> None:
+        """What is under way is given up: nobody waits for it."""
+        for running in tuple(self._running):
+            running.cancel()
+
+    async def _make(self, session: Session, request: Request) -> None:
+        request_id = self._ids.request()
+        end = Titled(session_id=session.id, request_id=request_id, before=session.title)
+        try:
+            estimate = replace(Tokens.zero(), input=(len(request.system) + MOST) // 4)
+            await self._store.start_title(session.id, request_id, estimate)
+            slot = await self._limits.slot(request.model)
+            try:
+                async with asyncio.timeout(SECONDS):
+                    end = await self._asked(request, end)
+            finally:
+                slot.release()
+                await self._store.end_title(end)
+        except (AsyncAgentsError, TimeoutError) as error:
+            _log.info("session %s keeps its title: %s", session.id, error)
+        except Exception:  # noqa: BLE001  the edge of a provider: a title is worth no failure
+            _log.warning("session %s keeps its title", session.id, exc_info=True)
+
+    async def _asked(self, request: Request, end: Titled) -> Titled:
+        words: list[str] = []
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text=text):
+                        words.append(text)
+                    case StepFinish(finish=finish, tokens=tokens, cost=cost):
+                        said = "".join(words) if finish == "stop" else ""
+                        end = replace(end, title=_clean(said), tokens=tokens, cost=cost)
+                    case StreamError():
+                        return replace(end, tokens=Tokens.zero())
+                    case _:
+                        pass
+        return end
+
+
+def _first(told: tuple[Entry, ...]) -> str:
+    """What people said in the first input, as `admit` reads it for a title."""
+    for entry in told:
+        if isinstance(entry.info, UserMessage):
+            texts = [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
+            return "\n".join(texts)
+    return ""
+
+
+def _clean(said: str) -> str:
+    """One line; a model may think aloud before it, or put it in quotes."""
+    lines = [line.strip().strip("\"'`*# ") for line in said.split("</think>")[-1].splitlines()]
+    line = next((line for line in lines if line), "")
+    return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"

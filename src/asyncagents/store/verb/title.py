@@ -1,0 +1,41 @@
+"""A session gets a title from a model: a request like any other, noted before it is sent and charged."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.id import RequestId, SessionId
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.store.row import find_session, request_tokens, save, the_session
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.claim import charged
+
+
+class Titled(Struct, frozen=True, kw_only=True):
+    """How it ended. Without a report the estimate is charged."""
+
+    session_id: SessionId
+    request_id: RequestId
+    before: str
+    """The title it had; another one by now was given by a person, and stays."""
+    title: str = ""
+    tokens: Tokens | None = None
+    cost: float = 0
+
+
+async def start_title(tx: Tx, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:
+    control = (await the_session(tx, session_id)).control
+    columns = request_id, control.id, "", control.turn, control.fence, 1
+    await tx.one("insert_request", *columns, encode(estimate), tx.now)
+
+
+async def end_title(tx: Tx, end: Titled) -> None:
+    """Once; a session that is gone by now needs no title."""
+    row = await find_session(tx, end.session_id)
+    reported = encode(end.tokens) if end.tokens else None
+    if row is None or not await tx.run("end_request", "done", reported, end.request_id):
+        return
+    info = charged(row.info, end.tokens or await request_tokens(tx, end.request_id), end.cost)
+    if end.title and info.title == end.before:
+        info = replace(info, title=end.title)
+    await save(tx, row, row.control, info)

@@ -1,0 +1,157 @@
+"""A project beside which lies what no tool may touch unasked, and a batch of calls made there."""
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from asyncagents.config.config import Config
+from asyncagents.domain.ask import PermissionRequest
+from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.llm.scripted import Call, Line, call, say
+from tests.flows.kit import Stage, stage
+
+CANARY = "CANARY-7f3a"
+"""Stands only in files outside of the project: no result may have it."""
+
+
+class Yard(Struct, frozen=True):
+    root: Path
+    outside: Path
+
+    @property
+    def secret(self) -> Path:
+        return self.outside / "secret.txt"
+
+    def picture(self) -> dict[str, str]:
+        """Every file inside and outside, and what it holds."""
+        tops = (self.root, self.outside)
+        return {str(path): _held(path) for top in tops for path in sorted(top.rglob("*"))}
+
+
+def _held(path: Path) -> str:
+    if path.is_symlink():
+        return f"-> {os.readlink(path)}"
+    return path.read_bytes().hex() if path.is_file() else ""
+
+
+def yard(tmp_path: Path, files: Mapping[str, str] | None = None) -> Yard:
+    """A git repository, and a folder next to it that holds a secret."""
+    place = Yard(tmp_path / "project", tmp_path / "outside")
+    subprocess.run(["git", "init", "-q", str(place.root)], check=True)
+    place.outside.mkdir()
+    place.secret.write_text(f"{CANARY}\n")
+    for name, text in (files or {}).items():
+        (place.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / name).write_text(text)
+    return place
+
+
+class Judged(Struct, frozen=True):
+    """What became of each call of a batch, in the order of the calls."""
+
+    asks: tuple[PermissionRequest | None, ...]
+    states: tuple[ToolCompleted | ToolError | None, ...]
+
+    @property
+    def unasked(self) -> list[int]:
+        """Those that ran without a word."""
+        return [number for number, state in enumerate(self.states) if isinstance(state, ToolCompleted)]
+
+    @property
+    def told(self) -> str:
+        """All that a model would hear of it."""
+        return "\n".join(_said(state) for state in self.states if state)
+
+
+def _said(state: ToolCompleted | ToolError) -> str:
+    said = state.output if isinstance(state, ToolCompleted) else state.error
+    return f"{said}\n{state.metadata}"
+
+
+class _Tally:
+    """Of the calls of one step: which ask, which have ended."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.asks: dict[str, PermissionRequest] = {}
+        self.ends: dict[str, ToolCompleted | ToolError] = {}
+
+    def hear(self, event: Event) -> bool:
+        """Whether every call either asks or has ended."""
+        match event:
+            case PermissionAsked(request=PermissionRequest(tool=tool) as request) if tool is not None:
+                self.asks[tool.call_id] = request
+            case PartUpdated(part=ToolPart(call_id=call_id, state=ToolCompleted() | ToolError() as state)):
+                self.ends[call_id] = state
+            case _:
+                pass
+        return len(self.asks.keys() | self.ends.keys()) == self._count
+
+
+@asynccontextmanager
+async def coder(tmp_path: Path, place: Yard, calls: Sequence[Line], **config: Any) -> AsyncIterator[Stage]:
+    """A runtime whose model makes these calls in one step when it hears `go`."""
+    coding = Config(data_dir=tmp_path / "data", **config)
+    script = {"go": [list(calls), [say("Done.")]]}
+    async with stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
+        yield at
+
+
+async def judged(
+    tmp_path: Path, place: Yard, calls: Sequence[Line], *, agent: str = "build", **config: Any
+) -> Judged:
+    """Make the calls in one step; what asks is left unanswered and ends with the session's work."""
+    async with coder(tmp_path, place, calls, **config) as at:
+        tally = await tallied(at, len(calls), agent=agent)
+        assert await at.abort()
+        part_ids = [
+            part.call_id
+            for entry in await at.messages()
+            for part in entry.parts
+            if isinstance(part, ToolPart)
+        ]
+    assert len(part_ids) == len(calls)
+    return Judged(
+        tuple(tally.asks.get(each) for each in part_ids), tuple(tally.ends.get(each) for each in part_ids)
+    )
+
+
+async def asks_after_always(
+    tmp_path: Path, place: Yard, first: Sequence[Line], then: Sequence[Line], **config: Any
+) -> list[PermissionRequest]:
+    """What asks still, when the first call was allowed for good."""
+    coding = Config(data_dir=tmp_path / "data", **config)
+    script = {"first": [list(first), [say("Ok.")]], "go": [list(then), [say("Done.")]]}
+    async with stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
+        await at.runtime.send(at.session_id, "first")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        tally = await tallied(at, len(then) + 1)  # the first one's end is still to be heard
+        assert await at.abort()
+    return list(tally.asks.values())
+
+
+async def tallied(at: Stage, count: int, *, agent: str = "build") -> _Tally:
+    """Say `go`, and wait until each of so many calls asks or has ended."""
+    tally = _Tally(count)
+    await at.runtime.send(at.session_id, "go", agent=agent)
+    kinds: Any = PermissionAsked | PartUpdated
+    await at.ears.until(kinds, tally.hear)
+    return tally
+
+
+def shell(commands: Sequence[str]) -> list[Line]:
+    return [call("bash", command=command) for command in commands]
+
+
+def written(line: Line) -> str:
+    """A call as a failing test shows it."""
+    assert isinstance(line, Call)
+    return f"{line.tool} {line.input}"
