@@ -133,6 +133,7 @@ class Terminal:
         self._seen = b""
         self._more = asyncio.Event()
         self._closed = False
+        self._answered = 0
         asyncio.get_running_loop().add_reader(master, self._read)
 
     def _read(self) -> None:
@@ -159,6 +160,16 @@ class Terminal:
 
     def press(self, keys: bytes) -> None:
         os.write(self._master, keys)
+
+    async def answer(self, line: str, *, to: str) -> None:
+        """Type a line behind the next question that ends like this; what was asked before does not count."""
+        async with asyncio.timeout(PATIENCE):
+            while to not in self.text[self._answered :]:
+                assert not self._closed, f"it ended with {self.text!r}"
+                self._more.clear()
+                await self._more.wait()
+        self._answered = len(self.text)
+        self.press(f"{line}\n".encode())
 
     async def end(self) -> int:
         async with asyncio.timeout(PATIENCE):

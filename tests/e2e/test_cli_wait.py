@@ -30,6 +30,8 @@ async def test_an_open_call_is_named_and_its_result_is_taken_up_by_the_next_run(
         session_id, call_id = await leave_waiting(desk)
         waits = await desk.run("run", "--session", session_id)
         listed = await desk.run("sessions")
+        asks = await desk.run("asks")
+        answered = await desk.run("answer", call_id[:-3], "once")
         in_json = await desk.run("run", "--session", session_id, "--json")
         async with desk.look() as runtime:
             await runtime.complete(call_id, "v2 is live")
@@ -40,6 +42,9 @@ async def test_an_open_call_is_named_and_its_result_is_taken_up_by_the_next_run(
     assert f"waiting: deploy waits for its result (asked Ada), {call_id} of session {session_id}" in waits.err
     assert f"`asyncagents run --session {session_id}` goes on" in waits.err
     assert re.search(r"\swaiting\s", listed.out)
+    assert asks.out.startswith(f"waiting for a result from outside:\n{call_id}  just now  deploy  asked Ada")
+    assert (answered.code, answered.out) == (2, "")
+    assert f"{call_id} waits for a result of deploy, not for a person" in answered.err
     (wait,) = in_json.json["waits"]
     assert (in_json.json["status"], wait["call"], wait["kind"]) == ("waiting", call_id, "async")
     assert (went_on.code, went_on.out) == (0, "Shipped.\n")

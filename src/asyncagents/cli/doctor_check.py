@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asyncagents.app import NO_MODEL
+from asyncagents.cli.doctor_definition import check_definitions
 from asyncagents.cli.doctor_report import Check
-from asyncagents.cli.doctor_system import check_system
+from asyncagents.cli.doctor_system import check_programs, check_system
 from asyncagents.cli.exit import complaint
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import Loaded, load
@@ -29,7 +30,7 @@ ELSEWHERE = "name another one with --data-dir or ASYNCAGENTS_DATA_DIR"
 
 
 async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> list[Check]:
-    found = [*_programs(), *check_system()]
+    found = [*_programs(), *check_programs(), *check_system()]
     try:
         data = data_folder(system_environment(), chosen)[0]
         found += _data(data)
@@ -37,7 +38,12 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
     except ConfigError as error:
         return [*found, Check("fail", "config", str(error))]
     roster = Roster(loaded.config)
-    found += [*_config(loaded), _model(roster), *_providers(loaded, roster)]
+    found += [
+        *_config(loaded),
+        *check_definitions(directory, loaded),
+        _model(roster),
+        *_providers(loaded, roster),
+    ]
     return [*found, *await _online(roster)] if online else found
 
 

@@ -6,10 +6,37 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from asyncagents.cli.doctor_report import Check
+from msgspec import Struct
+
+from asyncagents.cli.doctor_report import Check, Level
 
 OPENAT2 = 437
 """The same number on every machine that Linux runs on, save one that nobody uses any more."""
+
+
+class Program(Struct, frozen=True):
+    """One that tools use if it is there."""
+
+    name: str
+    without: str
+    package: str
+    level: Level = "warn"
+
+
+PROGRAMS = (
+    Program("git", "agents can neither look at the history of a project nor commit", "git"),
+    Program("rg", "searches look at every file themselves, which takes longer", "ripgrep", "ok"),
+)
+
+
+def check_programs() -> Iterator[Check]:
+    for program in PROGRAMS:
+        where = shutil.which(program.name)
+        if where:
+            yield Check("ok", program.name, where)
+        else:
+            without = f"not installed: {program.without}"
+            yield Check(program.level, program.name, without, f"install the package `{program.package}`")
 
 
 def check_system() -> Iterator[Check]:

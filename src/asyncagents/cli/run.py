@@ -30,6 +30,18 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Attach a text file, an image or a PDF of up to 10 MiB; may be given again.",
 )
+@click.option(
+    "--allow",
+    metavar="PERMISSION[:PATTERN]",
+    multiple=True,
+    help="Let the new session do this unasked, even what the config or the agent denies; may be given again.",
+)
+@click.option(
+    "--deny",
+    metavar="PERMISSION[:PATTERN]",
+    multiple=True,
+    help="Do not let it, whatever --allow says; may be given again.",
+)
 @click.option("--key", metavar="TEXT", help="Send this once: the same key again gets the same answer.")
 @click.option(
     "--detach", is_flag=True, help="Store the prompt, print the session's id, and leave it at that."
@@ -53,6 +65,9 @@ def run(
     retries and notes go to stderr. Without a prompt, --session and --continue go on with what was accepted
     before, as after a crash.
 
+    What needs your leave is asked at the terminal; where there is none it waits, and `asyncagents answer`
+    answers it.
+
     Ctrl-C cancels the session, a second one quits at once.
 
     Exit codes: 0 answered, 1 failed, 2 wrong usage, model, key, config or session, 3 it waits for somebody
@@ -61,26 +76,18 @@ def run(
     import asyncio
 
     from asyncagents.cli.run_file import attach
-    from asyncagents.cli.run_order import Order, check, whole_prompt
-    from asyncagents.cli.run_session import Here, carry_out
+    from asyncagents.cli.run_order import Order, check, session_rules, whole_prompt
+    from asyncagents.cli.run_session import carry_out, find_here
     from asyncagents.cli.screen import Screen, listen
-    from asyncagents.config.agents import find_agents
     from asyncagents.config.env import system_environment
-    from asyncagents.config.load import load
-    from asyncagents.engine.agents import Agents
 
     if as_json:
         given["format"] = "json"
-    order = Order(prompt=whole_prompt(prompt), directory=project_folder(directory), **given)
+    rules = session_rules(given.pop("allow"), given.pop("deny"), str(system_environment().home))
+    order = Order(prompt=whole_prompt(prompt), directory=project_folder(directory), rules=rules, **given)
     check(order)
     files = tuple(attach(path) for path in order.files)
     data_directory(order.data_dir)
     screen = Screen()
     listen(screen)
-    environment = system_environment()
-    loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
-    found = find_agents(environment, order.directory, trusted=loaded.trusted)
-    for warning in (*loaded.warnings, *found.told):
-        screen.tell(f"warning: {warning}")
-    here = Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)))
-    context.exit(asyncio.run(carry_out(order, here, files, screen)))
+    context.exit(asyncio.run(carry_out(order, find_here(order, screen), files, screen)))

@@ -4,9 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TypeAlias
 
+from asyncagents.cli.ask_person import Asker
 from asyncagents.cli.exit import Complaint, complaint
 from asyncagents.cli.run_view import View
-from asyncagents.domain.event import Event, SessionDeleted, SessionIdle, SessionStatus
+from asyncagents.domain.event import (
+    Event,
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    SessionDeleted,
+    SessionIdle,
+    SessionStatus,
+)
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.status import Idle
 from asyncagents.engine.runtime import Runtime
@@ -18,23 +29,49 @@ News: TypeAlias = Event | None
 """None: it is time to look."""
 
 
-async def follow(runtime: Runtime, root_id: SessionId, *, events: AsyncIterator[Event], view: View) -> None:
-    """Raises `Complaint` if the tree is deleted, or its work cannot be written down here."""
+async def follow(
+    runtime: Runtime,
+    root_id: SessionId,
+    *,
+    events: AsyncIterator[Event],
+    view: View,
+    asker: Asker | None = None,
+) -> None:
+    """Raises `Complaint` if the tree is deleted, or its work cannot be written down here.
+
+    With an `asker`, what the tree waits for a person for is asked here; that counts as work.
+    """
     news: asyncio.Queue[News] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
-        sources = [group.create_task(_pass_on(events, news)), group.create_task(_tick(news))]
-        while await runtime.at_work(root_id):
+        tasks = [group.create_task(_pass_on(events, news)), group.create_task(_tick(news))]
+        if asker is not None:
+            tasks.append(group.create_task(asker.work()))
+        while await _goes_on(runtime, root_id, asker):
             await _show(runtime, root_id, news, view)
+            if asker is not None:
+                asker.look()
+        if asker is not None:
+            asker.end()
         await asyncio.sleep(0)  # what was published by now is passed on
-        for source in sources:
-            source.cancel()
+        for task in tasks:
+            task.cancel()
     while not news.empty():
         if (event := news.get_nowait()) is not None:
             view.show(event)
 
 
+async def _goes_on(runtime: Runtime, root_id: SessionId, asker: Asker | None) -> bool:
+    """Looked at twice: an answer between two looks ends the asking, and begins the work."""
+    if asker is None:
+        return await runtime.at_work(root_id)
+    for _ in range(2):
+        if await runtime.at_work(root_id) or await asker.wanted():
+            return True
+    return False
+
+
 async def _show(runtime: Runtime, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
-    """Until something happens after which the tree may be at rest."""
+    """Until something happens after which the tree may be at rest, or ask."""
     while True:
         event = await news.get()
         if event is None:
@@ -44,7 +81,9 @@ async def _show(runtime: Runtime, root_id: SessionId, news: asyncio.Queue[News],
         match event:
             case SessionDeleted(session_id=session_id) if session_id == root_id:
                 raise Complaint(f"session {root_id} was deleted while it was followed")
-            case SessionIdle() | SessionDeleted():
+            case SessionIdle() | SessionDeleted() | PermissionAsked() | QuestionAsked():
+                return
+            case PermissionReplied() | QuestionReplied() | QuestionRejected():
                 return
             case SessionStatus(status=status) if not isinstance(status, Idle):
                 return

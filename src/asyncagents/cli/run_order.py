@@ -4,6 +4,7 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
@@ -11,6 +12,8 @@ import click
 from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.domain.permission import Action, Written, permission_of, rules_of
+from asyncagents.domain.session import Rule
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
 HEED_SECONDS = 0.2
@@ -33,6 +36,8 @@ class Order(Struct, frozen=True, kw_only=True):
     format: Format = "text"
     directory: Path
     data_dir: Path | None = None
+    rules: tuple[Rule, ...] = ()
+    """Of the new session."""
 
     @property
     def sends(self) -> bool:
@@ -49,6 +54,10 @@ def check(order: Order) -> None:
         raise click.UsageError("--session and --continue both choose the session: give one of them.")
     if order.title is not None and order.resumes:
         raise click.UsageError("--title names a new session; leave out --session and --continue.")
+    if order.rules and order.resumes:
+        raise click.UsageError(
+            "--allow and --deny are for a new session; leave out --session and --continue."
+        )
     if not order.sends and not order.resumes:
         raise Complaint(
             "there is no prompt",
@@ -59,6 +68,20 @@ def check(order: Order) -> None:
     for option, given in (("--detach", order.detach), ("--key", order.key is not None)):
         if given and not order.sends:
             raise click.UsageError(f"{option} needs a prompt.")
+
+
+def session_rules(allow: Sequence[str], deny: Sequence[str], home: str) -> tuple[Rule, ...]:
+    """What is allowed first, then what is denied: of rules that match, the last one wins."""
+    written = [*(_written(word, "allow") for word in allow), *(_written(word, "deny") for word in deny)]
+    return tuple(rule for each in written for rule in rules_of(each, home))
+
+
+def _written(word: str, action: Action) -> Written:
+    """`edit`, `edit:docs/*`; `write` is a tool, and what it needs leave for is `edit`."""
+    permission, _, pattern = word.partition(":")
+    if not permission.strip():
+        raise click.UsageError(f"--{action} takes PERMISSION or PERMISSION:PATTERN, not {word!r}.")
+    return {permission_of(permission.strip()): {pattern.strip() or "*": action}}
 
 
 def whole_prompt(argument: str | None) -> str:

@@ -127,7 +127,7 @@ def close(screen: Screen, result: Result) -> None:
                 screen.tell(
                     f"waiting: {one_line(wait.what)}, {wait.ask or wait.call} of session {wait.session}"
                 )
-            screen.tell(f"hint: once it is answered, `{again}` goes on")
+            screen.tell(f"hint: {_way_on(result, again)}")
         case "cancelled":
             screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` goes on with it")
         case "stopped":
@@ -138,9 +138,20 @@ def close(screen: Screen, result: Result) -> None:
             assert_never(result.status)
 
 
+def _way_on(result: Result, again: str) -> str:
+    ask = next((wait for wait in result.waits if wait.ask is not None), None)
+    if ask is None:
+        return f"once it is answered, `{again}` goes on"
+    words = "once|always|reject" if ask.kind == "ask" else "TEXT"
+    return f"`asyncagents answer {ask.ask} {words}` answers and goes on; once it is answered, `{again}` does"
+
+
 def _sum_up(screen: Screen, result: Result) -> None:
     if result.finish == "length":
         screen.tell("warning: the model stopped at its longest answer; the end is missing")
+    if result.finish == "max-steps":
+        again = f"`asyncagents run --session {result.session} PROMPT`"
+        screen.tell(f"warning: the agent may take no more steps in one turn; {again} goes on")
     if screen.watched:
         screen.note(f"session {result.session}, {amount(result.tokens)} tokens, {dollars(result.cost)}")
 

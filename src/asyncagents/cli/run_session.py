@@ -7,15 +7,21 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from asyncagents.app import SystemClock, SystemRng, open_runtime
+from asyncagents.cli.ask_person import Asker
 from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.keyboard import find_keyboard
 from asyncagents.cli.run_choice import Addressee, choose
 from asyncagents.cli.run_follow import follow
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.run_result import Ending, Result, close, exit_code, judged, wait_of
 from asyncagents.cli.run_signal import Signals
+from asyncagents.cli.run_tools import Tools
 from asyncagents.cli.run_view import JsonView, StreamView, TextView, View, Words
 from asyncagents.cli.screen import Screen
+from asyncagents.config.agents import find_agents
 from asyncagents.config.config import Config
+from asyncagents.config.env import system_environment
+from asyncagents.config.load import load
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
@@ -36,6 +42,16 @@ class Here(Struct, frozen=True):
 
     config: Config
     agents: Agents
+
+
+def find_here(order: Order, screen: Screen) -> Here:
+    """What is odd about the files is said once."""
+    environment = system_environment()
+    loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
+    found = find_agents(environment, order.directory, trusted=loaded.trusted)
+    for warning in (*loaded.warnings, *found.told):
+        screen.warn(warning)
+    return Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)))
 
 
 async def carry_out(order: Order, place: Here, files: tuple[Attachment, ...], screen: Screen) -> int:
@@ -81,6 +97,8 @@ class Job:
         self._session_id: SessionId | None = None
         """Known once there is something to go on with."""
         self._ending: Ending = "stopped"
+        self._keyboard = find_keyboard() if order.format == "text" and not order.detach else None
+        self._asker: Asker | None = None
 
     async def work(self, chosen: Addressee | None) -> Result:
         """`chosen`: who answers, if that does not depend on the session."""
@@ -115,7 +133,12 @@ class Job:
         if session is not None:
             return session.id, await self._runtime.send(session.id, order.prompt, key=order.key, **to)
         session, message_id = await self._runtime.begin(
-            order.prompt, title=order.title, directory=order.directory, key=order.key, **to
+            order.prompt,
+            title=order.title,
+            directory=order.directory,
+            key=order.key,
+            permission=order.rules,
+            **to,
         )
         return session.id, message_id
 
@@ -141,7 +164,9 @@ class Job:
         root_id = await self._runtime.root_of(session_id)
         if not await self._is_over(session_id, root_id, message_id):
             self._runtime.serve_tree(root_id)
-            await follow(self._runtime, root_id, events=events, view=self._view)
+            if self._keyboard is not None:
+                self._asker = Asker(self._runtime, root_id, screen=self._screen, keyboard=self._keyboard)
+            await follow(self._runtime, root_id, events=events, view=self._view, asker=self._asker)
             await self._catch_up(session_id)
         return await self._result(session_id, root_id, message_id)
 
@@ -162,7 +187,9 @@ class Job:
         """The prompt was answered before, under its key; or nobody prompts, and nothing is left to do."""
         if message_id is not None:
             answer = await self._runtime.answer_to(message_id)
-        elif await self._runtime.at_work(root_id):
+        elif await self._runtime.at_work(root_id) or (
+            self._keyboard is not None and await self._runtime.asks(root_id)
+        ):
             return False
         else:
             answer = await self._old_answer(session_id, root_id)
@@ -210,18 +237,30 @@ class Job:
             case "json":
                 return JsonView()
             case "stream-json":
-                root_id = await self._runtime.root_of(session_id)
-                return StreamView(Ids(SystemClock(), SystemRng()), await self._tree(root_id))
+                tree = {session.id for session in await self._tree(session_id)}
+                return StreamView(Ids(SystemClock(), SystemRng()), tree)
             case "text":
                 words = Words(session_id, self._before, live=self._live)
-                return TextView(self._screen, words, session_id=session_id, clock=SystemClock())
+                sessions, asked = await self._tree(session_id), self._keyboard is not None
+                tools = Tools(self._screen, session_id, sessions, asked=asked)
+                tools.know(await self._old_entries(session_id))
+                return TextView(self._screen, words, tools=tools, clock=SystemClock())
 
-    async def _tree(self, root_id: SessionId) -> set[SessionId]:
-        found, ahead = {root_id}, [root_id]
+    async def _old_entries(self, session_id: SessionId) -> list[Entry]:
+        """What was over before we came; the message that another process is at is not."""
+        before = self._before
+        if before is None:
+            return []
+        entries = await self._runtime.messages(session_id, limit=STEPS)
+        old = [each for each in entries if each.info.id < before.info.id]
+        return old if self._live else [*old, before]
+
+    async def _tree(self, session_id: SessionId) -> list[Session]:
+        found, ahead = [], [await self._runtime.session(await self._runtime.root_of(session_id))]
         while ahead:
-            children = [child.id for child in await self._runtime.children(ahead.pop())]
-            found.update(children)
-            ahead += children
+            session = ahead.pop()
+            found.append(session)
+            ahead += await self._runtime.children(session.id)
         return found
 
     async def obey(self, signals: Signals, work: asyncio.Task[Result]) -> None:
@@ -229,6 +268,8 @@ class Job:
         await signals.heard.wait()
         if signals.number == signal.SIGINT and self._session_id is not None:
             self._ending = "cancelled"
+            if self._asker is not None:
+                self._asker.leave()
             await self._runtime.abort(await self._runtime.root_of(self._session_id), seconds=0)
             self._screen.note("cancelling; Ctrl-C again quits at once")  # only what is durable is said
             done, _ = await asyncio.wait([work], timeout=STOP_SECONDS)

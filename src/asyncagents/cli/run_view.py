@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.run_result import Result, as_json
+from asyncagents.cli.run_tools import Tools
 from asyncagents.cli.screen import Screen, one_line
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.event import (
@@ -23,17 +24,7 @@ from asyncagents.domain.event import (
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import (
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCompleted,
-    ToolError,
-    ToolPart,
-    ToolRunning,
-    ToolState,
-    ToolWaiting,
-)
+from asyncagents.domain.part import Part, ReasoningPart, TextPart
 from asyncagents.domain.port import Clock
 from asyncagents.domain.status import Retry
 
@@ -142,24 +133,24 @@ def _length(part: Part | UnknownPart) -> int:
 
 
 class TextView:
-    """Answers on stdout; tools, thoughts and retries on stderr."""
+    """Answers on stdout; tools, todos, thoughts and retries on stderr."""
 
-    def __init__(self, screen: Screen, words: Words, *, session_id: SessionId, clock: Clock) -> None:
+    def __init__(self, screen: Screen, words: Words, *, tools: Tools, clock: Clock) -> None:
         self._screen = screen
         self._words = words
-        self._session_id = session_id
+        self._tools = tools
         self._clock = clock
-        self._told: dict[PartId, type[ToolState]] = {}
         self._speaking: PartId | None = None
 
     def show(self, event: Event) -> None:
         match event:
-            case SessionStatus(session_id=self._session_id, status=Retry() as retry):
+            case SessionStatus(session_id=self._tools.own, status=Retry() as retry):
                 seconds = max(0, retry.next - self._clock.now()) / 1000
                 self._screen.note(f"try {retry.attempt + 1} in {seconds:.0f} s: {one_line(retry.message)}")
             case _:
                 for fresh in self._words.take(event):
                     self._write(fresh.part, fresh.words)
+                self._tools.take(event)
 
     def _write(self, part: Part, words: str) -> None:
         match part:
@@ -170,10 +161,6 @@ class TextView:
                 self._screen.say(words)
             case ReasoningPart():
                 self._screen.think(words)
-            case ToolPart() if self._told.get(part.id) is not type(part.state):
-                self._told[part.id] = type(part.state)
-                if (line := tool_line(part)) is not None:
-                    self._screen.note(line)
             case _:
                 pass
 
@@ -182,21 +169,6 @@ class TextView:
 
     def end(self, result: Result) -> None:
         self._screen.end_line()
-
-
-def tool_line(part: ToolPart) -> str | None:
-    given = one_line(", ".join(f"{name}={value}" for name, value in part.state.input.items()), 100)
-    match part.state:
-        case ToolRunning():
-            return f"{part.tool}({given})"
-        case ToolCompleted(output=output, title=title):
-            return f"{part.tool}({given}) -> {one_line(title or output, 100)}"
-        case ToolError(error=error):
-            return f"{part.tool}({given}) failed: {one_line(error)}"
-        case ToolWaiting(output=note):
-            return f"{part.tool}({given}) waits: {one_line(note or 'its result comes later')}"
-        case _:
-            return None
 
 
 class JsonView:

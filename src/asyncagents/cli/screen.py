@@ -3,11 +3,14 @@
 import logging
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from shutil import get_terminal_size
+from typing import Literal, TypeAlias
 
 import click
+from msgspec import Struct
 
 from asyncagents.config.env import system_environment
 from asyncagents.domain.session import Tokens
@@ -17,6 +20,24 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 LONG_AGO_DAYS = 30
 NARROWEST = 20
+
+Tone: TypeAlias = Literal["note", "loud", "add", "remove", "place"]
+_COLOURS: dict[Tone, str] = {"add": "green", "remove": "red", "place": "cyan"}
+
+
+class Line(Struct, frozen=True):
+    """One line about what happens, and how it is meant."""
+
+    text: str
+    tone: Tone = "note"
+
+
+class Piece(Struct, frozen=True):
+    """What was written while the screen belonged to another program."""
+
+    text: str
+    err: bool
+    nl: bool
 
 
 class Screen:
@@ -29,6 +50,11 @@ class Screen:
         self._dim = self._err_tty and not plain_terminal
         self._out_open = False
         self._err_open = False
+        self._asking = False
+        self._held: list[Piece] | None = None
+        self._warned: set[str] = set()
+        self.written = 0
+        """How often something was written: whoever asks waits for a pause before he asks again."""
 
     @property
     def watched(self) -> bool:
@@ -41,13 +67,50 @@ class Screen:
             return
         self._end_note()
         # In a file the answer is what the model wrote: click would take colours out of it.
-        click.echo(plain(text) if self._out_tty else text, nl=False, color=True)
+        self._echo(plain(text) if self._out_tty else text, err=False, nl=False)
         self._out_open = not text.endswith("\n")
 
     def end_line(self) -> None:
         if self._out_open:
-            click.echo()
+            self._echo("", err=False)
             self._out_open = False
+
+    def show(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._line(self._toned(plain(line.text), line.tone))
+
+    def ask(self, text: str) -> None:
+        """Words that an answer is typed behind. Whatever else is written ends their line."""
+        self._end_note()
+        self._give_way()
+        self._echo(plain(text), nl=False)
+        self._asking = True
+
+    @property
+    def asking(self) -> bool:
+        """The words of the last question are the last on the screen."""
+        return self._asking
+
+    def answered(self) -> None:
+        """Whoever typed an answer has ended the line himself."""
+        self._asking = False
+
+    def unask(self) -> None:
+        """Nobody will type an answer."""
+        if self._asking:
+            self._asking = False
+            click.echo(err=True)
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """To another program; what is written meanwhile comes after it."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for piece in held:
+                self._echo(piece.text, err=piece.err, nl=piece.nl)
 
     def note(self, text: str) -> None:
         """A line about what happens."""
@@ -57,30 +120,49 @@ class Screen:
         """A line that must not be overlooked."""
         self._line(plain(text))
 
+    def warn(self, text: str) -> None:
+        """Once, however often it is found."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.tell(f"warning: {text}")
+
     def _line(self, text: str) -> None:
         self._end_note()
         self._give_way()
-        click.echo(text, err=True)
+        self._echo(text)
 
     def think(self, text: str) -> None:
         """Words that are not the answer, as they come."""
         if not text:
             return
         self._give_way()
-        click.echo(self._style(plain(text)), err=True, nl=False)
+        self._echo(self._style(plain(text)), nl=False)
         self._err_open = not text.endswith("\n")
 
     def _end_note(self) -> None:
         if self._err_open:
-            click.echo(err=True)
+            self._echo("")
             self._err_open = False
 
     def _give_way(self) -> None:
         if self._out_tty and self._err_tty:
             self.end_line()
 
+    def _echo(self, text: str, *, err: bool = True, nl: bool = True) -> None:
+        self.written += 1
+        if self._held is not None:
+            self._held.append(Piece(text, err, nl))
+            return
+        self.unask()
+        click.echo(text, err=err, nl=nl, color=None if err else True)
+
     def _style(self, text: str) -> str:
-        return click.style(text, dim=True) if self._dim else text
+        return self._toned(text, "note")
+
+    def _toned(self, text: str, tone: Tone) -> str:
+        if not self._dim or tone == "loud":
+            return text
+        return click.style(text, fg=_COLOURS[tone]) if tone in _COLOURS else click.style(text, dim=True)
 
 
 class Notes(logging.Handler):
@@ -95,7 +177,7 @@ class Notes(logging.Handler):
         if isinstance(error, StoreError):
             return
         why = f": {type(error).__name__}: {error}" if error is not None else ""
-        self._screen.tell(f"warning: {record.getMessage()}{why}")
+        self._screen.warn(f"{record.getMessage()}{why}")
 
 
 def listen(screen: Screen) -> None:

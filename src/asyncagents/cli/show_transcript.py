@@ -9,15 +9,16 @@ from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.run_result import Wait, failure_text, wait_of
-from asyncagents.cli.run_view import tool_line
 from asyncagents.cli.screen import amount, dollars, one_line, plain
 from asyncagents.cli.sessions_list import status_word
+from asyncagents.cli.tool_line import todo_lines, tool_lines
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
 from asyncagents.domain.message import AssistantMessage, Message
 from asyncagents.domain.part import FilePart, Part, ReasoningPart, TextPart, ToolPart, ToolPending
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
+from asyncagents.domain.todo import Todo
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound
 
@@ -28,6 +29,7 @@ class Found(Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     waits: tuple[Wait, ...]
     children: tuple[Session, ...]
+    todos: tuple[Todo, ...]
 
 
 async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | None:
@@ -44,6 +46,7 @@ async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | 
         entries=await runtime.messages(session.id),
         waits=tuple([wait_of(call) for call in await runtime.open_calls(session.id)]),
         children=await runtime.children(session.id),
+        todos=await runtime.todos(session.id),
     )
 
 
@@ -68,6 +71,10 @@ def print_transcript(found: Found) -> None:
         click.echo(_speaker(entry.info))
         for line in _lines(entry):
             click.echo(f"  {line}".rstrip())
+    if found.todos:
+        click.echo()
+        for todo in todo_lines(found.todos):
+            click.echo(plain(todo.text))
     for wait in found.waits:
         click.echo(f"\nwaiting: {one_line(wait.what)}, {wait.ask or wait.call}")
     for child in found.children:
@@ -99,6 +106,6 @@ def _part_lines(part: Part | UnknownPart) -> Iterator[str]:
         case ToolPart(state=ToolPending()):
             yield f"> {part.tool}, not started"
         case ToolPart():
-            yield f"> {tool_line(part)}"
+            yield from (f"> {plain(line.text)}" for line in tool_lines(part))
         case _:
             pass

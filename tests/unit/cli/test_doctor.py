@@ -153,3 +153,41 @@ def test_keys_are_named_by_where_they_came_from(
 def test_the_system_is_described_whatever_it_has() -> None:
     assert all(check.level in {"ok", "warn"} for check in check_system())
     assert has_openat2() in {True, False}
+
+
+@pytest.mark.spec("A-01", "A-06")
+def test_agents_and_skills_that_cannot_be_used_are_named(invoke: Invoke, desk: Desk) -> None:
+    agent = desk.write(".asyncagents/agents/bad.md", "no head")
+    skill = desk.write(".asyncagents/skills/bad/SKILL.md", "no head")
+    desk.write(".asyncagents/skills/good/SKILL.md", "---\nname: good\ndescription: Helps.\n---\nDo.\n")
+    found = msgspec.json.decode(invoke("doctor", "--json").stdout)["checks"]
+    told = {(each["level"], each["name"]): each["text"] for each in found}
+    assert told["warn", "agents"].startswith(f"{agent} has no head")
+    assert told["warn", "skills"].startswith(f"{skill} has no head")
+    assert told["ok", "skills"] == "good"
+    assert told["ok", "agents"] == "build, explore, general, plan; build is the default"
+
+
+def test_a_default_agent_that_cannot_be_one_is_broken(invoke: Invoke, desk: Desk) -> None:
+    desk.write("asyncagents.json", {"default_agent": "nobody"})
+    code, checks = examine(invoke)
+    assert (code, checks["agents"]["level"]) == (1, "fail")
+    assert "default_agent is 'nobody'" in checks["agents"]["text"]
+
+
+def test_programs_that_are_missing_are_said_with_what_follows(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, without = examine(invoke)
+    for name in ("git", "rg"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    _, with_them = examine(invoke)
+    assert (without["git"]["level"], without["rg"]["level"]) == ("warn", "ok")
+    assert "nor commit" in without["git"]["text"]
+    assert "ripgrep" in without["rg"]["hint"]
+    assert (with_them["git"]["text"], with_them["rg"]["text"]) == (
+        str(tmp_path / "git"),
+        str(tmp_path / "rg"),
+    )

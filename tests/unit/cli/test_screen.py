@@ -90,3 +90,35 @@ def test_what_the_library_logs_is_a_line_and_what_the_store_says_is_said_elsewhe
         except Exception:
             log.exception("a run failed")
     assert capsys.readouterr().err == "warning: this is odd\nwarning: a run failed: ValueError: broken\n"
+
+
+def test_a_line_that_comes_while_a_person_types_has_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = Screen()
+    screen.ask("yes? > ")
+    screen.note("something happened")
+    asking = screen.asking
+    screen.ask("yes? > ")
+    screen.answered()
+    screen.unask()
+    assert asking is False
+    assert capsys.readouterr().err == "yes? > \nsomething happened\nyes? > "
+
+
+def test_what_is_written_while_the_screen_is_lent_comes_after(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    with screen.lent():
+        screen.note("a note")
+        screen.say("words")
+        meanwhile = capsys.readouterr()
+    after = capsys.readouterr()
+    assert (meanwhile.out, meanwhile.err) == ("", "")
+    assert (after.out, after.err) == ("words", "a note\n")
+
+
+def test_a_warning_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.warn("odd")
+    screen.warn("odd")
+    assert capsys.readouterr().err == "warning: odd\n"

@@ -1,0 +1,59 @@
+"""`asyncagents answer`: an answer by id, from anywhere, and the work that it lets go on."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.option import data_dir_option, data_directory
+
+
+@click.command()
+@click.argument("id")
+@click.argument("words", metavar="once|always|reject|TEXT...", nargs=-1, required=True)
+@click.option(
+    "--message", metavar="TEXT", default="", help="With reject: tell the model why; its turn goes on."
+)
+@click.option("--input", "given", metavar="JSON", help="With once: approve these arguments instead.")
+@click.option("--detach", is_flag=True, help="Answer, and leave the work to others.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    help="As for `asyncagents run`.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@data_dir_option
+@click.pass_context
+def answer(  # noqa: PLR0913  its options
+    context: click.Context,
+    /,
+    *,
+    id: str,
+    words: tuple[str, ...],
+    message: str,
+    given: str | None,
+    detach: bool,
+    form: str,
+    as_json: bool,
+    data_dir: Path | None,
+) -> None:
+    """Answer what waits for a person, and go on.
+
+    ID is what `asyncagents asks` lists; its beginning will do. A permission takes once, always or reject.
+    A question takes its answer, the number of an option or a text, one argument for each question; reject
+    refuses to answer.
+
+    If no process runs the session, this one works on its tree until it rests, as `asyncagents run --session`
+    does, and ends with the same exit codes. An id that is not there, or is answered already: 2.
+    """
+    import asyncio
+
+    from asyncagents.cli.answer_give import Given, carry_on, give
+
+    reply = Given(id, words, message=message, input=given)
+    done = asyncio.run(give(data_directory(data_dir), reply))
+    if detach or done.is_run:
+        click.echo(done.text(detach=detach), err=True)
+        context.exit(0)
+    context.exit(carry_on(done, "json" if as_json else form, data_dir))

@@ -1,0 +1,114 @@
+"""Find what is asked by the beginning of its id, answer it, and work on what goes on."""
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+from msgspec import Struct
+
+from asyncagents.cli.ask_reply import given_reply
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.look import look
+from asyncagents.cli.run_order import Format, Order
+from asyncagents.cli.run_session import carry_out, find_here
+from asyncagents.cli.screen import Screen, listen
+from asyncagents.domain.call import Always, Call, Once, Reject, Reply
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import Conflict, InvalidInput, NotFound
+
+LISTED = "`asyncagents asks --all` lists what is open"
+
+
+class Given(Struct, frozen=True):
+    """What the command was told."""
+
+    id: str
+    words: tuple[str, ...]
+    message: str = ""
+    input: str | None = None
+
+
+class Done(Struct, frozen=True):
+    """An answer that is on the disk, and whose work goes on with it."""
+
+    session_id: SessionId
+    """The root of the tree: its answer is what people wait for."""
+    directory: Path
+    is_run: bool
+
+    def text(self, *, detach: bool) -> str:
+        if self.is_run:
+            return f"answered; another process works on session {self.session_id}"
+        assert detach, "else it is worked on here"
+        return f"answered; `asyncagents run --session {self.session_id}` goes on"
+
+
+async def give(data: Path, given: Given) -> Done:
+    """Raises `Complaint` for what is gone, answered already, or another kind of thing."""
+    found = await look(data, lambda runtime: _give(runtime, given), nothing=None)
+    if found is None:
+        raise _unknown(given.id)
+    return found
+
+
+async def _give(runtime: Runtime, given: Given) -> Done | None:
+    call = await _find(runtime, given.id)
+    try:
+        if call is not None and call.open is not None:
+            reply = given_reply(call.open, given.words, message=given.message, given=given.input)
+            call = await runtime.answer(call.ask_id or "", reply)
+        else:  # it may have been answered before: only the same answer is no mistake
+            call = await runtime.answer(given.id, _blind(given))
+    except NotFound as error:
+        raise _unknown(given.id) from error
+    except (Conflict, InvalidInput) as error:
+        raise Complaint(str(error), hint=LISTED if isinstance(error, Conflict) else "", code=USAGE) from error
+    root = await runtime.session(await runtime.root_of(call.session_id))
+    return Done(root.id, Path(root.directory), await runtime.is_run(call.session_id))
+
+
+async def _find(runtime: Runtime, start: str) -> Call | None:
+    """An open one, by its id or the beginning of it."""
+    asks = [each.call for each in await runtime.asks()]
+    found = [call for call in asks if call.ask_id and _begins(call.ask_id, start)]
+    if len(found) > 1 and all(call.ask_id != start for call in found):
+        raise Complaint(f"several asks begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
+    if found:
+        return next((call for call in found if call.ask_id == start), found[0])
+    for session_id in await runtime.statuses():
+        for call in await runtime.open_calls(session_id):
+            if not call.holding and start and call.id.startswith(start):
+                raise Complaint(f"{call.id} waits for a result of {call.tool}, not for a person", code=USAGE)
+    return None
+
+
+def _begins(ask_id: str, start: str) -> bool:
+    return bool(start) and (ask_id.startswith(start) or ask_id.partition("_")[2].startswith(start))
+
+
+def _blind(given: Given) -> Reply | list[list[str]]:
+    match given.words:
+        case ("once",) if given.input is None:
+            return Once()
+        case ("always",):
+            return Always()
+        case ("reject",):
+            return Reject(given.message)
+        case _:
+            return [[word] for word in given.words]
+
+
+def _unknown(start: str) -> Complaint:
+    return Complaint(str(NotFound("ask", start)), hint=LISTED, code=USAGE)
+
+
+def carry_on(done: Done, form: str, data_dir: Path | None) -> int:
+    """As `run --session` would, in the session's own directory."""
+    screen = Screen()
+    listen(screen)
+    directory = done.directory if done.directory.is_dir() else Path.cwd()
+    order = Order(
+        session=done.session_id, directory=directory, data_dir=data_dir, format=cast("Format", form)
+    )
+    return asyncio.run(carry_out(order, find_here(order, screen), (), screen))

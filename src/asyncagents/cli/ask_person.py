@@ -1,0 +1,200 @@
+"""Asks the person at the terminal what a tree of sessions waits for, while its other work goes on."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from asyncagents.cli.ask_edit import edit_input
+from asyncagents.cli.ask_reply import Chosen, chosen, options_chosen
+from asyncagents.cli.ask_view import ask_lines, choices, question_choices, question_lines, whole_lines
+from asyncagents.cli.keyboard import Keyboard
+from asyncagents.cli.screen import Screen, one_line
+from asyncagents.domain.ask import PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.call import Always, Answers, Call, Once, Reject, Reply
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.waiting import Waiting
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import Conflict, InvalidInput, NotFound
+
+WHY = "tell the model why, and it goes on; Enter alone ends its turn > "
+PATIENCE = 8
+"""So many looks a question may stay covered by lines that keep coming."""
+LEFT = "left open: what runs now is finished first"
+
+
+class Asker:
+    """One ask at a time, the oldest first. What is answered elsewhere meanwhile disappears."""
+
+    def __init__(self, runtime: Runtime, root_id: SessionId, *, screen: Screen, keyboard: Keyboard) -> None:
+        self._runtime = runtime
+        self._root_id = root_id
+        self._screen = screen
+        self._keyboard = keyboard
+        self._news = asyncio.Event()
+        self._over = False
+        """He wants to be asked no more."""
+        self._asked: str | None = None
+        """The id of what is being asked."""
+        self._prompt = ""
+        self._away = False
+        """The terminal is lent to an editor."""
+
+    def look(self) -> None:
+        """Something may have been asked, or answered elsewhere."""
+        self._news.set()
+
+    def leave(self) -> None:
+        self._over = True
+        self._asked = None
+        self._screen.unask()
+
+    async def wanted(self) -> bool:
+        """Whether somebody is waited for who can be asked here."""
+        if self._over or not (self._away or self._keyboard.ours):
+            return False
+        return self._away or bool(await self._open())
+
+    async def _open(self) -> tuple[Waiting, ...]:
+        return await self._runtime.asks(self._root_id)
+
+    async def work(self) -> None:
+        try:
+            while not self._over:
+                await self._pause()  # what happened before an ask is shown before it
+                waiting = next(iter(await self._open()), None) if self._keyboard.ours else None
+                if waiting is not None:
+                    await self._ask(waiting)
+                    self._news.set()
+        finally:
+            self._screen.unask()
+
+    async def _pause(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+
+    async def _ask(self, waiting: Waiting) -> None:
+        self._keyboard.forget()
+        self._screen.show(ask_lines(waiting))
+        self._asked = ask_id = waiting.call.ask_id
+        async with asyncio.TaskGroup() as group:
+            talk = group.create_task(self._talk(waiting.call))
+            watch = group.create_task(self._watch(ask_id, talk))
+            talk.add_done_callback(lambda done: watch.cancel())
+
+    async def _watch(self, ask_id: str | None, talk: asyncio.Task[None]) -> None:
+        """Until it is no longer asked. A question that other lines have covered is put again in a pause."""
+        written, covered = self._screen.written, 0
+        while self._asked == ask_id:
+            await self._pause()
+            if self._away:
+                continue
+            gone = all(each.call.ask_id != ask_id for each in await self._open())
+            if self._asked != ask_id:  # it was answered here meanwhile, which must not be broken off
+                return
+            if gone:
+                self.end()
+                talk.cancel()
+                return
+            covered = 0 if self._screen.asking or not self._prompt else covered + 1
+            if covered and (written == self._screen.written or covered >= PATIENCE):
+                self._screen.ask(self._prompt)
+            written = self._screen.written
+
+    def end(self) -> None:
+        """Nothing is waited for any more; what was being asked was answered by somebody else."""
+        if self._asked is not None:
+            self._screen.unask()
+            self._screen.tell("no longer asked: it was answered elsewhere, or its time was up")
+            self._asked = None
+
+    async def _talk(self, call: Call) -> None:
+        state = call.open
+        assert state is not None, "only what is open is asked"
+        if state.ask is not None:
+            reply = await self._permission(call, state.ask)
+        else:
+            assert state.question is not None, "what a person is asked is one or the other"
+            reply = await self._questions(state.question)
+        ask_id, self._asked = self._asked, None
+        if reply is None:
+            self._over = True
+            self._screen.tell(LEFT)
+        elif ask_id is not None:
+            await self._answer(ask_id, reply)
+
+    async def _answer(self, ask_id: str, reply: Reply) -> None:
+        try:
+            await self._runtime.answer(ask_id, reply)
+        except (Conflict, NotFound) as error:
+            self._screen.tell(f"warning: {one_line(str(error))}")
+
+    async def _permission(self, call: Call, request: PermissionRequest) -> Reply | None:
+        while (line := await self._typed(choices(request))) is not None:
+            try:
+                choice = chosen(line, request)
+                if choice.choice == "leave":
+                    return None
+                if choice.choice != "show":
+                    return await self._decided(choice, call)
+                self._screen.show(whole_lines(call, request))
+            except InvalidInput as error:
+                self._screen.tell(str(error))
+        return None
+
+    async def _decided(self, choice: Chosen, call: Call) -> Reply:
+        match choice.choice:
+            case "always":
+                return Always()
+            case "edit":
+                return Once(await self._edited(call))
+            case "reject":
+                return Reject(choice.message or await self._typed(WHY) or "")
+            case _:
+                return Once()
+
+    async def _edited(self, call: Call) -> dict[str, Any]:
+        return await edit_input(call.input, typed=self._typed, lent=self._lent)
+
+    @contextmanager
+    def _lent(self) -> Iterator[None]:
+        self._away = True
+        try:
+            with self._screen.lent():
+                yield
+        finally:
+            self._away = False
+
+    async def _questions(self, request: QuestionRequest) -> Reply | None:
+        answers: list[tuple[str, ...]] = []
+        for question in request.questions:
+            self._screen.show(question_lines(question))
+            reply = await self._question(question)
+            if not isinstance(reply, tuple):
+                return reply
+            answers.append(reply)
+        return Answers(tuple(answers))
+
+    async def _question(self, question: Question) -> tuple[str, ...] | Reject | None:
+        """None: it is left open."""
+        labels = {option.label for option in question.options}
+        while (line := await self._typed(question_choices(question))) is not None:
+            if line in {"q", "n"} - labels:
+                return None if line == "q" else Reject(await self._typed(WHY) or "")
+            try:
+                return options_chosen(question, line)
+            except InvalidInput as error:
+                self._screen.tell(str(error))
+        return None
+
+    async def _typed(self, prompt: str) -> str | None:
+        self._prompt = prompt
+        self._screen.ask(prompt)
+        try:
+            line = await self._keyboard.line()
+            if line is not None:
+                self._screen.answered()
+            return line
+        finally:
+            self._prompt = ""
+            self._screen.unask()

@@ -1,0 +1,86 @@
+"""What waits for a person, as he reads it before he decides."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from asyncagents.cli.run_tools import label
+from asyncagents.cli.screen import Line, one_line, plain
+from asyncagents.cli.tool_line import diff_lines, named
+from asyncagents.domain.ask import PermissionRequest, Question
+from asyncagents.domain.call import Call
+from asyncagents.domain.session import Session
+from asyncagents.domain.waiting import Waiting
+
+MOST_HEAD = 400
+MOST_LINES = 60
+
+
+def ask_lines(waiting: Waiting) -> list[Line]:
+    """Who wants what, and all that helps to decide; a question shows its options when it is put."""
+    state = waiting.call.open
+    assert state is not None, "only what is open waits"
+    head = f"{waiting.call.tool} asks"
+    if state.ask is not None:
+        head = f"{head} for the permission {state.ask.permission!r}: {', '.join(state.ask.patterns)}"
+    lines = [Line(one_line(head, MOST_HEAD), "loud")]
+    if len(waiting.lineage) > 1:
+        lines.append(Line(f"  for {lineage_text(waiting.lineage)}", "loud"))
+    return [*lines, *_cut(_wanted(waiting.call, state.ask))] if state.ask is not None else lines
+
+
+def _cut(wanted: Iterable[Line]) -> list[Line]:
+    lines = list(wanted)
+    if len(lines) <= MOST_LINES:
+        return lines
+    return [*lines[:MOST_LINES], Line(f"  … {len(lines) - MOST_LINES} more lines: s shows all", "loud")]
+
+
+def whole_lines(call: Call, request: PermissionRequest) -> list[Line]:
+    """Everything that an approval would be for: what is not shown might be what matters."""
+    patterns = [Line(f"  {plain(pattern)}", "loud") for pattern in request.patterns]
+    given = [Line(f"  {key} = {value!r}", "loud") for key, value in call.input.items()]
+    return [*patterns, *_wanted(call, request), *given]
+
+
+def _wanted(call: Call, request: PermissionRequest) -> Iterator[Line]:
+    command, diff = request.metadata.get("command"), request.metadata.get("diff")
+    reasons = request.metadata.get("reasons")
+    if request.permission == "doom_loop":
+        yield Line("  it makes the same call again and again; perhaps this leads nowhere", "loud")
+    if isinstance(command, str):
+        yield from (Line(f"  $ {line}", "loud") for line in plain(command).split("\n"))
+    for reason in reasons if isinstance(reasons, list) else ():
+        yield Line(f"  unclear: {one_line(str(reason))}", "loud")
+    if isinstance(diff, str) and diff:
+        yield from diff_lines(diff, most=None)
+    elif not isinstance(command, str):
+        yield Line(f"  {named(call.tool, call.input)}", "loud")
+
+
+def choices(request: PermissionRequest) -> str:
+    always = f"[a] always ({one_line(lasting(request), 100)})  " if request.always else ""
+    return f"[y] once  {always}[n] no  [e] edit the arguments  [s] show all  [q] leave it open and quit > "
+
+
+def lasting(request: PermissionRequest) -> str:
+    """What an `always` would allow."""
+    return f"{request.permission}: {', '.join(request.always)}"
+
+
+def question_lines(question: Question) -> list[Line]:
+    lines = [Line(plain(text), "loud") for text in question.question.splitlines()]
+    for number, option in enumerate(question.options, 1):
+        about = f": {option.description}" if option.description else ""
+        lines.append(Line(f"  {number}. {one_line(f'{option.label}{about}')}", "loud"))
+    return lines
+
+
+def question_choices(question: Question) -> str:
+    if not question.options:
+        return "your answer (q: leave it open and quit, n: do not answer) > "
+    how = "numbers with commas between them" if question.multiple else "a number"
+    own = "" if question.custom is False else ", or words of your own"
+    return f"{how}{own} (q: leave it open and quit, n: do not answer) > "
+
+
+def lineage_text(lineage: Sequence[Session]) -> str:
+    return " > ".join(label(session) for session in lineage)

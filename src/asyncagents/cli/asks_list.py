@@ -1,0 +1,118 @@
+"""What is waited for, as tables or as JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.app import SystemClock
+from asyncagents.cli.ask_view import lineage_text
+from asyncagents.cli.run_result import wait_of
+from asyncagents.cli.screen import ago, print_table
+from asyncagents.cli.tool_line import named
+from asyncagents.domain.call import Call
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import encode
+from asyncagents.domain.waiting import Waiting
+from asyncagents.engine.runtime import Runtime
+
+
+class Scope(Struct, frozen=True):
+    """One tree, one directory, or (both None) all there is."""
+
+    session: str | None
+    directory: Path | None
+
+
+class Found(Struct, frozen=True):
+    asks: tuple[Waiting, ...] = ()
+    calls: tuple[Waiting, ...] = ()
+    """They wait for a result, not for a person."""
+
+
+NONE = Found()
+
+
+async def listed(runtime: Runtime, scope: Scope) -> Found:
+    root_id = None
+    if scope.session is not None:
+        root_id = await runtime.root_of((await runtime.find_session(scope.session)).id)
+    asks = [each for each in await runtime.asks(root_id) if _is_in(each.lineage[-1], scope)]
+    calls = []
+    for session_id in await runtime.statuses(root_id):
+        lineage = await _lineage(runtime, await runtime.session(session_id))
+        if _is_in(lineage[-1], scope):
+            open_calls = await runtime.open_calls(session_id)
+            calls += [Waiting(call, lineage) for call in open_calls if not call.holding]
+    return Found(tuple(sorted(asks, key=_since)), tuple(sorted(calls, key=_since)))
+
+
+def _is_in(session: Session, scope: Scope) -> bool:
+    return scope.directory is None or session.directory == str(scope.directory)
+
+
+async def _lineage(runtime: Runtime, session: Session) -> tuple[Session, ...]:
+    if session.parent_id is None:
+        return (session,)
+    return (*await _lineage(runtime, await runtime.session(session.parent_id)), session)
+
+
+def _since(waiting: Waiting) -> int:
+    return waiting.call.open.since if waiting.call.open else 0
+
+
+def print_all(found: Found, scope: Scope) -> None:
+    _print_rows(found.asks)
+    if found.calls:
+        click.echo(("\n" if found.asks else "") + "waiting for a result from outside:")
+        _print_rows(found.calls)
+    if not found.asks:
+        where = f" in {scope.directory}; --all looks everywhere" if scope.directory else ""
+        click.echo(f"nothing waits for a person{where}", err=True)
+
+
+def _print_rows(rows: Sequence[Waiting]) -> None:
+    now = SystemClock().now()
+    print_table([(*_cells(each, now), lineage_text(each.lineage)) for each in rows], flexible=3)
+
+
+def _cells(waiting: Waiting, now: int) -> tuple[str, ...]:
+    call = waiting.call
+    return _id(call), ago(_since(waiting), now), call.tool, _what(call)
+
+
+def _id(call: Call) -> str:
+    return call.ask_id if call.holding and call.ask_id else call.id
+
+
+def _what(call: Call) -> str:
+    state = call.open
+    assert state is not None, "only what is open waits"
+    if state.ask is not None:
+        return f"{state.ask.permission}: {', '.join(state.ask.patterns)}"
+    if state.question is not None:
+        return " / ".join(each.question for each in state.question.questions)
+    return state.note or named(call.tool, call.input)
+
+
+def print_json(found: Found) -> None:
+    rows = {"asks": [_row(each) for each in found.asks], "calls": [_row(each) for each in found.calls]}
+    click.echo(msgspec.json.encode(rows))
+
+
+def _row(waiting: Waiting) -> dict[str, Any]:
+    call, state = waiting.call, waiting.call.open
+    assert state is not None, "only what is open waits"
+    request = state.ask or state.question
+    return {
+        **msgspec.to_builtins(wait_of(call)),
+        "id": _id(call),
+        "since": state.since,
+        "due": state.due,
+        "input": call.input,
+        "request": msgspec.json.decode(encode(request)) if request is not None else None,
+        "lineage": [{"id": each.id, "title": each.title} for each in waiting.lineage],
+    }

@@ -1,0 +1,36 @@
+"""Agents and skills that are written as files: those that cannot be used, and what is odd about the rest."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from asyncagents.cli.doctor_report import Check
+from asyncagents.config.agents import Broken, find_agents
+from asyncagents.config.env import system_environment
+from asyncagents.config.load import Loaded
+from asyncagents.config.skills import find_skills
+from asyncagents.engine.agents import Agents
+from asyncagents.errors import ConfigError
+
+
+def check_definitions(directory: Path, loaded: Loaded) -> Iterator[Check]:
+    """A broken file does not stop the others, so it is odd, and not the end."""
+    environment = system_environment()
+    agents = find_agents(environment, directory, trusted=loaded.trusted)
+    skills = find_skills(environment, directory, trusted=loaded.trusted)
+    try:
+        there = Agents(loaded.config, agents, home=str(environment.home))
+        names = [agent.name for agent in there.list()]
+        yield Check("ok", "agents", f"{', '.join(names)}; {there.default().name} is the default")
+    except ConfigError as error:
+        yield Check("fail", "agents", str(error))
+    yield from _odd("agents", agents.broken, agents.warnings)
+    if skills.skills:
+        yield Check("ok", "skills", ", ".join(sorted(skills.skills)))
+    yield from _odd("skills", skills.broken, skills.warnings)
+
+
+def _odd(name: str, broken: Sequence[Broken], warnings: Sequence[str]) -> Iterator[Check]:
+    for each in broken:
+        yield Check("warn", name, f"{each.path} {each.reason}", "it is left out; all others count")
+    for warning in warnings:
+        yield Check("warn", name, warning)

@@ -1,0 +1,64 @@
+"""Lines that a person types at the terminal; nothing is read while nobody is asked."""
+
+import asyncio
+import os
+import sys
+import termios
+from contextlib import suppress
+from typing import TextIO
+
+PIECE = 4096
+
+
+class Keyboard:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._typed = b""
+
+    @property
+    def ours(self) -> bool:
+        """Whoever reads a terminal in the background is stopped by it."""
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return False
+
+    def forget(self) -> None:
+        """What was typed before a question is no answer to it."""
+        self._typed = b""
+        with suppress(termios.error):  # the terminal has gone
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+
+    async def line(self) -> str | None:
+        """None: there will be no more, or Ctrl-D was pressed."""
+        while b"\n" not in self._typed:
+            piece = await self._piece()
+            if not piece:
+                return None
+            self._typed += piece
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+    async def _piece(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._fd, ready.set)
+        try:
+            await ready.wait()
+            return os.read(self._fd, PIECE)
+        except OSError:  # the terminal has gone
+            return b""
+        finally:
+            loop.remove_reader(self._fd)
+
+
+def find_keyboard() -> Keyboard | None:
+    """If somebody can be asked: he sees what is asked, and what he types comes here."""
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        return None
+    keyboard = Keyboard(sys.stdin.fileno())
+    return keyboard if keyboard.ours else None
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()

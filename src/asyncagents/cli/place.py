@@ -1,0 +1,31 @@
+"""What a directory offers to agents, read without making or opening anything that is kept."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from asyncagents.app import SystemClock, SystemRng
+from asyncagents.config.env import system_environment
+from asyncagents.config.place import data_folder
+from asyncagents.domain.id import Ids, SessionId
+from asyncagents.domain.todo import Todo
+from asyncagents.tools.box import Bench
+from asyncagents.tools.projects import Opened, Projects
+from asyncagents.tools.web import open_web
+
+
+@asynccontextmanager
+async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Opened]:
+    """Raises `ConfigError` for what cannot be used."""
+    environment, clock = system_environment(), SystemClock()
+    output = data_folder(environment, data_dir)[0] / "tool-output"
+    async with open_web() as web:
+        ids = Ids(clock, SystemRng())
+        bench = Bench(web=web, todos=_no_todos, ids=ids, home=environment.home, output=output)
+        projects = Projects(environment, bench, clock=clock)
+        yield await asyncio.to_thread(projects.open, str(directory))
+
+
+async def _no_todos(session_id: SessionId) -> tuple[Todo, ...]:
+    return ()

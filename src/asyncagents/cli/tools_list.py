@@ -1,0 +1,78 @@
+"""Tools with what the rules of one agent say of each, as a table or as JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.agents_list import find, tell_odd
+from asyncagents.cli.place import open_place
+from asyncagents.cli.screen import print_table
+from asyncagents.domain.call import Effect
+from asyncagents.domain.permission import UNCLEAR, Action, evaluate, hidden, match, permission_of
+from asyncagents.domain.session import Rule
+from asyncagents.engine.tool import AnyTool
+
+
+class Special(Struct, frozen=True):
+    """A pattern for which another action counts than for the rest."""
+
+    pattern: str
+    action: Action
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    effect: Effect
+    permission: str
+    action: Action
+    exceptions: tuple[Special, ...]
+    hidden: bool
+
+
+async def show_tools(
+    directory: Path, data_dir: Path | None, agent: str | None, *, everything: bool, as_json: bool
+) -> None:
+    async with open_place(directory, data_dir) as opened:
+        agents = opened.project.agents
+        rules = find(agents, agent or agents.default().name).layers.rules
+        rows = [judged(tool, rules) for tool in opened.project.tools.values()]
+        rows = [row for row in rows if everything or not row.hidden]
+        click.echo(msgspec.json.encode(rows)) if as_json else _print_rows(rows)
+        tell_odd(opened.warnings)
+
+
+def judged(tool: AnyTool, rules: Sequence[Rule]) -> Row:
+    permission = permission_of(tool.name)
+    action = evaluate(rules, permission, "*")
+    return Row(
+        name=tool.name,
+        description=tool.description.strip().partition("\n")[0],
+        effect=tool.effect,
+        permission=permission,
+        action=action,
+        exceptions=tuple(_exceptions(permission, action, rules)),
+        hidden=hidden(rules, tool.name),
+    )
+
+
+def _exceptions(permission: str, action: Action, rules: Sequence[Rule]) -> list[Special]:
+    patterns = dict.fromkeys(rule.pattern for rule in rules if match(rule.permission, permission))
+    found = [Special(each, evaluate(rules, permission, each)) for each in patterns if each != "*"]
+    if permission == "bash":
+        found.append(Special(UNCLEAR, evaluate(rules, UNCLEAR, "*")))
+    return [each for each in found if each.action != action]
+
+
+def _print_rows(rows: Sequence[Row]) -> None:
+    head = ("tool", "rules", "effect", "")
+    print_table([head, *(_cells(row) for row in rows)], flexible=3)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    but = ", ".join(f"{each.action} {each.pattern}" for each in row.exceptions)
+    said = f"{row.action} ({but})" if but else row.action
+    return row.name, f"{said}, hidden" if row.hidden else said, row.effect, row.description

@@ -1,0 +1,421 @@
+"""What needs a person's leave, asked at a real terminal while the session works."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from asyncagents.testing.provider import Reply, Script, ToolUse
+from tests.e2e.cli_kit import CTRL_C, Desk, on_a_terminal, open_desk
+
+MAY_I = "[q] leave it open and quit > "
+WHICH = "do not answer) > "
+WHY = "ends its turn > "
+ASK_EDITS = {"edit": "ask"}
+
+
+def write(name: str, content: str) -> ToolUse:
+    return ToolUse("write", {"filePath": name, "content": content})
+
+
+def steps(*calls: ToolUse, text: str = "") -> Script:
+    """One step for each call, and the end."""
+    return {"go": [*(Reply(text=text, tools=(call,)) for call in calls), Reply(text="Done.")]}
+
+
+def beside_a_slow_one(asking: ToolUse) -> Script:
+    """A step of two calls."""
+    both = (asking, ToolUse("bash", {"command": "./slow"}))
+    return {"go": [Reply(text="", tools=both), Reply(text="Done.")]}
+
+
+def put_slow(desk: Desk) -> None:
+    """A command that ends once a.txt is there."""
+    script = desk.project / "slow"
+    script.write_text(
+        "#!/bin/sh\necho begun\nwhile ! test -e a.txt; do sleep 0.05; done\necho over\nexit 3\n"
+    )
+    script.chmod(0o755)
+
+
+def content(desk: Desk, name: str) -> str | None:
+    path = desk.project / name
+    return path.read_text() if path.exists() else None
+
+
+@pytest.mark.spec("X-06", "A-04")
+async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "one\ntwo\n"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+            await terminal.until(MAY_I)
+            assert content(desk, "a.txt") is None
+            await terminal.answer("y", to=MAY_I)
+            code = await terminal.end()
+        made = content(desk, "a.txt")
+
+    asked, _, after = terminal.text.partition(MAY_I)
+    assert (code, made) == (0, "one\ntwo\n")
+    assert "write asks for the permission 'edit': a.txt\n" in asked
+    assert "  @@ -0,0 +1,2 @@\n  +one\n  +two\n" in asked
+    assert "[a] always (edit: *)" in asked
+    assert "write a.txt +2 -0\n" in after
+    assert "+one" not in after
+    assert after.index("write a.txt") < after.index("Done.")
+
+
+@pytest.mark.spec("X-06", "A-04")
+async def test_always_is_asked_once(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"), write("b.txt", "2"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.answer("a", to=MAY_I)
+            code = await terminal.end()
+        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+
+    assert (code, made) == (0, ["1", "2"])
+    assert terminal.text.count(MAY_I) == 1
+
+
+@pytest.mark.spec("X-06", "A-04")
+async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, provider):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.answer("maybe", to=MAY_I)
+            await terminal.answer("n", to=MAY_I)
+            await terminal.answer("use tabs", to=WHY)
+            code = await terminal.end()
+        made = content(desk, "a.txt")
+
+    assert (code, made) == (0, None)
+    assert "answer y, a, n, e, s or q\n" in terminal.text
+    assert "They said: use tabs" in str(provider.requests[-1].body["messages"])
+    assert "Done." in terminal.text
+
+
+async def test_a_no_without_a_word_ends_the_turn(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, provider):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.answer("n", to=MAY_I)
+            await terminal.answer("", to=WHY)
+            await terminal.end()
+        made = content(desk, "a.txt")
+
+    assert (made, provider.asked) == (None, 1)
+    assert "write a.txt failed: The user rejected this tool call." in terminal.text
+
+
+@pytest.mark.spec("X-06", "A-04")
+async def test_the_arguments_are_edited_in_the_persons_editor(tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/mine/yours/" "$1"\n')
+    editor.chmod(0o755)
+    async with open_desk(tmp_path, steps(write("a.txt", "mine"))) as (desk, provider):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go", env={"EDITOR": str(editor)}) as terminal:
+            await terminal.answer("e", to=MAY_I)
+            code = await terminal.end()
+        made = content(desk, "a.txt")
+
+    assert (code, made) == (0, "yours")
+    assert "The user changed the arguments" in str(provider.requests[-1].body["messages"])
+
+
+async def test_without_an_editor_the_arguments_are_typed(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "mine"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.answer("e", to=MAY_I)
+            await terminal.answer("{oops", to="as JSON on one line > ")
+            await terminal.answer("e", to=MAY_I)
+            given = json.dumps({"filePath": "b.txt", "content": "yours"})
+            await terminal.answer(given, to="as JSON on one line > ")
+            code = await terminal.end()
+        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+
+    assert (code, made) == (0, [None, "yours"])
+    assert "the arguments are not JSON" in terminal.text
+
+
+@pytest.mark.spec("X-06", "A-05")
+async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) -> None:
+    options = [{"label": "Red", "description": "like a rose"}, {"label": "Blue"}]
+    questions = [
+        {"question": "Which colour?", "options": options},
+        {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "L"}], "multiple": True},
+        {"question": "For whom?"},
+    ]
+    script = steps(ToolUse("question", {"questions": questions}))
+    async with (
+        open_desk(tmp_path, script) as (desk, provider),
+        on_a_terminal(desk, "run", "go") as terminal,
+    ):
+        await terminal.answer("7", to=WHICH)
+        await terminal.answer("2", to=WHICH)
+        await terminal.answer("1, 2", to=WHICH)
+        await terminal.answer("for Ada", to=WHICH)
+        code = await terminal.end()
+
+    assert code == 0
+    assert "  1. Red: like a rose\n  2. Blue\n" in terminal.text
+    assert "there are options 1 to 2\n" in terminal.text
+    assert "-> Blue / S, L / for Ada" in terminal.text
+    told = str(provider.requests[-1].body["messages"])
+    assert all(answer in told for answer in ("Blue", "S, L", "for Ada"))
+
+
+@pytest.mark.spec("X-06", "A-04", "C-04")
+async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.answer("q", to=MAY_I)
+            code = await terminal.end()
+        listed = await desk.run("asks")
+        (ask,) = (await desk.run("asks", "--json")).json["asks"]
+        answered = await desk.run("answer", ask["id"][:-4], "once")
+        again = await desk.run("answer", ask["id"], "once")
+        otherwise = await desk.run("answer", ask["id"], "reject")
+        none = await desk.run("asks")
+        made = content(desk, "a.txt")
+
+    assert code == 3
+    assert f"`asyncagents answer {ask['id']} once|always|reject` answers and goes on" in terminal.text
+    assert listed.code == 0
+    assert listed.out.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
+    assert (ask["tool"], ask["request"]["patterns"], ask["lineage"][0]["title"]) == ("write", ["a.txt"], "go")
+    assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
+    assert "write a.txt +1 -0" in answered.err
+    assert (again.code, again.out) == (0, "Done.\n")
+    assert (otherwise.code, "was already answered otherwise" in otherwise.err) == (2, True)
+    assert (none.out, "nothing waits for a person" in none.err) == ("", True)
+
+
+@pytest.mark.spec("X-06", "A-04", "C-01")
+async def test_an_ask_outlives_the_process_that_was_killed_over_it(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.until(MAY_I)
+            terminal.process.send_signal(signal.SIGKILL)
+            assert await terminal.end() == -signal.SIGKILL
+        (ask,) = (await desk.run("asks", "--json")).json["asks"]
+        answered = await desk.run("answer", ask["id"], "once")
+        made = content(desk, "a.txt")
+
+    assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
+
+
+@pytest.mark.spec("X-06", "A-04")
+async def test_what_is_answered_elsewhere_disappears_from_the_terminal(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"), write("b.txt", "2"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.until(MAY_I)
+            (ask,) = (await desk.run("asks", "--json")).json["asks"]
+            answered = await desk.run("answer", ask["id"], "once", "--detach")
+            await terminal.until("no longer asked: it was answered elsewhere")
+            await terminal.until("'edit': b.txt")
+            terminal.press(b"y\n")
+            code = await terminal.end()
+        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+
+    assert (answered.code, answered.out, code, made) == (0, "", 0, ["1", "2"])
+
+
+async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, beside_a_slow_one(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        put_slow(desk)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.until("begun")
+            await terminal.until(MAY_I)
+            (ask,) = (await desk.run("asks", "--json")).json["asks"]
+            answered = await desk.run("answer", ask["id"], "once")
+            code = await terminal.end()
+
+    assert (answered.code, answered.out) == (0, "")
+    assert f"answered; another process works on session {ask['session']}" in answered.err
+    assert (code, "Done." in terminal.text) == (0, True)
+
+
+@pytest.mark.spec("C-10", "X-06")
+async def test_ctrl_c_at_the_question_cancels(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.until(MAY_I)
+            terminal.press(CTRL_C)
+            code = await terminal.end()
+        left = await desk.run("asks", "--all", "--json")
+
+    assert (code, left.json) == (5, {"asks": [], "calls": []})
+    assert "no longer asked" not in terminal.text
+
+
+@pytest.mark.spec("C-03", "X-06")
+async def test_a_sibling_works_and_shows_its_output_while_a_person_is_asked(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, beside_a_slow_one(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        put_slow(desk)
+        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+            await terminal.until("bash: ./slow\n")
+            await terminal.until("  begun\n")
+            await terminal.answer("y", to=MAY_I)
+            code = await terminal.end()
+
+    assert code == 0
+    assert terminal.text.count("  begun\n") == 1
+    assert terminal.text.count("  over\n") == 1
+    assert "bash: ./slow -> exit 3\n" in terminal.text
+
+
+@pytest.mark.spec("A-04", "X-06")
+async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with desk.look() as runtime:
+            root = await runtime.create_session(title="Ship it", directory=desk.project)
+            child = await runtime.create_session(title="Notes", parent_id=root.id, directory=desk.project)
+            await runtime.send(root.id, "hello", model="local/m")
+            await runtime.send(child.id, "go", model="local/m")
+        async with on_a_terminal(desk, "run", "--session", root.id, env={"NO_COLOR": "1"}) as terminal:
+            await terminal.answer("y", to=MAY_I)
+            code = await terminal.end()
+        made = content(desk, "a.txt")
+
+    assert (code, made) == (0, "1")
+    assert "  for Ship it > Notes\n" in terminal.text
+    assert "[Notes] write a.txt +1 -0\n" in terminal.text
+
+
+async def test_what_was_typed_before_a_question_does_not_answer_it(tmp_path: Path) -> None:
+    reply = Reply(text="one two three four", chunks=4, gap=0.2, tools=(write("a.txt", "1"),))
+    async with open_desk(tmp_path, {"go": [reply, Reply(text="Done.")]}) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.until("one")
+            terminal.press(b"y\n")
+            await terminal.answer("n no thanks", to=MAY_I)
+            code = await terminal.end()
+        made = content(desk, "a.txt")
+
+    assert (code, made) == (0, None)
+
+
+@pytest.mark.spec("X-06", "A-04")
+async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, provider):
+        desk.configure(permission=ASK_EDITS)
+        ran = await desk.run("run", "go", "--json")
+        (wait,) = ran.json["waits"]
+        rejected = await desk.run("answer", wait["ask"], "reject", "--message", "not today", "--json")
+
+    assert (ran.code, rejected.code) == (3, 0)
+    assert f"`asyncagents answer {wait['ask']} once|always|reject` answers and goes on" in ran.err
+    assert (rejected.json["text"], rejected.json["status"]) == ("Done.", "done")
+    assert "They said: not today" in str(provider.requests[-1].body["messages"])
+
+
+async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "mine"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        first = await desk.run("run", "go", "--json")
+        ask_id = first.json["waits"][0]["ask"]
+        given = json.dumps({"filePath": "a.txt", "content": "yours"})
+        detached = await desk.run("answer", ask_id, "once", "--input", given, "--detach")
+        before = content(desk, "a.txt")
+        went_on = await desk.run("run", "--continue")
+        made = content(desk, "a.txt")
+
+    assert (detached.code, detached.out, before) == (0, "", None)
+    assert f"`asyncagents run --session {first.json['session']}` goes on" in detached.err
+    assert (went_on.code, went_on.out, made) == (0, "Done.\n", "yours")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("yes",), "answer once, always or reject"),
+        (("once", "twice"), "answer once, always or reject"),
+        (("once", "--message", "x"), "--message goes with reject"),
+        (("reject", "--input", "{}"), "--input goes with once"),
+        (("once", "--input", "[1]"), "the arguments are a JSON object"),
+    ],
+)
+async def test_an_answer_of_the_wrong_kind_is_refused(
+    tmp_path: Path, words: tuple[str, ...], error: str
+) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        ask_id = (await desk.run("run", "go", "--json")).json["waits"][0]["ask"]
+        refused = await desk.run("answer", ask_id, *words)
+        still = (await desk.run("asks", "--json")).json["asks"]
+
+    assert (refused.code, refused.out, len(still)) == (2, "", 1)
+    assert error in refused.err
+
+
+async def test_an_id_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        before = await desk.run("answer", "per_1", "once")
+        await desk.run("run", "hello")
+        after = await desk.run("answer", "per_1", "once")
+
+    assert (before.code, after.code) == (2, 2)
+    assert "error: no ask with id 'per_1'\nhint: `asyncagents asks --all`" in before.err
+    assert "error: no ask with id 'per_1'\nhint: `asyncagents asks --all`" in after.err
+
+
+async def test_a_question_is_answered_from_another_process(tmp_path: Path) -> None:
+    questions = [{"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}]
+    async with open_desk(tmp_path, steps(ToolUse("question", {"questions": questions}))) as (desk, provider):
+        ask_id = (await desk.run("run", "go", "--json")).json["waits"][0]["ask"]
+        too_many = await desk.run("answer", ask_id, "Red", "Blue")
+        answered = await desk.run("answer", ask_id, "Blue")
+
+    assert (too_many.code, "1 question takes 1 answer" in too_many.err) == (2, True)
+    assert (answered.code, answered.out) == (0, "Done.\n")
+    assert "Blue" in str(provider.requests[-1].body["messages"][-1])
+
+
+@pytest.mark.spec("A-03", "X-06")
+async def test_rules_of_a_session_come_from_the_command_line_and_a_deny_wins(tmp_path: Path) -> None:
+    script = steps(write("a.txt", "1"), write("secret.txt", "2"))
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        ran = await desk.run("run", "go", "--deny", "write:secret*", "--allow", "edit")
+        resumed = await desk.run("run", "--continue", "more", "--allow", "edit")
+        made = [content(desk, "a.txt"), content(desk, "secret.txt")]
+
+    assert (ran.code, ran.out, made) == (0, "Done.\n", ["1", None])
+    assert "write secret.txt failed: Not allowed here" in ran.err
+    assert (resumed.code, "--allow and --deny are for a new session" in resumed.err) == (2, True)
+
+
+async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"), write("b.txt", "2"))) as (desk, _):
+        desk.configure(agent={"build": {"steps": 1}})
+        ran = await desk.run("run", "go")
+
+    assert ran.code == 0
+    assert "warning: the agent may take no more steps in one turn" in ran.err
+
+
+async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        first = await desk.run("run", "go", "--json")
+        session_id = first.json["session"]
+        async with on_a_terminal(desk, "run", "--session", session_id) as terminal:
+            await terminal.answer("y", to=MAY_I)
+            code = await terminal.end()
+        shown = await desk.run("show", session_id)
+        left = await desk.run("asks", "--session", session_id, "--json")
+
+    assert (code, left.json["asks"]) == (0, [])
+    assert "  > write a.txt +1 -0\n" in shown.out
+    assert "  >   +1\n" in shown.out

@@ -1,0 +1,227 @@
+"""What people type is understood, or refused with what would be."""
+
+from typing import Any
+
+import pytest
+
+from asyncagents.cli.ask_reply import Chosen, chosen, edited, given_reply, options_chosen
+from asyncagents.cli.ask_view import ask_lines, choices, question_choices, whole_lines
+from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.call import Always, Answers, Call, Once, Open, Reject, Reply
+from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
+from asyncagents.domain.session import Session, SessionTime
+from asyncagents.domain.waiting import Waiting
+from asyncagents.errors import InvalidInput
+from tests.unit.cli.build import SESSION
+
+
+def request(
+    *, always: tuple[str, ...] = ("*",), permission: str = "edit", **metadata: Any
+) -> PermissionRequest:
+    return PermissionRequest(
+        id=PermissionId("per_1"),
+        session_id=SESSION,
+        permission=permission,
+        patterns=("a.txt",),
+        metadata=metadata,
+        always=always,
+    )
+
+
+def question(*labels: str, **more: Any) -> Question:
+    options = tuple(Option(label=label, description="") for label in labels)
+    return Question(question="Which?", header="", options=options, **more)
+
+
+def session(id: str, title: str) -> Session:
+    return Session(
+        id=SessionId(id),
+        slug="calm-river",
+        project_id="p",
+        directory="/",
+        title=title,
+        version="1",
+        time=SessionTime(created=1, updated=1),
+    )
+
+
+def waiting(ask: PermissionRequest, *titles: str) -> Waiting:
+    call = Call(
+        id=CallId("call_1"),
+        session_id=SESSION,
+        message_id=MessageId("msg_1"),
+        part_id=PartId("prt_1"),
+        call_id="1",
+        tool="write",
+        input={"filePath": "a.txt"},
+        turn=1,
+        created=1,
+        ask_id=ask.id,
+        state=Open(kind="ask", since=1, ask=ask),
+    )
+    return Waiting(call, tuple(session(f"ses_{number}", title) for number, title in enumerate(titles)))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("y", Chosen("once")),
+        (" Yes ", Chosen("once")),
+        ("a", Chosen("always")),
+        ("n", Chosen("reject")),
+        ("n, use tabs", Chosen("reject", "use tabs")),
+        ("no  use tabs ", Chosen("reject", "use tabs")),
+        ("e", Chosen("edit")),
+        ("s", Chosen("show")),
+        ("q", Chosen("leave")),
+    ],
+)
+def test_a_letter_or_a_word_chooses(line: str, expected: Chosen) -> None:
+    assert chosen(line, request()) == expected
+
+
+@pytest.mark.parametrize("line", ["", "yes but not that", "ya", "y n", "always, really"])
+def test_what_is_no_choice_approves_nothing(line: str) -> None:
+    with pytest.raises(InvalidInput, match="answer y, a, n, e, s or q"):
+        chosen(line, request())
+
+
+def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
+    assert "always" not in choices(request(always=()))
+    assert "[a] always (edit: *)" in choices(request())
+    with pytest.raises(InvalidInput, match="cannot be allowed for good"):
+        chosen("a", request(always=()))
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "expected"),
+    [
+        (question("Red", "Blue"), "2", ("Blue",)),
+        (question("Red", "Blue"), "red", ("Red",)),
+        (question("Red", "Blue"), "green, perhaps", ("green, perhaps",)),
+        (question("10", "20"), "10", ("10",)),
+        (question("S", "M", "L", multiple=True), "1, L,1", ("S", "L")),
+        (question("S", "M", multiple=True), "2", ("M",)),
+        (question("S", "M", multiple=True), "1, huge", ("1, huge",)),
+        (question(), "42", ("42",)),
+    ],
+)
+def test_options_are_chosen_by_number_or_label_or_said_in_other_words(
+    asked: Question, line: str, expected: tuple[str, ...]
+) -> None:
+    assert options_chosen(asked, line) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "error"),
+    [
+        (question("Red"), "2", "options 1 to 1"),
+        (question("Red", multiple=True), "1, 7, 8", None),
+        (question("Red"), "  ", "needs some words"),
+        (question("Red", custom=False), "green", "choose one of the options"),
+    ],
+)
+def test_an_answer_that_means_nothing_is_refused(asked: Question, line: str, error: str | None) -> None:
+    with pytest.raises(InvalidInput, match=error or "options 1 to 1"):
+        options_chosen(asked, line)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}'])
+def test_arguments_that_cannot_be_used_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="the arguments are"):
+        edited(text, {"a": 1})
+
+
+PERMISSION = Open(kind="ask", since=1, ask=request())
+QUESTIONS = Open(
+    kind="question",
+    since=1,
+    question=QuestionRequest(
+        id=QuestionId("que_1"), session_id=SESSION, questions=(question("Red", "Blue"), question())
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "more", "expected"),
+    [
+        (PERMISSION, ["once"], {}, Once()),
+        (PERMISSION, ["once"], {"given": "{}"}, Once({})),
+        (PERMISSION, ["always"], {}, Always()),
+        (PERMISSION, ["reject"], {"message": "no"}, Reject("no")),
+        (QUESTIONS, ["2", "Ada"], {}, Answers((("Blue",), ("Ada",)))),
+        (QUESTIONS, ["reject"], {"message": "no"}, Reject("no")),
+    ],
+)
+def test_the_arguments_of_answer_are_a_reply(
+    state: Open, words: list[str], more: dict[str, str], expected: Reply
+) -> None:
+    assert given_reply(state, words, **{"message": "", "given": None, **more}) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "more", "error"),
+    [
+        (PERMISSION, ["yes"], {}, "answer once, always or reject"),
+        (Open(kind="ask", since=1, ask=request(always=())), ["always"], {}, "cannot be allowed for good"),
+        (QUESTIONS, ["2"], {}, "2 answers are expected, 1 came"),
+        (QUESTIONS, ["2", "Ada"], {"given": "{}"}, "--input is for a permission"),
+        (QUESTIONS, ["2", "Ada"], {"message": "x"}, "--message goes with reject"),
+    ],
+)
+def test_arguments_that_do_not_fit_what_is_asked_are_refused(
+    state: Open, words: list[str], more: dict[str, str], error: str
+) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        given_reply(state, words, **{"message": "", "given": None, **more})  # type: ignore[arg-type]
+
+
+def test_an_option_that_is_called_reject_can_be_chosen() -> None:
+    asked = QuestionRequest(
+        id=QuestionId("que_1"), session_id=SESSION, questions=(question("accept", "reject"),)
+    )
+    state = Open(kind="question", since=1, question=asked)
+    assert given_reply(state, ["reject"], message="", given=None) == Answers((("reject",),))
+
+
+def test_an_ask_says_what_it_is_for_whom_and_why_it_is_unclear() -> None:
+    ask = request(command="rm -rf $X\ntrue", reasons=["it holds a variable"])
+    lines = [line.text for line in ask_lines(waiting(ask, "Ship it", "Notes"))]
+    assert lines == [
+        "write asks for the permission 'edit': a.txt",
+        "  for Ship it > Notes",
+        "  $ rm -rf $X",
+        "  $ true",
+        "  unclear: it holds a variable",
+    ]
+    assert [line.text for line in ask_lines(waiting(request(), "Ship it"))] == [
+        "write asks for the permission 'edit': a.txt",
+        "  write a.txt",
+    ]
+
+
+def test_a_doom_loop_is_called_one() -> None:
+    lines = [line.text for line in ask_lines(waiting(request(permission="doom_loop"), "Ship it"))]
+    assert any("same call again" in line for line in lines)
+
+
+def test_of_a_long_ask_everything_can_be_shown() -> None:
+    ask = request(command="\n".join(f"echo {n}" for n in range(100)))
+    open_ask = waiting(ask, "Ship it")
+    assert ask_lines(open_ask)[-1].text == "  … 40 more lines: s shows all"
+    whole = [line.text for line in whole_lines(open_ask.call, ask)]
+    assert "  $ echo 99" in whole
+    assert "  filePath = 'a.txt'" in whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (question(), "your answer ("),
+        (question("a"), "a number, or words of your own ("),
+        (question("a", custom=False), "a number ("),
+        (question("a", multiple=True), "numbers with commas between them, or"),
+    ],
+)
+def test_a_question_says_how_it_may_be_answered(asked: Question, words: str) -> None:
+    assert question_choices(asked).startswith(words)

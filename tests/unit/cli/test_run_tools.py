@@ -1,0 +1,111 @@
+"""Tools and todos as they happen: each state once, those of children with a name, old ones not at all."""
+
+import pytest
+
+from asyncagents.cli.run_tools import Tools
+from asyncagents.cli.screen import Screen
+from asyncagents.domain.event import PartUpdated, SessionCreated, TodoUpdated
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
+from asyncagents.domain.session import Session, SessionTime
+from asyncagents.domain.todo import Todo
+from tests.unit.cli.build import SESSION, entry, step
+
+TIME = PartTime(start=1, end=2)
+RUNS = ToolRunning(input={"command": "make"}, time=TIME)
+ENDED = ToolCompleted(
+    input={"command": "make"}, output="ok", title="", metadata={"output": "one\ntwo\n", "exit": 0}, time=TIME
+)
+
+
+def session(id: str, title: str, *, parent_id: str | None = None, agent: str | None = None) -> Session:
+    return Session(
+        id=SessionId(id),
+        slug="calm-river",
+        project_id="p",
+        directory="/",
+        title=title,
+        version="1",
+        time=SessionTime(created=1, updated=1),
+        parent_id=SessionId(parent_id) if parent_id else None,
+        agent=agent,
+    )
+
+
+def bash(state: ToolState, *, session_id: str = SESSION) -> PartUpdated:
+    part = ToolPart(
+        id=PartId("prt_1"),
+        session_id=SessionId(session_id),
+        message_id=MessageId("msg_1"),
+        call_id="1",
+        tool="bash",
+        state=state,
+    )
+    return PartUpdated(session_id=SessionId(session_id), part=part, time=1)
+
+
+def tools() -> Tools:
+    return Tools(Screen(), SESSION, [session(SESSION, "Ship it")])
+
+
+def test_each_state_of_a_call_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = tools()
+    for event in (bash(RUNS), bash(RUNS), bash(ENDED), bash(ENDED)):
+        shown.take(event)
+    assert capsys.readouterr().err == "bash: make\nbash: make -> exit 0\n  one\n  two\n"
+
+
+def test_what_was_over_before_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = tools()
+    part = bash(ENDED).part
+    assert isinstance(part, ToolPart)
+    shown.know([entry(step("msg_1", done=True), part)])
+    shown.take(bash(ENDED))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_call_that_was_open_before_is_shown_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = tools()
+    part = bash(RUNS).part
+    assert isinstance(part, ToolPart)
+    shown.know([entry(step("msg_1", done=True), part)])
+    shown.take(bash(ENDED))
+    assert "bash: make -> exit 0" in capsys.readouterr().err
+
+
+def test_calls_of_children_are_marked_and_those_of_strangers_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = tools()
+    child = session("ses_2", "Child session - 2026-01-01T00:00:00.000Z", parent_id=SESSION, agent="explore")
+    shown.take(SessionCreated(session_id=child.id, info=child))
+    shown.take(bash(RUNS, session_id="ses_2"))
+    shown.take(bash(RUNS, session_id="ses_9"))
+    assert capsys.readouterr().err == "[explore] bash: make\n"
+
+
+def test_live_output_is_only_for_those_who_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    live = ToolRunning(input={"command": "make"}, time=TIME, metadata={"output": "one\n"})
+    shown = tools()
+    shown.take(bash(live))
+    assert capsys.readouterr().err == "bash: make\n"
+
+
+def test_live_output_is_shown_line_by_line_and_each_line_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown = tools()
+    for output in ("on", "one\ntw", "one\ntwo"):
+        shown.take(bash(ToolRunning(input={"command": "make"}, time=TIME, metadata={"output": output})))
+    shown.take(bash(ENDED))
+    assert capsys.readouterr().err == "bash: make\n  one\nbash: make -> exit 0\n  two\n"
+
+
+def test_todos_are_shown_when_they_change(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = tools()
+    todos = (Todo(content="read", status="pending", priority="low"),)
+    for each in (todos, todos, ()):
+        shown.take(TodoUpdated(session_id=SESSION, todos=each))
+    assert capsys.readouterr().err == "todos, 0 of 1 done:\n  [ ] read\n"

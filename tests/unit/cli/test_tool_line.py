@@ -1,0 +1,184 @@
+"""Tools as people read them: a line, a diff that is counted right, the end of an output."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.cli.screen import Line
+from asyncagents.cli.tool_line import (
+    begun,
+    counted,
+    diff_lines,
+    named,
+    tail,
+    todo_lines,
+    tool_lines,
+    unheard,
+)
+from asyncagents.domain.id import CallId, MessageId, PartId
+from asyncagents.domain.part import (
+    PartTime,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+from asyncagents.domain.todo import Todo
+from asyncagents.tools.diff import unified
+from tests.unit.cli.build import SESSION
+
+TIME = PartTime(start=1, end=2)
+
+
+def part(tool: str, state: ToolState) -> ToolPart:
+    return ToolPart(
+        id=PartId("prt_1"),
+        session_id=SESSION,
+        message_id=MessageId("msg_1"),
+        call_id="1",
+        tool=tool,
+        state=state,
+    )
+
+
+def completed(tool: str, input: dict[str, Any], told: str = "", **metadata: Any) -> list[str]:
+    state = ToolCompleted(
+        input=input, output=told, title=input.get("filePath", ""), metadata=metadata, time=TIME
+    )
+    return [line.text for line in tool_lines(part(tool, state))]
+
+
+@pytest.mark.parametrize(
+    ("tool", "input", "expected"),
+    [
+        ("read", {"filePath": "src/a.py"}, "read src/a.py"),
+        ("list", {}, "list ."),
+        ("grep", {"pattern": "x y", "path": "src"}, "grep x y in src"),
+        ("glob", {"pattern": "*.py"}, "glob *.py"),
+        ("bash", {"command": "make\n  test"}, "bash: make test"),
+        ("question", {"questions": [{"question": "Why?"}, {"question": "How?"}]}, "question: Why? / How?"),
+        ("question", {"questions": "oops"}, "question:"),
+        ("deploy", {"to": "here", "fast": True}, "deploy(to=here, fast=True)"),
+        ("bash", {}, "bash:"),
+    ],
+)
+def test_a_call_is_named_in_a_few_words(tool: str, input: dict[str, Any], expected: str) -> None:
+    assert named(tool, input) == expected
+
+
+def test_an_edit_is_counted_and_its_diff_shown() -> None:
+    diff = unified("a.py", "one\ntwo\n-- old\n", "one\n2\n++ new\nthree\n")
+    shown = completed("edit", {"filePath": "a.py"}, diff=diff)
+    assert shown[0] == "edit a.py +3 -2"
+    assert shown[1:3] == ["  a.py", "  @@ -1,3 +1,4 @@"]
+    assert "  --- old" in shown
+    assert "  +++ new" in shown
+
+
+def test_a_write_that_changes_nothing_says_so() -> None:
+    assert completed("write", {"filePath": "a.py"}, diff="") == ["write a.py, nothing to change"]
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "@@ e", ""]), max_size=12),
+    st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "@@ e", ""]), max_size=12),
+)
+def test_what_comes_and_goes_is_counted_as_it_is(old: list[str], new: list[str]) -> None:
+    before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
+    added, removed = (int(count[1:]) for count in counted(unified("f", before, after)).split())
+    assert added - removed == len(new) - len(old)
+    assert 0 <= added <= len(new)
+    assert 0 <= removed <= len(old)
+
+
+def test_a_long_diff_says_how_much_is_left_out() -> None:
+    diff = unified("a", "", "".join(f"{n}\n" for n in range(100)))
+    lines = diff_lines(diff, 10)
+    assert len(lines) == 10
+    assert lines[-1] == Line("  … 93 more lines")
+    assert (lines[0].tone, lines[1].tone, lines[2].tone) == ("place", "place", "add")
+
+
+def test_a_command_ends_with_its_exit_code_and_its_last_lines() -> None:
+    output = "".join(f"\x1b[31mline {n}\x1b[0m\n" for n in range(9))
+    shown = completed("bash", {"command": "make"}, output=output, exit=2)
+    assert shown[0] == "bash: make -> exit 2"
+    assert shown[1] == "  … 3 more above"
+    assert shown[-1] == "  line 8"
+
+
+def test_a_command_that_took_too_long_says_so() -> None:
+    assert completed("bash", {"command": "x"}, output="", exit=137, timedOut=True) == ["bash: x -> timed out"]
+
+
+def test_of_a_progress_bar_the_last_state_is_shown() -> None:
+    assert tail("10%\r50%\r100%\r\ndone\n") == [Line("  100%"), Line("  done")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "metadata", "expected"),
+    [
+        ("read", {"lines": 3}, "read a, 3 lines"),
+        ("read", {"lines": 3, "truncated": True}, "read a, 3 lines and more"),
+        ("read", {}, "read a"),
+    ],
+)
+def test_what_was_found_is_counted(tool: str, metadata: dict[str, Any], expected: str) -> None:
+    assert completed(tool, {"filePath": "a"}, **metadata) == [expected]
+
+
+def test_each_state_has_its_words() -> None:
+    running = part("deploy", ToolRunning(input={}, time=TIME))
+    failed = part("edit", ToolError(input={"filePath": "a"}, error="no\nmatch", time=TIME))
+    waits = part("deploy", ToolWaiting(input={}, pending_id=CallId("call_1"), time=TIME))
+    pending = part("deploy", ToolPending(input={}, raw=""))
+    assert begun(running) == [Line("deploy()")]
+    assert begun(part("read", ToolRunning(input={"filePath": "a"}, time=TIME))) == []
+    assert tool_lines(running) == [Line("deploy()")]
+    assert tool_lines(failed) == [Line("edit a failed: no match")]
+    assert tool_lines(waits) == [Line("deploy() waits: its result comes later")]
+    assert tool_lines(pending) == []
+    assert completed("deploy", {"v": 2}, "it is live") == ["deploy(v=2) -> it is live"]
+    assert completed("question", {}, answers=[["a", "b"], ["c"]]) == ["question: -> a, b / c"]
+
+
+@given(st.text("ab\n", max_size=60), st.integers(1, 20), st.data())
+def test_an_output_of_which_only_the_end_is_told_is_never_shown_twice(
+    whole: str, window: int, data: st.DataObject
+) -> None:
+    """Distinct characters tell every place, so that nothing looks like a repetition."""
+    text = "".join(chr(200 + place) for place in range(len(whole)))
+    heard, shown, place = "", "", 0
+    while place < len(text):
+        place += data.draw(st.integers(1, window))
+        now = text[:place][-window:]
+        shown += unheard(heard, now)
+        heard = now
+    assert shown == text
+
+
+def test_the_whole_output_shows_only_what_was_not_heard() -> None:
+    assert unheard("llo wor", "hello world") == "ld"
+    assert unheard("", "hello") == "hello"
+    assert unheard("gone", "hello") == "hello"
+
+
+def test_todos_are_a_checklist() -> None:
+    todos = [
+        Todo(content="read", status="completed", priority="high"),
+        Todo(content="write", status="in_progress", priority="high"),
+        Todo(content="test", status="pending", priority="low"),
+        Todo(content="ship", status="cancelled", priority="low"),
+    ]
+    assert [line.text for line in todo_lines(todos)] == [
+        "todos, 1 of 4 done:",
+        "  [x] read",
+        "  [>] write",
+        "  [ ] test",
+        "  [-] ship",
+    ]
