@@ -15,6 +15,9 @@ from asyncagents.domain.permission import UNCLEAR, Action, evaluate, hidden, mat
 from asyncagents.domain.session import Rule
 from asyncagents.engine.tool import AnyTool
 
+SHOWN = 3
+"""So many exceptions to a tool's rule are named; --json has them all."""
+
 
 class Special(Struct, frozen=True):
     """A pattern for which another action counts than for the rest."""
@@ -73,6 +76,8 @@ def _print_rows(rows: Sequence[Row]) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    but = ", ".join(f"{each.action} {each.pattern}" for each in row.exceptions)
+    named = [f"{each.action} {each.pattern}" for each in row.exceptions[:SHOWN]]
+    more = len(row.exceptions) - len(named)
+    but = ", ".join([*named, *([f"{more} more"] if more else [])])
     said = f"{row.action} ({but})" if but else row.action
     return row.name, f"{said}, hidden" if row.hidden else said, row.effect, row.description
