@@ -1,24 +1,29 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
+from asyncagents.config.config import Config
 from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.call import Call, Completed, Failed, Reject
+from asyncagents.domain.call import Always, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
     PartDelta,
     PartUpdated,
     PermissionAsked,
+    PermissionReplied,
     PromptAnswered,
     QuestionAsked,
     SessionDeleted,
     SessionIdle,
     SessionStatus,
+    TodoUpdated,
 )
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
+from asyncagents.domain.todo import Todo
+from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
 from asyncagents.errors import (
@@ -35,6 +40,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say,
 
 __all__ = [
     "AlreadySettled",
+    "Always",
     "Ask",
     "AsyncAgentsError",
     "Attachment",
@@ -43,6 +49,7 @@ __all__ = [
     "CallId",
     "Closed",
     "Completed",
+    "Config",
     "Conflict",
     "Entry",
     "Event",
@@ -53,16 +60,19 @@ __all__ = [
     "MessageUpdated",
     "Model",
     "NotFound",
+    "Once",
     "Option",
     "PartDelta",
     "PartUpdated",
     "Pending",
     "PermissionAsked",
+    "PermissionReplied",
     "PromptAnswered",
     "Question",
     "QuestionAsked",
     "Reject",
     "Retry",
+    "Rule",
     "Runtime",
     "ScriptedModel",
     "Session",
@@ -71,10 +81,13 @@ __all__ = [
     "SessionIdle",
     "SessionStatus",
     "Status",
+    "Todo",
+    "TodoUpdated",
     "Together",
     "Tool",
     "ToolContext",
     "ToolError",
+    "Waiting",
     "WaitingAsync",
     "call",
     "end",
