@@ -1,6 +1,7 @@
 """A coding agent in a project: its prompt, its tools, its rules, and what it is reminded of."""
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -384,3 +385,29 @@ async def test_without_a_title_from_the_model_the_first_line_stays(tmp_path: Pat
                 await asyncio.sleep(0.01)
         session = await at.runtime.session(at.session_id)
     assert session.title.startswith("Please look at the retry logic")
+
+
+@pytest.mark.spec("A-10")
+async def test_a_broken_configuration_fails_the_step_and_loses_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    repository(root, {"asyncagents.json": "{"})
+    async with stage(tmp_path / "data", {"go": [[say("Hello.")]]}, coding=True, directory=root) as at:
+        failed = await at.prompt("go")
+        (root / "asyncagents.json").write_text("{}")
+        fine = await at.prompt("go")
+        (root / "asyncagents.json").write_text("{")
+        still = await at.prompt("go")
+    assert isinstance(failed.info, AssistantMessage)
+    assert "asyncagents.json" in str(failed.info.error)
+    assert (fine.text, still.text) == ("Hello.", "Hello.")
+
+
+@pytest.mark.spec("A-10")
+async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> None:
+    script = {"go": [[call("list"), call("bash", command="ls")], [say("Gone.")]]}
+    async with project(tmp_path, script) as at:
+        shutil.rmtree(tmp_path / "project")
+        answer = await at.prompt("go")
+        states = await at.states()
+    assert answer.text == "Gone."
+    assert all(isinstance(state, ToolError) for state in states)

@@ -34,7 +34,7 @@ from asyncagents.engine.bus import Bus
 from asyncagents.engine.permission import Permissions, Wish
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Outcome, Pending, Together, ToolContext
-from asyncagents.engine.workplace import Workplace, Workplaces
+from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import ToolError
 from asyncagents.store.body import body
 from asyncagents.store.store import Store
@@ -73,7 +73,7 @@ class Calls:
         assert snapshot.info is not None, "it comes from a store"
         try:
             async with run.interruptible():
-                place = await self._workplaces.at(snapshot.info.directory)
+                place = await enter(self._workplaces, snapshot.info.directory)
                 moves = await self._moves(place, snapshot.info, lease, snapshot.requested)
         except TimeoutError:
             return await self._store.snapshot(lease)
@@ -105,8 +105,7 @@ class Calls:
         """What becomes of a requested call: it runs, it asks first, or it cannot."""
         tool = place.tools.get(call.tool)
         if tool is None:
-            known = ", ".join(sorted(place.tools)) or "none"
-            return Failed(f"There is no tool named {call.tool!r}. Available: {known}.")
+            return Failed(_missing(call.tool, place))
         context = self._context(call, session.directory)
         try:
             args = msgspec.convert(call.input, tool.args)
@@ -187,7 +186,7 @@ class Calls:
         """What became of a call whose process died."""
         assert snapshot.info is not None, "it comes from a store"
         doubt = Failed(IN_DOUBT, metadata={"inDoubt": True})
-        place = await self._workplaces.at(snapshot.info.directory)
+        place = await enter(self._workplaces, snapshot.info.directory)
         tool = place.tools.get(call.tool)
         if tool is None or tool.reconcile is None:
             return doubt
@@ -231,6 +230,13 @@ class Report:
         assert isinstance(part.state, ToolRunning)
         part = replace(part, state=replace(part.state, metadata=metadata))
         self._bus.publish(PartUpdated(session_id=self._call.session_id, part=part, time=now))
+
+
+def _missing(tool: str, place: Workplace) -> str:
+    if isinstance(place, Unusable):
+        return f"No tool can be used here: {place.why}"
+    known = ", ".join(sorted(place.tools)) or "none"
+    return f"There is no tool named {tool!r}. Available: {known}."
 
 
 _results = msgspec.json.Decoder(Completed | Failed)

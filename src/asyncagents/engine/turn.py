@@ -17,7 +17,7 @@ from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.title import Titles
-from asyncagents.engine.workplace import Brief, Workplace, Workplaces
+from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Limits, Slot
 from asyncagents.llm.model import Model, Request
@@ -96,7 +96,7 @@ class Turn:
 
     async def _step(self, run: Run, lease: Lease, snapshot: Snapshot, slot: Slot) -> Snapshot:
         assert snapshot.info is not None, "it comes from a store"
-        place = await self._workplaces.at(snapshot.info.directory)
+        place = await enter(self._workplaces, snapshot.info.directory)
         started, request_id = await self._start(run, lease, snapshot, place)
         if started is None:
             return await self._store.snapshot(lease)

@@ -9,7 +9,8 @@ from asyncagents.domain.call import Effect, Failed
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
-from asyncagents.engine.tool import AnyTool, Policy
+from asyncagents.engine.tool import AnyTool, Policy, ask_everything
+from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
 from asyncagents.store.verb.remind import Stepping
 
@@ -119,3 +120,22 @@ class Bare:
 
     def titling(self, used: ModelRef) -> Request | None:
         return None
+
+
+class Unusable(Bare):
+    """A directory whose configuration cannot be used: nobody works there until it is mended."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__((), ask_everything)
+        self.why = why
+
+    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
+        raise InvalidInput(self.why)
+
+
+async def enter(workplaces: Workplaces, directory: str) -> Workplace:
+    """Whatever its files are like: what is wrong with them is told by whoever needs them."""
+    try:
+        return await workplaces.at(directory)
+    except ConfigError as error:
+        return Unusable(str(error))

@@ -79,9 +79,9 @@ class Projects:
     def _again(self, directory: str) -> Project:
         try:
             opened = self.open(directory)
-        except ConfigError as error:
+        except (ConfigError, OSError) as error:
             if directory not in self._known:
-                raise
+                raise ConfigError(str(error)) from error
             self._tell(f"{error}; what was there before still counts")
             opened = None
         project = opened.project if opened else self._known[directory][1]
