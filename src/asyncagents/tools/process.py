@@ -4,17 +4,19 @@ import asyncio
 import errno
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.process_hunt import Hunt
 from asyncagents.tools.process_output import Output
+from asyncagents.tools.process_running import Alone, Kept, Order, Running
 
 MARKER = "ASYNCAGENTS_PROCESS"
 CAP = 30_000
@@ -24,7 +26,11 @@ LAST_WORDS = 5.0
 # A namespace of its own for processes, all else as it is.
 NAMESPACE = ("--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/", "--proc", "/proc", "--")
 
+TRIAL = 10.0
+
 OnOutput: TypeAlias = Callable[[str], None]
+Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
+"""A PID namespace of bwrap; a keeper of ours, to whom all orphans come; or only a hunt by marks."""
 
 _count = count()
 
@@ -42,10 +48,27 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Processes:
     """Starts programs with this environment, which holds no key, and keeps long output in this folder."""
 
-    def __init__(self, environment: Mapping[str, str], *, folder: Path, namespace: bool = True) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        folder: Path,
+        namespace: bool = True,
+        supervisor: bool = True,
+    ) -> None:
         self._environment = environment
         self._folder = folder
-        self._prefix: tuple[str, ...] | None = None if namespace else ()
+        self._namespace = _namespace(environment) if namespace else ()
+        self._supervisor = supervisor and _has_interpreter()
+        self._found: Containment | None = None
+        self._finding = asyncio.Lock()
+
+    async def containment(self) -> Containment:
+        """How it is made sure here that nothing is left; tried once, not believed."""
+        async with self._finding:
+            if self._found is None:
+                self._found = await self._find()
+        return self._found
 
     async def run(
         self,
@@ -57,58 +80,68 @@ class Processes:
         cap: int = CAP,
     ) -> Ended:
         """Run it to its end, or end it. However this returns or raises, nothing that it started is left."""
-        if self._prefix is None:
-            self._prefix = await self._find_namespace()
-        hunt = Hunt(f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}")
+        way = await self.containment()
+        argv = (*self._namespace, *command) if way == "namespace" else tuple(command)
         with closing(Output(self._folder, cap)) as output:
-            async with _pipe(hunt) as (reader, write):
-                process = await self._start((*self._prefix, *command), cwd, write, hunt)
-                timed_out = await _watched(process, timeout, hunt, _drain(reader, output, on_output))
-            code = process.returncode or 0
-            return Ended(
-                exit=128 - code if code < 0 else code,
-                timed_out=timed_out,
-                output=output.text(),
-                truncated=output.truncated,
-                saved=output.path,
+            return await self._run(
+                _Way(argv, cwd, supervised=way == "supervisor"), timeout, output, on_output
             )
 
-    async def _start(
-        self, argv: tuple[str, ...], cwd: Path, write: int, hunt: Hunt
-    ) -> asyncio.subprocess.Process:
+    async def _run(self, way: "_Way", timeout: float, output: Output, on_output: OnOutput | None) -> Ended:
+        hunt = Hunt(f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}")
+        async with _pipe(hunt) as (reader, write):
+            running = await self._start(way, write, hunt)
+            timed_out = await _watched(running, timeout, _drain(reader, output, on_output))
+        if running.refused is not None:
+            raise ToolError(_refused(running.refused, way.cwd)) from running.refused
+        return Ended(
+            exit=running.exit,
+            timed_out=timed_out,
+            output=output.text(),
+            truncated=output.truncated,
+            saved=output.path,
+        )
+
+    async def _start(self, way: "_Way", write: int, hunt: Hunt) -> Running:
         name, _, value = hunt.marker.partition("=")
+        environment = {**self._environment, name: value}
+        order = Order(argv=way.argv, environment=environment, cwd=way.cwd, output=write)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=cwd,
-                env={**self._environment, name: value},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=write,
-                stderr=write,
-                start_new_session=True,
-            )
+            return await (Kept if way.supervised else Alone).start(order, hunt)
         except (OSError, ValueError) as error:
-            raise ToolError(_refused(error, cwd)) from error
-        except BaseException:
-            await hunt.end(None)
-            raise
+            raise ToolError(_refused(error, way.cwd)) from error
         finally:
             os.close(write)
-        hunt.leader = process.pid
-        return process
 
-    async def _find_namespace(self) -> tuple[str, ...]:
-        """How to start in a namespace, or nothing where that cannot be had; it is tried, not believed."""
-        bwrap = shutil.which("bwrap", path=self._environment.get("PATH", os.defpath))
-        if bwrap is None:
-            return ()
-        prefix = (bwrap, *NAMESPACE)
-        trial = Processes(self._environment, folder=self._folder, namespace=False)
+    async def _find(self) -> Containment:
+        if self._namespace and await self._works(_Way((*self._namespace, "true"), Path("/"))):
+            return "namespace"
+        if self._supervisor and await self._works(_Way(("/bin/sh", "-c", ":"), Path("/"), supervised=True)):
+            return "supervisor"
+        return "session"
+
+    async def _works(self, way: "_Way") -> bool:
         try:
-            ended = await trial.run((*prefix, "true"), cwd=Path("/"), timeout=10)
+            with closing(Output(self._folder, CAP)) as output:
+                return not (await self._run(way, TRIAL, output, None)).exit
         except ToolError:
-            return ()
-        return () if ended.exit else prefix
+            return False
+
+
+class _Way(Struct, frozen=True):
+    argv: tuple[str, ...]
+    cwd: Path
+    supervised: bool = False
+
+
+def _has_interpreter() -> bool:
+    """A program that was packed into one file is no interpreter that could run a keeper."""
+    return sys.platform == "linux" and bool(sys.executable) and not getattr(sys, "frozen", False)
+
+
+def _namespace(environment: Mapping[str, str]) -> tuple[str, ...]:
+    bwrap = shutil.which("bwrap", path=environment.get("PATH", os.defpath))
+    return () if bwrap is None else (bwrap, *NAMESPACE)
 
 
 @asynccontextmanager
@@ -135,14 +168,12 @@ async def _drain(reader: asyncio.StreamReader, output: Output, on_output: OnOutp
             on_output(text)
 
 
-async def _watched(
-    process: asyncio.subprocess.Process, timeout: float, hunt: Hunt, drain: Coroutine[None, None, None]
-) -> bool:
+async def _watched(running: Running, timeout: float, drain: Coroutine[None, None, None]) -> bool:
     """Whether its time ran out; it and all it started are gone afterwards, and what they said is read."""
     try:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(drain)
-            timed_out = await _ended(process, timeout, hunt)
+            timed_out = await _ended(running, timeout)
             await asyncio.wait({reading}, timeout=LAST_WORDS)
             reading.cancel()
             return timed_out
@@ -150,15 +181,15 @@ async def _watched(
         raise failures.exceptions[0] from None
 
 
-async def _ended(process: asyncio.subprocess.Process, timeout: float, hunt: Hunt) -> bool:
+async def _ended(running: Running, timeout: float) -> bool:
     try:
         async with asyncio.timeout(timeout):
-            await process.wait()
+            await running.wait()
         return False
     except TimeoutError:
         return True
     finally:
-        await hunt.end(process)
+        await running.end()
 
 
 def _refused(error: OSError | ValueError, cwd: Path) -> str:

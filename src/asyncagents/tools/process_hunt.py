@@ -1,4 +1,4 @@
-"""Finds and ends all that a process started, however it hid: by mark, by session, by parent, by pipe."""
+"""Finds and ends all that a process started, however it hid: by mark, session, parent, pipe, limit."""
 
 import asyncio
 import logging
@@ -33,10 +33,12 @@ class _Seen(Struct, frozen=True):
 class Hunt:
     def __init__(self, marker: str) -> None:
         self.marker = marker
-        self.leader: int | None = None
-        """The first process: it leads a session of its own."""
+        self.leaders: list[int] = []
+        """The first processes: each leads a session of its own."""
         self.pipe: str = ""
         """What it writes to, as the kernel names it."""
+        self.limit: int | None = None
+        """A number among its limits that only says whose it is: it is inherited, and seldom changed."""
         self._known: set[tuple[int, int]] = set()
 
     async def end(self, process: asyncio.subprocess.Process | None) -> None:
@@ -57,17 +59,16 @@ class Hunt:
             return self._end_group()
         gone = self._gone(signal.SIGTERM, GRACE) or self._gone(signal.SIGKILL, PATIENCE)
         if not gone:
-            _log.warning("processes of %s do not end", self.leader)
+            _log.warning("processes of %s do not end", self.leaders)
         return gone
 
     def _end_group(self) -> bool:
         """Without /proc there is only the group to go by."""
-        if self.leader is None:
-            return True
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.leader, signal.SIGTERM)
-            time.sleep(GRACE)
-            os.killpg(self.leader, signal.SIGKILL)
+        for leader in self.leaders:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signal.SIGTERM)
+                time.sleep(GRACE)
+                os.killpg(leader, signal.SIGKILL)
         return True
 
     def _gone(self, kind: signal.Signals, seconds: float) -> bool:
@@ -100,9 +101,13 @@ class Hunt:
     def _is_ours(self, seen: _Seen) -> bool:
         if seen.pid == os.getpid():
             return False
-        if (seen.pid, seen.started) in self._known or seen.session == self.leader:
+        if (seen.pid, seen.started) in self._known or seen.session in self.leaders:
             return True
-        return _marked(seen.pid, self.marker.encode()) or _writes(seen.pid, self.pipe)
+        return (
+            _marked(seen.pid, self.marker.encode())
+            or _writes(seen.pid, self.pipe)
+            or _limited(seen.pid, self.limit)
+        )
 
 
 def _send(pid: int, kind: signal.Signals) -> None:
@@ -111,13 +116,13 @@ def _send(pid: int, kind: signal.Signals) -> None:
 
 
 def _look(pid: int) -> _Seen | None:
-    """A process that is alive: one that only waits to be counted is not."""
+    """A process that is alive: one that only waits to be counted, with no thread but its first, is not."""
     try:
         stat = (PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
-    if fields[0] in {b"Z", b"X"}:
+    if fields[0] in {b"Z", b"X"} and int(fields[17]) <= 1:
         return None
     return _Seen(pid, int(fields[1]), int(fields[3]), int(fields[19]))
 
@@ -135,3 +140,12 @@ def _writes(pid: int, pipe: str) -> bool:
             os.readlink(f"/proc/{pid}/fd/{stream}") == pipe for stream in os.listdir(f"/proc/{pid}/fd")
         )
     return False
+
+
+def _limited(pid: int, limit: int | None) -> bool:
+    if limit is None:
+        return False
+    try:
+        return str(limit).encode() in (PROC / str(pid) / "limits").read_bytes().split()
+    except OSError:
+        return False

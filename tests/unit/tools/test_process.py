@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,12 +46,18 @@ def _carrying(process: Path, mark: str) -> str:
         return ""
 
 
-@pytest.fixture(params=["bwrap", "alone"])
+@pytest.fixture(params=["namespace", "supervisor", "session"])
 def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
-    if request.param == "bwrap" and shutil.which("bwrap") is None:
+    if request.param == "namespace" and shutil.which("bwrap") is None:
         pytest.skip("there is no bwrap here")
-    environment = {"PATH": PATH, MARK: str(tmp_path)}
-    yield Processes(environment, folder=tmp_path / "output", namespace=request.param == "bwrap")
+    if request.param == "supervisor" and sys.platform != "linux":
+        pytest.skip("there is no subreaper here")
+    yield Processes(
+        {"PATH": PATH, MARK: str(tmp_path)},
+        folder=tmp_path / "output",
+        namespace=request.param == "namespace",
+        supervisor=request.param == "supervisor",
+    )
     assert alive(tmp_path) == []
 
 
@@ -101,7 +108,7 @@ async def test_nothing_survives_a_cancel_that_is_repeated(processes: Processes, 
 async def test_nothing_survives_a_timeout_and_what_was_said_is_kept(
     processes: Processes, tmp_path: Path, command: str
 ) -> None:
-    ended = await bash(processes, command, timeout=5)
+    ended = await bash(processes, command, timeout=3)
     assert ended.timed_out
     assert ended.output.startswith("ready")
     assert alive(tmp_path) == []
@@ -222,13 +229,13 @@ async def test_output_that_is_no_text_is_told_as_well_as_it_can_be(processes: Pr
         (("no-such-program-at-all",), "/", "could not be started"),
     ],
 )
+@pytest.mark.parametrize("supervisor", [True, False], ids=["supervisor", "session"])
 async def test_what_cannot_start_is_told_to_the_model(
-    tmp_path: Path, command: tuple[str, ...], cwd: str, said: str
+    tmp_path: Path, command: tuple[str, ...], cwd: str, said: str, *, supervisor: bool
 ) -> None:
+    processes = Processes({"PATH": PATH}, folder=tmp_path, namespace=False, supervisor=supervisor)
     with pytest.raises(ToolError, match=said):
-        await Processes({"PATH": PATH}, folder=tmp_path, namespace=False).run(
-            command, cwd=Path(cwd), timeout=5
-        )
+        await processes.run(command, cwd=Path(cwd), timeout=5)
 
 
 async def test_a_hunt_that_finds_nothing_is_over_at_once() -> None:

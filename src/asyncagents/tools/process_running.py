@@ -1,0 +1,225 @@
+"""A command that runs, alone or under a keeper: how it starts, and how it ends with all of its own."""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from asyncagents.tools.process_hunt import Hunt
+
+# As a module it is compiled once, as a script it would be each time.
+KEEPER = "import sys; sys.path.append(sys.argv[1]); import process_keeper; process_keeper.main(sys.argv[2])"
+LENGTH = 8
+# A keeper needs twelve seconds at the worst; one that is silent for longer was stopped or hangs.
+KEEPER_PATIENCE = 20.0
+# Where an interpreter may have to look for its own library.
+LIBRARIES = "LD_LIBRARY_PATH"
+FAR = 1 << 62
+HEARD = 4096
+
+_count = count()
+_log = logging.getLogger(__name__)
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    cwd: Path
+    output: int
+    """Where it writes."""
+
+
+class Running(Protocol):
+    async def wait(self) -> None: ...
+
+    async def end(self) -> None:
+        """However often this is cancelled: afterwards nothing of it is left."""
+
+    @property
+    def exit(self) -> int: ...
+
+    @property
+    def refused(self) -> OSError | None:
+        """Why it could not be started after all."""
+
+
+class Alone:
+    """Nobody but we look after it: all it started is hunted."""
+
+    def __init__(self, process: asyncio.subprocess.Process, hunt: Hunt) -> None:
+        self._process = process
+        self._hunt = hunt
+        hunt.leaders.append(process.pid)
+
+    @classmethod
+    async def start(cls, order: Order, hunt: Hunt) -> "Alone":
+        try:
+            process = await _spawn(order.argv, order, order.environment, asyncio.subprocess.DEVNULL)
+        except asyncio.CancelledError:
+            await hunt.end(None)
+            raise
+        return cls(process, hunt)
+
+    async def wait(self) -> None:
+        await self._process.wait()
+
+    async def end(self) -> None:
+        await self._hunt.end(self._process)
+
+    @property
+    def exit(self) -> int:
+        return _as_a_shell(self._process.returncode or 0)
+
+    @property
+    def refused(self) -> None:
+        return None
+
+
+class Kept:
+    """A keeper (`process_keeper.py`) runs it, and all it started ends with it or with us."""
+
+    def __init__(self, keeper: asyncio.subprocess.Process, ours: socket.socket, hunt: Hunt) -> None:
+        self._keeper = keeper
+        self._socket = ours
+        self._hunt = hunt
+        self._said: dict[str, int] = {}
+        hunt.leaders.append(keeper.pid)
+
+    @classmethod
+    async def start(cls, order: Order, hunt: Hunt) -> "Kept":
+        """A keeper that was not told what to run has nothing to end: until then it may be killed."""
+        message = _message(order)
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                folder = str(Path(__file__).parent)
+                argv = (sys.executable, "-I", "-S", "-c", KEEPER, folder, str(os.getpid()))
+                libraries = {name: value for name, value in order.environment.items() if name == LIBRARIES}
+                keeper = await _spawn(argv, order, libraries, theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
+        kept = cls(keeper, ours, hunt)
+        hunt.limit = _marked(keeper.pid)
+        try:
+            ours.setblocking(False)
+            await asyncio.get_running_loop().sock_sendall(ours, message)
+        except BaseException:
+            await kept.end()
+            raise
+        return kept
+
+    async def wait(self) -> None:
+        """Until the command has ended: what it left behind may still have to."""
+        loop = asyncio.get_running_loop()
+        with suppress(ConnectionError):
+            while "exit" not in self._said and (data := await loop.sock_recv(self._socket, HEARD)):
+                self._hear(data)
+
+    async def end(self) -> None:
+        cancelled = await self._stopped()
+        self._hear_the_rest()
+        self._socket.close()
+        left = self._said.get("left")
+        if left is None:
+            # The keeper was killed before it was done, perhaps by the command.
+            if "pid" in self._said:
+                self._hunt.leaders.append(self._said["pid"])
+            await self._hunt.end(self._keeper)
+        elif left:
+            _log.warning("%d processes of %s do not end", left, self._said.get("pid"))
+        if cancelled is not None:
+            raise cancelled
+
+    @property
+    def exit(self) -> int:
+        return _as_a_shell(self._said.get("exit", self._keeper.returncode or 0))
+
+    @property
+    def refused(self) -> OSError | None:
+        code = self._said.get("errno")
+        return None if code is None else OSError(code, os.strerror(code))
+
+    async def _stopped(self) -> asyncio.CancelledError | None:
+        """Wait for the keeper, who may have to be told; give back the cancel that came meanwhile."""
+        cancelled = None
+        loop = asyncio.get_running_loop()
+        until = loop.time() + KEEPER_PATIENCE
+        if self._keeper.returncode is None:
+            self._tell()
+        while self._keeper.returncode is None and loop.time() < until:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._keeper.wait()
+            except TimeoutError:
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
+        return cancelled
+
+    def _tell(self) -> None:
+        """What counts is the end of the socket; the signals wake a keeper that waits or was stopped."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        with suppress(ProcessLookupError):
+            # Not by asyncio, which would look first whether it is dead, and take that from its own watcher.
+            os.kill(self._keeper.pid, signal.SIGCONT)
+            os.kill(self._keeper.pid, signal.SIGTERM)
+
+    def _hear_the_rest(self) -> None:
+        """What it said last waits in the socket, even if it is dead."""
+        with suppress(OSError):
+            while data := self._socket.recv(HEARD):
+                self._hear(data)
+
+    def _hear(self, data: bytes) -> None:
+        """Each line is written, and so read, as a whole."""
+        for line in data.decode("ascii").splitlines():
+            word, _, number = line.partition(" ")
+            self._said[word] = int(number)
+
+
+def _marked(pid: int) -> int:
+    """Give it, and so all that will come from it, a limit of real time that is none: thousands of years."""
+    limit = FAR | os.getpid() << 32 | next(_count) & 0xFFFFFFFF
+    with suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_RTTIME, (limit, limit))
+    return limit
+
+
+def _message(order: Order) -> bytes:
+    words = [os.fsencode(word) for word in order.argv]
+    variables = [os.fsencode(f"{name}={value}") for name, value in order.environment.items()]
+    parts = [str(len(words)).encode(), *words, *variables]
+    if any(b"\0" in part for part in parts):
+        raise ValueError("a NUL is where parts end")
+    message = b"\0".join(parts)
+    return len(message).to_bytes(LENGTH, "big") + message
+
+
+async def _spawn(
+    argv: tuple[str, ...], order: Order, environment: Mapping[str, str], given: int
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=order.cwd,
+        env=environment,
+        stdin=given,
+        stdout=order.output,
+        stderr=order.output,
+        start_new_session=True,
+    )
+
+
+def _as_a_shell(code: int) -> int:
+    return 128 - code if code < 0 else code

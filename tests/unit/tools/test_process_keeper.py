@@ -1,0 +1,341 @@
+"""The keeper of a command: whatever the command leaves, and whoever is killed, nothing of it survives."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from asyncagents.tools.process import Ended, Processes
+from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+
+PATH = os.environ.get("PATH", os.defpath)
+PATIENCE = 30
+ALL = {**DAEMONS, "a ghost": GHOST}
+
+# What each of these has: a pipe that is open as long as one of them lives, whoever could still be seen.
+BEGIN = """
+import ctypes, os, signal, sys, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pipe = os.open(sys.argv[2], os.O_WRONLY)
+def ready():
+    os.write(pipe, b"ready")
+    open(sys.argv[3], "w").close()
+"""
+
+# Without its first thread it looks dead, and nothing is known of it.
+HEADLESS = """
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+for stream in range(3):
+    os.close(stream)
+def live():
+    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    ready()
+    time.sleep(60)
+threading.Thread(target=live).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+# Two hundred that sleep and do not listen.
+MANY = """
+for _ in range(200):
+    if not os.fork():
+        os.setsid()
+        time.sleep(60)
+        os._exit(0)
+ready()
+time.sleep(60)
+"""
+
+# Eight that are never where they were last seen: each forks and is gone, for at most twenty seconds.
+HOPPERS = """
+until = time.monotonic() + 20
+for _ in range(8):
+    if not os.fork():
+        os.setsid()
+        while time.monotonic() < until:
+            if os.fork():
+                os._exit(0)
+        os._exit(0)
+ready()
+time.sleep(60)
+"""
+
+# A process like ours, that is to be killed while its commands run.
+OURS = """
+import asyncio, sys
+from pathlib import Path
+from asyncagents.tools.process import Processes
+
+async def main(path, folder, *commands):
+    processes = Processes({"PATH": path}, folder=Path(folder), namespace=False)
+    async with asyncio.TaskGroup() as group:
+        for command in commands:
+            group.create_task(processes.run(("bash", "-c", command), cwd=Path("/"), timeout=600))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Iterator[str]:
+    """By it all that a test starts is known; nothing of it is left, not even by a test that fails."""
+    word = f"token-{tmp_path.name}-{os.getpid()}"
+    yield word
+    left = survivors(word)
+    for each in left:
+        with suppress(ProcessLookupError):
+            os.kill(int(each.partition(" ")[0]), signal.SIGKILL)
+    assert left == []
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Processes:
+    return Processes({"PATH": PATH}, folder=tmp_path / "output", namespace=False)
+
+
+async def bash(processes: Processes, script: str, *, timeout: float = 60) -> Ended:
+    return await processes.run(("bash", "-c", script), cwd=Path("/"), timeout=timeout)
+
+
+async def until_all_run(folder: Path, number: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not all((folder / f"up{each}").exists() for each in range(number)):  # noqa: ASYNC110  made by another process
+            await asyncio.sleep(0.02)
+
+
+def daemons(folder: Path, token: str, then: str) -> list[str]:
+    return [
+        command(each, up=folder / f"up{number}", token=token, then=then)
+        for number, each in enumerate(ALL.values())
+    ]
+
+
+def zombies() -> list[str]:
+    """Children of ours that are dead and were never counted."""
+    mark = f" Z {os.getpid()} ".encode()
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if mark in each.read_bytes():
+                found.append(each.parent.name)
+    return found
+
+
+async def test_what_is_in_force_can_be_asked(tmp_path: Path, processes: Processes) -> None:
+    assert await processes.containment() == "supervisor"
+    alone = Processes({"PATH": PATH}, folder=tmp_path, namespace=False, supervisor=False)
+    assert await alone.containment() == "session"
+
+
+@pytest.mark.spec("A-05")
+async def test_no_daemon_survives_a_command_that_ends_well(
+    tmp_path: Path, processes: Processes, token: str
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(bash(processes, each)) for each in daemons(tmp_path, token, "exit 0")]
+    assert survivors(token) == []
+    assert [(task.result().exit, task.result().timed_out) for task in tasks] == [(0, False)] * len(ALL)
+
+
+@pytest.mark.spec("A-05")
+async def test_a_ghost_does_not_use_up_the_time_of_its_command(
+    tmp_path: Path, processes: Processes, token: str
+) -> None:
+    """It is given longer to end than the command had."""
+    ended = await bash(processes, command(GHOST, up=tmp_path / "up", token=token, then="exit 3"), timeout=1.9)
+    assert survivors(token) == []
+    assert (ended.exit, ended.timed_out) == (3, False)
+
+
+@pytest.mark.spec("A-05")
+async def test_no_daemon_survives_a_timeout(tmp_path: Path, processes: Processes, token: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(bash(processes, each, timeout=5))
+            for each in daemons(tmp_path, token, "sleep 600")
+        ]
+        await until_all_run(tmp_path, len(ALL))
+    assert survivors(token) == []
+    assert all(task.result().timed_out for task in tasks)
+
+
+@pytest.mark.spec("A-05")
+async def test_no_daemon_survives_a_cancel(tmp_path: Path, processes: Processes, token: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(bash(processes, each)) for each in daemons(tmp_path, token, "sleep 600")]
+        await until_all_run(tmp_path, len(ALL))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    assert survivors(token) == []
+    assert all(task.cancelled() for task in tasks)
+
+
+@pytest.mark.spec("A-05")
+async def test_no_daemon_survives_the_sudden_death_of_our_process(tmp_path: Path, token: str) -> None:
+    scripts = daemons(tmp_path, token, "sleep 600")
+    ours = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OURS, PATH, str(tmp_path / "output"), *scripts
+    )
+    try:
+        await until_all_run(tmp_path, len(ALL))
+        assert len(survivors(token)) >= len(ALL)
+    finally:
+        ours.kill()
+        await ours.wait()
+    async with asyncio.timeout(PATIENCE):
+        while survivors(token):  # noqa: ASYNC110  nobody is left who could tell
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.spec("A-05")
+@pytest.mark.parametrize("pauses", range(8))
+async def test_a_command_whose_starter_is_killed_at_once_does_not_stay(
+    tmp_path: Path, token: str, pauses: int
+) -> None:
+    """Killed a moment after it has begun, each time another: before, while and after the keeper starts."""
+    ours = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", f"print(flush=True)\n{OURS}", PATH, str(tmp_path), f"exec -a {token} sleep 600"),
+        stdout=PIPE,
+    )
+    assert ours.stdout is not None
+    await ours.stdout.readline()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ours.wait(), 0.2 + pauses * 0.04)
+    ours.kill()
+    await ours.communicate()
+    async with asyncio.timeout(PATIENCE):
+        while keepers_of(ours.pid) or survivors(token):  # noqa: ASYNC110  nobody is left who could tell
+            await asyncio.sleep(0.05)
+
+
+def keepers_of(pid: int) -> list[str]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = each.read_bytes().split(b"\0")
+            if any(b"process_keeper" in word for word in words) and str(pid).encode() in words:
+                found.append(each.parent.name)
+    return found
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[int]:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    yield reader
+    os.close(reader)
+
+
+async def run_program(processes: Processes, folder: Path, program: str, then: str) -> Ended:
+    """With no mark of any kind, in the background; when it is ready the command goes on."""
+    (folder / "program.py").write_text(BEGIN + program)
+    words = (
+        f"{sys.executable} {folder}/program.py token-{folder.name}-{os.getpid()} {folder}/pipe {folder}/up"
+    )
+    script = f"env -i {words} > /dev/null 2>&1 < /dev/null &\nuntil [ -e {folder}/up ]; do sleep 0.02; done"
+    return await bash(processes, f"{script}\n{then}")
+
+
+@pytest.mark.spec("A-05")
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("program", [HEADLESS, MANY, HOPPERS], ids=["headless", "many", "hoppers"])
+async def test_no_program_is_too_clever_or_too_fast(
+    tmp_path: Path, processes: Processes, pipe: int, program: str
+) -> None:
+    assert (await run_program(processes, tmp_path, program, "exit 5")).exit == 5
+    assert (os.read(pipe, 9), os.read(pipe, 9)) == (b"ready", b"")
+
+
+@pytest.mark.spec("A-05")
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("program", [HEADLESS, MANY], ids=["headless", "many"])
+async def test_nor_is_it_when_it_kills_its_keeper(
+    tmp_path: Path, processes: Processes, pipe: int, program: str
+) -> None:
+    await run_program(processes, tmp_path, program, "kill -9 $PPID; sleep 60")
+    assert (os.read(pipe, 9), os.read(pipe, 9)) == (b"ready", b"")
+
+
+@pytest.mark.spec("A-05")
+@pytest.mark.parametrize("daemon", ALL.values(), ids=ALL.keys())
+async def test_who_kills_the_keeper_is_found_all_the_same(
+    tmp_path: Path, processes: Processes, token: str, daemon: str
+) -> None:
+    script = command(daemon, up=tmp_path / "up", token=token, then="kill -9 $PPID; sleep 600")
+    ended = await bash(processes, script)
+    assert survivors(token) == []
+    assert (ended.exit, ended.timed_out) == (128 + signal.SIGKILL, False)
+
+
+async def test_a_keeper_that_was_stopped_is_woken(tmp_path: Path, processes: Processes, token: str) -> None:
+    script = command(GHOST, up=tmp_path / "up", token=token, then="kill -STOP $PPID; echo done")
+    ended = await bash(processes, script, timeout=2)
+    assert survivors(token) == []
+    assert (ended.output, ended.timed_out) == ("done\n", True)
+
+
+@pytest.mark.parametrize("kind", ["TERM", "INT", "HUP", "USR1", "PIPE", "ALRM", "QUIT"])
+async def test_a_signal_from_the_command_does_not_disturb_its_keeper(processes: Processes, kind: str) -> None:
+    ended = await bash(processes, f"kill -{kind} $PPID; sleep 0.1; echo here; exit 4")
+    assert (ended.exit, ended.output) == (4, "here\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "exit"),
+    [
+        ("kill 0; sleep 60", 128 + signal.SIGTERM),
+        ("kill -SEGV $$", 128 + signal.SIGSEGV),
+        ("kill -INT $$", 128 + signal.SIGINT),
+        ("set -o pipefail; yes | head -n 1 > /dev/null", 128 + signal.SIGPIPE),
+        ("exit 255", 255),
+        ("exit 127", 127),
+    ],
+)
+async def test_ends_are_told_as_they_were(processes: Processes, script: str, exit: int) -> None:
+    assert await bash(processes, script) == Ended(exit=exit, timed_out=False, output="", truncated=False)
+
+
+async def test_a_command_has_its_own_session_and_no_stream_but_three(processes: Processes) -> None:
+    ended = await bash(
+        processes, "cut -d ' ' -f 6 /proc/$$/stat; echo $$; ls /proc/$$/fd; readlink /proc/$$/fd/0"
+    )
+    session, pid, *streams, given = ended.output.splitlines()
+    assert session == pid
+    assert set(streams) <= {"0", "1", "2", "255"}
+    assert given == "/dev/null"
+
+
+async def test_the_keeper_counts_the_orphans_that_die_while_the_command_runs(processes: Processes) -> None:
+    script = """for each in $(seq 50); do ( : & ); done
+    while grep -qsF ") Z $PPID " /proc/[0-9]*/stat; do sleep 0.02; done; echo none"""
+    assert (await bash(processes, script)).output == "none\n"
+
+
+async def test_fifty_at_once_each_have_their_own_end(
+    tmp_path: Path, processes: Processes, token: str
+) -> None:
+    script = (
+        f"(env -i setsid bash -c 'sleep 60; :' {token} >/dev/null 2>&1 </dev/null &); echo {{0}}; exit {{0}}"
+    )
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(bash(processes, script.format(each))) for each in range(50)]
+    assert survivors(token) == []
+    assert [(task.result().exit, task.result().output) for task in tasks] == [
+        (each, f"{each}\n") for each in range(50)
+    ]
+    assert zombies() == []
