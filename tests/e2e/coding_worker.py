@@ -16,7 +16,7 @@ from asyncagents.llm.model import FromModel, ModelEvent, Request
 from asyncagents.llm.scripted import Script
 
 RULES: dict[str, Any] = {"edit": "ask", "bash": "ask"}
-TEST = "python -m unittest -q"
+TEST = "python -B -m unittest -q"
 
 SHAPES = "def area(width, height):\n    return 0\n"
 NAMES = "def shout(name):\n    return name\n"

@@ -12,7 +12,6 @@ from asyncagents.domain.shape import encode
 from asyncagents.engine.retry import RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
-from tests.simulation.cast import MOST_STEPS
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Stage, Violation
 
@@ -35,7 +34,6 @@ def check(stage: Stage, path: Path) -> None:
         _check_results(stage, calls)
         _check_effects(stage, calls)
         _check_gates(db, stage, calls)
-        _check_steps(db)
         _check_aborts(stage, calls)
         _check_held_back(db)
     finally:
@@ -229,19 +227,21 @@ def _check_gates(db: sqlite3.Connection, stage: Stage, calls: dict[str, Call]) -
             _fail("I16", f"gate ran with arguments that nobody approved: {call.input}")
 
 
-def _check_steps(db: sqlite3.Connection) -> None:
+def check_steps(path: Path, limit: int) -> None:
     """S-06: after what a person says come no more steps with tools than the agent may take."""
+    db = sqlite3.connect(path)
     rows = db.execute(
         """SELECT message.session_id, message.info ->> 'finish',
              CASE WHEN message.info ->> 'role' = 'user' THEN COALESCE(input.source, 'aside') END FROM message
            LEFT JOIN input ON input.message_id = message.id
            WHERE hidden = 0 AND position IS NOT NULL ORDER BY message.session_id, position"""
-    )
+    ).fetchall()
+    db.close()
     steps: dict[str, int] = {}
     before = None
     for session_id, finish, source in rows:
         steps[session_id] = 0 if source == "person" else steps.get(session_id, 0) + (finish == "tool-calls")
-        if steps[session_id] >= MOST_STEPS:
+        if steps[session_id] >= limit:
             _fail("S-06", f"a turn of {session_id} had {steps[session_id]} steps with tools")
         if source == before == "aside":
             _fail("S-06", f"{session_id} was reminded twice before one step")

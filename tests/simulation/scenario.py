@@ -21,8 +21,8 @@ from asyncagents.errors import NotFound, RequestError, StoreError
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
-from tests.simulation.cast import Cast
-from tests.simulation.checker import check
+from tests.simulation.cast import MOST_STEPS, Cast
+from tests.simulation.checker import check, check_steps
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Stage, Violation
 
@@ -314,6 +314,7 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
         loop.run(scenario.play)
         scenario.stage.check_unbroken()
         check(scenario.stage, scenario.machine.path)
+        check_steps(scenario.machine.path, MOST_STEPS)
         scenario.stage.counts["steps"] = loop.steps
         return Summary(seed, scenario.machine.crashes, loop.trace_digest(), scenario.stage.counts)
     finally:

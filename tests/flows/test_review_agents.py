@@ -1,0 +1,270 @@
+"""What a review of agents and permissions found: each test fails until its cause is gone."""
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.call import Completed
+from asyncagents.domain.event import PartUpdated, PermissionAsked, PromptAnswered
+from asyncagents.domain.message import AssistantMessage, ModelRef
+from asyncagents.domain.part import ToolCompleted, ToolPart
+from asyncagents.domain.session import Rule
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.scripted import call, say
+from asyncagents.tools.grep_filter import required
+from asyncagents.tools.shell_rules import split
+from tests.flows.kit import Nothing, answer_of, stage
+from tests.flows.test_project import ASK_EDITS, project, repository
+
+WRITE = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
+xfail = pytest.mark.xfail(strict=True, reason="found in review")
+
+
+async def nothing_to_ask(args: Nothing, context: ToolContext) -> tuple[Ask, ...]:
+    return ()
+
+
+async def another_name(args: Nothing, context: ToolContext) -> tuple[Ask, ...]:
+    return (Ask("edit", ("notes.txt",)),)
+
+
+@xfail
+@pytest.mark.spec("A-04")
+@pytest.mark.parametrize("plan", [nothing_to_ask, another_name])
+async def test_a_tool_of_ones_own_that_is_denied_by_name_does_not_run(tmp_path: Path, plan: Any) -> None:
+    runs: list[str] = []
+
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        runs.append(context.call_id)
+        return Completed("done")
+
+    repository(tmp_path / "project", {})
+    deploy = Tool("deploy", Nothing, run, plan=plan)
+    coding = Config(data_dir=tmp_path / "data", permission={"deploy": "deny"})
+    script = {"go": [[call("deploy")], [say("Ok.")]]}
+    async with stage(
+        tmp_path / "data", script, tools=[deploy], coding=coding, directory=tmp_path / "project"
+    ) as at:
+        await at.prompt("go")
+    assert "deploy" not in [tool.name for tool in at.model.requests[0].tools]
+    assert runs == []
+
+
+@xfail
+@pytest.mark.spec("A-03")
+async def test_the_rules_of_a_config_given_beside_coding_count(tmp_path: Path) -> None:
+    repository(tmp_path / "project", {})
+    config = Config(data_dir=tmp_path / "data", permission={"edit": "deny"})
+    async with stage(
+        tmp_path / "data", WRITE, config=config, coding=True, directory=tmp_path / "project"
+    ) as at:
+        await at.prompt("go")
+    assert not (tmp_path / "project" / "a.txt").exists()
+
+
+@xfail
+@pytest.mark.spec("A-02")
+async def test_the_default_agent_of_the_coding_config_answers(tmp_path: Path) -> None:
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, default_agent="plan") as at:
+        answer = await at.prompt("go")
+    assert answer_of(answer).agent == "plan"
+
+
+@xfail
+@pytest.mark.spec("A-02")
+async def test_where_build_is_disabled_another_agent_answers(tmp_path: Path) -> None:
+    agent = {"build": AgentConfig(disable=True)}
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, agent=agent) as at:
+        answer = await at.prompt("go")
+    assert answer_of(answer).error is None
+
+
+@xfail
+@pytest.mark.spec("A-02")
+async def test_the_default_agent_brings_its_own_model(tmp_path: Path) -> None:
+    big = ModelRef(provider_id="scripted", model_id="big")
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, agent={"build": AgentConfig(model=big)}) as at:
+        answer = await at.prompt("go")
+    assert answer_of(answer).model_id == "big"
+
+
+@xfail
+@pytest.mark.spec("A-03")
+async def test_a_child_elsewhere_may_do_no_more_than_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
+    repository(tmp_path / "strict", {"asyncagents.json": '{"permission": {"edit": "deny"}}'})
+    repository(tmp_path / "lax", {})
+    async with stage(tmp_path / "data", WRITE, coding=True, directory=tmp_path / "strict") as at:
+        child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "lax")
+        await at.runtime.send(child.id, "go")
+        await at.runtime.wait(child.id)
+    assert not (tmp_path / "lax" / "a.txt").exists()
+
+
+@xfail
+@pytest.mark.spec("A-04")
+@pytest.mark.parametrize("given", ["text", [1], 5])
+async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, given: Any) -> None:
+    """Once stored, the call cannot be read any more, and its session is stuck."""
+    async with project(tmp_path, WRITE, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        with pytest.raises(InvalidInput):
+            await at.runtime.answer(asked.request.id, "once", input=given)
+
+
+@xfail
+@pytest.mark.spec("A-04")
+@pytest.mark.parametrize("reply", [None, 5, b"once"])
+async def test_an_answer_that_is_none_is_refused_in_words(tmp_path: Path, reply: Any) -> None:
+    async with project(tmp_path, WRITE, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        with pytest.raises(InvalidInput):
+            await at.runtime.answer(asked.request.id, reply)
+
+
+@xfail
+@pytest.mark.spec("A-03")
+@pytest.mark.parametrize("rule", [("edit", "*", "deny"), "edit"])
+async def test_rules_of_a_session_that_are_none_are_refused(tmp_path: Path, rule: Any) -> None:
+    """Once stored, the session cannot be read any more."""
+    async with project(tmp_path, {}) as at:
+        with pytest.raises(InvalidInput):
+            await at.runtime.create_session(directory=tmp_path, permission=[cast("Rule", rule)])
+
+
+@xfail
+@pytest.mark.spec("A-04")
+async def test_the_same_answer_again_is_no_error_after_the_call_asked_for_more(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    script = {"go": [[call("write", filePath="../out/a.txt", content="mine")], [say("Ok.")]]}
+    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        first = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(first.request.id, "once")
+        await at.ears.until(PermissionAsked)
+        await at.runtime.answer(first.request.id, "once")
+
+
+@xfail
+@pytest.mark.spec("A-04")
+async def test_always_in_one_project_leaves_the_asks_of_another_alone(tmp_path: Path) -> None:
+    repository(tmp_path / "a", {})
+    repository(tmp_path / "b", {})
+    coding = Config(data_dir=tmp_path / "data", permission=ASK_EDITS)
+    async with stage(tmp_path / "data", WRITE, coding=coding, directory=tmp_path / "a") as at:
+        child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "b")
+        await at.runtime.send(child.id, "go")
+        elsewhere = await at.ears.until(PermissionAsked)
+        await at.runtime.send(at.session_id, "go")
+        here = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(here.request.id, "always")
+        async with asyncio.timeout(20):
+            await at.runtime.wait_tree(at.session_id)
+        (waiting,) = await at.runtime.asks()
+    assert waiting.call.ask_id == elsewhere.request.id
+
+
+@xfail
+async def test_a_report_after_the_end_does_not_show_the_call_as_running(tmp_path: Path) -> None:
+    kept: list[ToolContext] = []
+
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        kept.append(context)
+        return Completed("done")
+
+    script = {"go": [[call("deploy")], [say("Ok.")]], "more": [[say("Yes.")]]}
+    async with stage(tmp_path, script, tools=[Tool("deploy", Nothing, run, plan=nothing_to_ask)]) as at:
+        await at.prompt("go")
+        kept[0].report({"output": "late"})
+        await at.prompt("more")
+        await at.ears.until(PromptAnswered)
+        await at.ears.until(PromptAnswered)
+    shown = [event.part for event in at.ears.of(PartUpdated) if isinstance(event.part, ToolPart)]
+    assert isinstance(shown[-1].state, ToolCompleted)
+
+
+@xfail
+@pytest.mark.spec("A-07")
+async def test_the_output_of_a_tool_of_ones_own_is_capped(tmp_path: Path) -> None:
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        return Completed("x" * 1_000_000)
+
+    repository(tmp_path / "project", {})
+    coding = Config(data_dir=tmp_path / "data", permission={"big": "allow"})
+    script = {"go": [[call("big")], [say("Ok.")]]}
+    async with stage(
+        tmp_path / "data",
+        script,
+        tools=[Tool("big", Nothing, run)],
+        coding=coding,
+        directory=tmp_path / "project",
+    ) as at:
+        await at.prompt("go")
+        (state,) = await at.states()
+    assert isinstance(state, ToolCompleted)
+    assert len(state.output) < 100_000
+
+
+@xfail
+async def test_a_plan_that_takes_long_holds_up_no_sibling(tmp_path: Path) -> None:
+    go, ran = asyncio.Event(), asyncio.Event()
+
+    async def slow_plan(args: Nothing, context: ToolContext) -> tuple[Ask, ...]:
+        async with asyncio.timeout(5):  # else the failure would take the tool's ten minutes
+            await ran.wait()
+        go.set()
+        return ()
+
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        ran.set()
+        return Completed("done")
+
+    tools = [Tool("slow", Nothing, run, plan=slow_plan), Tool("fast", Nothing, run, plan=nothing_to_ask)]
+    async with stage(tmp_path, {"go": [[call("slow"), call("fast")], [say("Ok.")]]}, tools=tools) as at:
+        answer = await at.prompt("go")
+    assert isinstance(answer.info, AssistantMessage)
+    assert go.is_set()
+
+
+@xfail
+@pytest.mark.spec("A-05")
+@pytest.mark.parametrize("pattern", [r"\x41bcd", r"\u0041bcd", r"\101bcd"])
+def test_what_a_search_leaves_out_has_no_match(pattern: str) -> None:
+    assert re.search(pattern, "Abcd")
+    assert required(pattern).decode() in "Abcd"
+
+
+@xfail
+@pytest.mark.spec("A-03")
+@pytest.mark.parametrize("word", ["bash -c ", "nice -n ", "env -i "])
+def test_a_line_of_wrappers_within_wrappers_is_taken_apart_into_few_commands(word: str) -> None:
+    """The work grows with the fourth power of the words: a line of 20,000 characters would never end."""
+    assert len(split(word * 24).commands) <= 24 * 3
+
+
+@xfail
+@pytest.mark.spec("X-11")
+async def test_a_call_of_an_older_program_runs_when_it_is_approved(tmp_path: Path) -> None:
+    """Before agents were kept with calls, a call did not say whose it was."""
+    async with project(tmp_path, WRITE, permission=ASK_EDITS) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+    with closing(sqlite3.connect(tmp_path / "data" / "asyncagents.db")) as database:
+        database.execute("UPDATE call SET body = json_remove(CAST(body AS TEXT), '$.agent')")
+        database.execute("UPDATE call SET body = CAST(body AS BLOB)")
+        database.commit()
+    async with project(tmp_path, WRITE, permission=ASK_EDITS) as later:
+        call_ = await later.runtime.answer(asked.request.id, "once")
+        await later.runtime.wait(call_.session_id)
+    assert (tmp_path / "project" / "a.txt").read_text() == "mine"
