@@ -1,9 +1,9 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
-from asyncagents.config.config import Config
+from asyncagents.config.config import AgentConfig, AsksConfig, Config
 from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.call import Always, Call, Completed, Failed, Once, Reject
+from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
@@ -13,9 +13,13 @@ from asyncagents.domain.event import (
     PermissionReplied,
     PromptAnswered,
     QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
     SessionDeleted,
+    SessionError,
     SessionIdle,
     SessionStatus,
+    SessionUpdated,
     TodoUpdated,
 )
 from asyncagents.domain.history import Entry
@@ -30,6 +34,7 @@ from asyncagents.errors import (
     AlreadySettled,
     AsyncAgentsError,
     Closed,
+    ConfigError,
     Conflict,
     InvalidInput,
     NotFound,
@@ -39,9 +44,12 @@ from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
 
 __all__ = [
+    "AgentConfig",
     "AlreadySettled",
     "Always",
+    "Answers",
     "Ask",
+    "AsksConfig",
     "AsyncAgentsError",
     "Attachment",
     "Busy",
@@ -50,6 +58,7 @@ __all__ = [
     "Closed",
     "Completed",
     "Config",
+    "ConfigError",
     "Conflict",
     "Entry",
     "Event",
@@ -70,6 +79,8 @@ __all__ = [
     "PromptAnswered",
     "Question",
     "QuestionAsked",
+    "QuestionRejected",
+    "QuestionReplied",
     "Reject",
     "Retry",
     "Rule",
@@ -77,9 +88,11 @@ __all__ = [
     "ScriptedModel",
     "Session",
     "SessionDeleted",
+    "SessionError",
     "SessionId",
     "SessionIdle",
     "SessionStatus",
+    "SessionUpdated",
     "Status",
     "Todo",
     "TodoUpdated",

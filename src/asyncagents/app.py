@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -144,7 +144,7 @@ async def open_runtime(
     config: Config | None = None,
     tools: Sequence[AnyTool] = (),
     policy: Policy = ask_everything,
-    coding: bool | Config = False,
+    coding: bool | Config | Literal["each directory"] = False,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool = True,
 ) -> AsyncIterator[Runtime]:
@@ -154,10 +154,12 @@ async def open_runtime(
     config, by those of the files and the environment; or any `Model` of your own. Several processes may
     open the same directory; each session is run by one of them at a time.
 
-    With `coding` there are the built-in tools besides, and the agents, rules, skills and instructions of each
-    session's directory, or those of a configuration given there. A `policy` is for a runtime without.
+    With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
+    configuration given there, or as `config`, or else by the files of each session's directory. A `policy`
+    is for a runtime without.
     """
     _check(tools, policy, coding=bool(coding))
+    coding = config if coding is True and config is not None else coding
     if config is None and (data is None or not _is_model(model)):
         config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
@@ -170,7 +172,6 @@ async def open_runtime(
             furnish=furnish,
             before_rest=before_rest,
             serve=serve,
-            agent=(config.default_agent if config else None) or DEFAULT_AGENT,
             model_ref=voice.ref,
             concurrency=voice.concurrency,
         )
@@ -203,7 +204,7 @@ async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
 
 @asynccontextmanager
 async def _furnished(
-    data: Path, tools: Sequence[AnyTool], policy: Policy, coding: bool | Config
+    data: Path, tools: Sequence[AnyTool], policy: Policy, coding: bool | Config | str
 ) -> AsyncIterator[Furnish]:
     if coding is False:
         yield bare(tools, policy)

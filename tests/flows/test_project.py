@@ -68,7 +68,7 @@ async def test_a_tool_that_is_denied_outright_is_not_shown_and_not_run(tmp_path:
         (state,) = await at.states()
     assert {"edit", "write", "patch"}.isdisjoint(tool.name for tool in at.model.requests[0].tools)
     assert isinstance(state, ToolError)
-    assert "Not allowed here: edit a" in state.error
+    assert "Not allowed here: edit" in state.error
     assert (tmp_path / "project" / "a").read_text() == "x"
 
 
@@ -411,3 +411,17 @@ async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> 
         states = await at.states()
     assert answer.text == "Gone."
     assert all(isinstance(state, ToolError) for state in states)
+
+
+@pytest.mark.spec("A-01", "A-03")
+async def test_plan_asks_for_every_command_whatever_was_approved_for_good(tmp_path: Path) -> None:
+    command = [call("bash", command="touch new.txt")]
+    script = {"go": [command, [say("Ok.")]], "plan": [command, [say("Planned.")]]}
+    async with project(tmp_path, script, permission={"bash": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        await at.runtime.send(at.session_id, "plan", agent="plan")
+        again = await at.ears.until(PermissionAsked)
+    assert again.request.patterns == ("touch new.txt",)

@@ -172,11 +172,14 @@ class Gatehouse(Bare):
 
     reminds = True
 
-    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
-        return replace(super().brief(agent, lineage), steps=MOST_STEPS)
+    def rules(self, agent: str, session: Session) -> Effective | None:
+        return Effective(((Rule(permission="*", pattern="*", action="ask"),),))
 
-    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy:
-        rules = Effective(((Rule(permission="*", pattern="*", action="ask"),),))
+    def brief(self, agent: str, rules: Effective | None) -> Brief:
+        return replace(super().brief(agent, rules), steps=MOST_STEPS)
+
+    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+        assert rules is not None
         return lambda ask, context: judge(rules, approved, ask.permission, ask.patterns)
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]:

@@ -45,7 +45,8 @@ MUTANTS = (
         "        after = await self._store.advance(lease, moves)\n",
         """        for call in snapshot.requested:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
-                job = Job(place.tools[call.tool], self._context(call, snapshot.info.directory))
+                report = Report(call, self._bus, self._clock)
+                job = Job(place.tools[call.tool], self._context(call, snapshot.info.directory), report)
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return await self._store.advance(lease, moves)
 """,

@@ -59,7 +59,9 @@ async def carry_out(order: Order, place: Here, files: tuple[Attachment, ...], sc
     config = place.config
     chosen = choose(config, place.agents, order, None) if order.sends and not order.resumes else None
     with Signals() as signals:
-        async with open_runtime(config.data_dir, config=config, coding=True, serve=False) as runtime:
+        async with open_runtime(
+            config.data_dir, config=config, coding="each directory", serve=False
+        ) as runtime:
             job = Job(runtime, order, place, files=files, screen=screen)
             return await _supervised(job, signals, chosen)
 

@@ -30,6 +30,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     color: str | None = None
     options: dict[str, Any] = {}
     """Handed to the model as they are."""
+    asks_anew: tuple[str, ...] = ()
+    """Permissions for which it asks every time, whatever was approved for good."""
     origin: str = "built in"
     """The file that defines it, `config`, or `built in`."""
 

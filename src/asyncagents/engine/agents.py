@@ -141,6 +141,9 @@ class Agents:
             raise InvalidInput(f"no agent is called {name!r}: use one of {known}")
         return self._agents[name]
 
+    def find(self, name: str) -> Agent | None:
+        return self._agents.get(name)
+
     def list(self, *, hidden: bool = False) -> tuple[Agent, ...]:
         """The default first, then by name; hidden ones only on request."""
         shown = [agent for agent in self._agents.values() if hidden or not agent.hidden]
@@ -180,6 +183,7 @@ class Agents:
             native=built_in is not None,
             color=file.color if file else None,
             options={key: value for each in written for key, value in each.options.items()},
+            asks_anew=tuple(permission for permission, action in known.floors if action == "ask"),
             origin=str(file.origin) if file else "built in" if built_in else "config",
         )
 

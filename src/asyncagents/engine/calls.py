@@ -31,7 +31,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.text import whole
 from asyncagents.engine.bus import Bus
-from asyncagents.engine.permission import Permissions, Wish
+from asyncagents.engine.permission import Permissions, Standing, Wish
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Outcome, Pending, Together, ToolContext
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
@@ -41,12 +41,15 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.step import Move
 
 REPORT_MS = 200
+PLAN_SECONDS = 60
+"""A plan only looks; siblings of one step start when all of them are planned."""
 _log = logging.getLogger(__name__)
 
 
 class Job(Struct, frozen=True):
     tool: AnyTool
     context: ToolContext
+    report: "Report"
 
 
 class Calls:
@@ -66,7 +69,9 @@ class Calls:
         self._clock = clock
         self._ids = ids
         self._group = group
-        self._permissions = Permissions(store=store, clock=clock, ids=ids)
+        self._permissions = Permissions(
+            store=store, standing=Standing(store, workplaces), clock=clock, ids=ids
+        )
 
     async def start(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Plan what was requested; write down what starts, asks or fails; then start it."""
@@ -83,7 +88,8 @@ class Calls:
             if call.id in moved:
                 context = self._context(call, snapshot.info.directory)
                 rules = await self._permissions.rules(call, place, snapshot.info)
-                job = Job(place.tools[call.tool], replace(context, rules=rules))
+                report = Report(call, self._bus, self._clock)
+                job = Job(place.tools[call.tool], replace(context, rules=rules, report=report), report)
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return after
 
@@ -91,13 +97,25 @@ class Calls:
         self, place: Workplace, session: Session, lease: Lease, calls: tuple[Call, ...]
     ) -> tuple[Move, ...]:
         moves: list[Move] = []
-        for call in calls:
-            verdict = await self._plan(call, place, session, lease)
+        for call, verdict in zip(calls, await self._verdicts(place, session, lease, calls), strict=True):
             if isinstance(verdict, Failed):
                 await self._store.finish_call(lease, call.id, verdict)
             else:
                 moves.append(Move(call.id, verdict))
         return tuple(moves)
+
+    async def _verdicts(
+        self, place: Workplace, session: Session, lease: Lease, calls: tuple[Call, ...]
+    ) -> list[Running | Open | Failed]:
+        """All planned side by side."""
+        if len(calls) == 1:
+            return [await self._plan(calls[0], place, session, lease)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                plans = [group.create_task(self._plan(call, place, session, lease)) for call in calls]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return [plan.result() for plan in plans]
 
     async def _plan(
         self, call: Call, place: Workplace, session: Session, lease: Lease
@@ -109,7 +127,7 @@ class Calls:
         context = self._context(call, session.directory)
         try:
             args = msgspec.convert(call.input, tool.args)
-            async with asyncio.timeout(tool.timeout):
+            async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
                 asks = await tool.plan(args, context) if tool.plan else ()
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {error}.")
@@ -122,6 +140,7 @@ class Calls:
         """Run one tool. A cancel leaves the call as it is: the turn's rest settles it."""
         try:
             outcome = _noted(call, await self._outcome(call, job))
+            job.report.end()
             match outcome:
                 case Open():
                     await self._store.advance(lease, (Move(call.id, outcome),))
@@ -132,6 +151,7 @@ class Calls:
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             run.fail(error)
         finally:
+            job.report.end()
             run.tasks.pop(call.id, None)
             run.poke()
 
@@ -208,7 +228,6 @@ class Calls:
             call_id=call.id,
             agent=call.agent,
             directory=directory,
-            report=Report(call, self._bus, self._clock),
         )
 
 
@@ -220,10 +239,15 @@ class Report:
         self._bus = bus
         self._clock = clock
         self._last = 0
+        self._over = False
+
+    def end(self) -> None:
+        """What comes later would show a call as running that is not."""
+        self._over = True
 
     def __call__(self, metadata: dict[str, Any]) -> None:
         now = self._clock.now()
-        if now - self._last < REPORT_MS:
+        if self._over or now - self._last < REPORT_MS:
             return
         self._last = now
         part = render(self._call.to(Running(0)))

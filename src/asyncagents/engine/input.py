@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+import msgspec
 from msgspec import Struct
 
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
@@ -11,8 +12,14 @@ from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.part import FilePart, Part, TextPart
 from asyncagents.domain.port import Clock
+from asyncagents.domain.session import Rule
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
+
+HOW_TO_ANSWER = (
+    'answer with "once", "always" or "reject", or with a list for each question; '
+    'arguments of your own are an object and go with "once", a message is a text and goes with "reject"'
+)
 
 
 class Defaults(Struct, frozen=True):
@@ -82,23 +89,25 @@ class Inputs:
 def a_reply(
     reply: str | Reply | Sequence[Sequence[str]], input: dict[str, Any] | None, message: str
 ) -> Reply:
-    """What a person said, in whatever form."""
+    """What a person said, in whatever form. What could not be read again is refused."""
     match reply:
         case "once":
-            return Once(input)
+            said: object = Once(input)
         case "always" if input is None:
-            return Always()
+            said = Always()
         case "reject":
-            return Reject(a_text(message, "a message"))
+            said = Reject(message)
         case Once() | Always() | Reject() | Answers():
-            return reply
-        case _ if isinstance(reply, str) or any(isinstance(each, str) for each in reply):
-            raise InvalidInput(
-                'answer with "once", "always" or "reject", or with a list for each question; '
-                'arguments of your own go with "once"'
-            )
+            said = reply
+        case list() | tuple():
+            said = {"type": "answers", "answers": reply}
         case _:
-            return Answers(tuple(tuple(each) for each in reply))
+            said = None
+    try:
+        checked: Reply = msgspec.convert(msgspec.to_builtins(said), Reply)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidInput(HOW_TO_ANSWER) from error
+    return checked
 
 
 def model_ref(model: str | ModelRef | None) -> ModelRef | None:
@@ -115,3 +124,11 @@ def a_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
     return value
+
+
+def some_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Types are promised, not checked: what is stored must be readable again."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(tuple(rules)), tuple[Rule, ...])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidInput("a rule is a Rule with a permission, a pattern, and allow, ask or deny") from error

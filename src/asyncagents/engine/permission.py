@@ -1,7 +1,6 @@
 """Whether a call may run: by the rules, by what was approved for good, or by asking a person."""
 
 import hashlib
-from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,15 +10,18 @@ from asyncagents.domain.call import BY_HAND, Call, Failed, Open
 from asyncagents.domain.id import Ids
 from asyncagents.domain.permission import Action, Effective
 from asyncagents.domain.port import Clock
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.shape import encode
 from asyncagents.engine.tool import Ask, Policy, ToolContext
-from asyncagents.engine.workplace import TOO_LATE, Asking, Workplace
+from asyncagents.engine.workplace import TOO_LATE, Asking, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 
 DOOM_LOOP = 3
 """So often the same call with the same input in a row, and somebody is asked."""
+
+
+_ASK = Effective(((Rule(permission="*", pattern="*", action="ask"),),))
 
 
 class Wish(Struct, frozen=True):
@@ -33,28 +35,61 @@ class Wish(Struct, frozen=True):
         return [(ask, policy(ask, self.context)) for ask in self.asks]
 
 
-class Permissions:
-    def __init__(self, *, store: Store, clock: Clock, ids: Ids) -> None:
+class Standing:
+    """What a session may do: as much as its agent, and no more than anyone it works for."""
+
+    def __init__(self, store: Store, workplaces: Workplaces) -> None:
         self._store = store
+        self._workplaces = workplaces
+
+    async def rules(self, place: Workplace, agent: str, session: Session) -> Effective | None:
+        """Its own, and those of its ancestors, each by the files of its own directory."""
+        own = place.rules(agent, session)
+        if own is None or session.parent_id is None:
+            return own
+        *above, _ = await self._store.lineage(session.id)
+        sets = own.sets
+        for each in above:
+            sets += (await self._above(each)).sets
+        return Effective(tuple(dict.fromkeys(sets)))
+
+    async def _above(self, session: Session) -> Effective:
+        """Whom nobody knows any more lets nothing pass unasked."""
+        place = await enter(self._workplaces, session.directory)
+        try:
+            return place.rules(session.agent or "", session) or _ASK
+        except InvalidInput:
+            return _ASK
+
+
+class Permissions:
+    def __init__(self, *, store: Store, standing: Standing, clock: Clock, ids: Ids) -> None:
+        self._store = store
+        self._standing = standing
         self._clock = clock
         self._ids = ids
 
     async def permit(self, wish: Wish, place: Workplace, session: Session) -> Open | Failed | None:
         """None: it may run. The first thing that is not allowed outright is refused, or asked for."""
-        wish = replace(wish, asks=(*_doom_loop(wish.call), *wish.asks))
-        if not wish.asks:
-            return None
+        call = wish.call
+        wish = replace(wish, asks=(*_doom_loop(call), *wish.asks))
         try:
-            return await self._judged(wish, place, await self._lineage(session))
+            rules = await self._standing.rules(place, _agent(call, session), session)
+            if rules is not None and rules.hides(call.tool):
+                return Failed(f"Not allowed here: {call.tool}.")
+            return await self._judged(wish, place, rules, session) if wish.asks else None
         except InvalidInput as error:  # the agent is gone
             return Failed(f"Not allowed: {error}.")
 
-    async def _judged(self, wish: Wish, place: Workplace, lineage: Sequence[Session]) -> Open | Failed | None:
+    async def _judged(
+        self, wish: Wish, place: Workplace, rules: Effective | None, session: Session
+    ) -> Open | Failed | None:
         call = wish.call
-        judged = wish.judged(place.policy(call.agent, lineage, ()))
+        agent = _agent(call, session)
+        judged = wish.judged(place.policy(agent, rules, ()))
         if any(action == "ask" for _, action in judged):
-            approved = await self._store.approvals(lineage[-1].project_id)
-            judged = wish.judged(place.policy(call.agent, lineage, approved))
+            approved = await self._store.approvals(session.project_id)
+            judged = wish.judged(place.policy(agent, rules, approved)) if approved else judged
         for ask, action in judged:
             if action == "deny":
                 return Failed(f"Not allowed here: {ask.permission} {', '.join(ask.patterns)}.")
@@ -66,12 +101,9 @@ class Permissions:
     async def rules(self, call: Call, place: Workplace, session: Session) -> Effective | None:
         """What counts for a call while it runs."""
         try:
-            return place.rules(call.agent, await self._lineage(session))
+            return await self._standing.rules(place, _agent(call, session), session)
         except InvalidInput:  # the agent is gone: it may do nothing unasked
-            return Effective(())
-
-    async def _lineage(self, session: Session) -> tuple[Session, ...]:
-        return (session,) if session.parent_id is None else await self._store.lineage(session.id)
+            return _ASK
 
     def _ask(self, call: Call, ask: Ask, ask_hash: str, asking: Asking) -> Open:
         request = PermissionRequest(
@@ -94,6 +126,11 @@ class Permissions:
             ask_hash=ask_hash,
             blocks=not asking.rejected_goes_on,
         )
+
+
+def _agent(call: Call, session: Session) -> str:
+    """Who made it; calls of an older program do not say."""
+    return call.agent or session.agent or ""
 
 
 def _doom_loop(call: Call) -> tuple[Ask, ...]:

@@ -19,8 +19,6 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Options, Request
 from asyncagents.store.verb.remind import Stepping
 
-_ASK = (Rule(permission="*", pattern="*", action="ask"),)
-
 
 class Texts(Struct, frozen=True, kw_only=True):
     """What a system prompt is made of, besides the agent's own words."""
@@ -35,17 +33,28 @@ class Texts(Struct, frozen=True, kw_only=True):
 class Project:
     reminds = True
 
-    def __init__(self, agents: Agents, tools: Sequence[AnyTool], texts: Texts, asking: Asking) -> None:
+    def __init__(
+        self,
+        agents: Agents,
+        tools: Sequence[AnyTool],
+        texts: Texts,
+        asking: Asking,
+        *,
+        before: Agents | None = None,
+    ) -> None:
+        """`before`: as they were when the runtime first looked. What has been loosened since does not count:
+        an agent that may edit could have done it."""
         self.agents = agents
+        self._before = before or agents
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking
         self._specs = {tool.name: tool.spec() for tool in tools}
         self._texts = texts
 
-    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
-        known, rules = self.agents.get(agent), self.rules(agent, lineage)
-        texts = self._texts
+    def brief(self, agent: str, rules: Effective | None) -> Brief:
+        known, texts = self.agents.get(agent), self._texts
+        rules = rules or Effective((known.layers.rules,))
         return Brief(
             system=system_prompt(known, texts.facts, texts.instructions, texts.skills, rules=rules),
             specs=tuple(spec for name, spec in self._specs.items() if not rules.hides(name)),
@@ -53,8 +62,10 @@ class Project:
             steps=known.steps,
         )
 
-    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy:
-        rules = self.rules(agent, lineage)
+    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+        known = self.agents.get(agent)
+        rules = rules or Effective((known.layers.rules,))
+        approved = [rule for rule in approved if rule.permission not in known.asks_anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
             needed = (ask.permission, *ask.also)
@@ -62,19 +73,14 @@ class Project:
 
         return decide
 
-    def rules(self, agent: str, lineage: Sequence[Session]) -> Effective:
-        """The agent's own over its session's, and those of everyone it works for."""
-        *above, session = lineage
-        own = self.agents.get(agent).layers.rules + (session.permission or ())
-        return Effective((own, *(self._above(each) for each in above)))
+    def rules(self, agent: str, session: Session) -> Effective:
+        own = session.permission or ()
+        now = self.agents.get(agent or self.agents.default().name).layers.rules
+        before = self._before.find(agent) or self._before.default()
+        return Effective(tuple(dict.fromkeys((now + own, before.layers.rules + own))))
 
-    def _above(self, session: Session) -> tuple[Rule, ...]:
-        """Whom nobody knows any more lets nothing pass unasked."""
-        try:
-            layers = self.agents.get(session.agent or self.agents.default().name).layers
-        except InvalidInput:
-            return _ASK
-        return layers.rules + (session.permission or ())
+    def default_agent(self) -> str:
+        return self.agents.default().name
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]:
         texts = []

@@ -20,8 +20,8 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
-from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text
-from asyncagents.engine.workplace import Workplace, Workplaces
+from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
+from asyncagents.engine.workplace import Workplace, Workplaces, enter
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
@@ -105,7 +105,7 @@ class Runtime:
             time=SessionTime(created=now, updated=now),
             cost=0,
             tokens=Tokens.zero(),
-            permission=tuple(permission) or None,
+            permission=some_rules(permission) or None,
         )
 
     async def begin(
@@ -175,18 +175,21 @@ class Runtime:
     async def _input(
         self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
     ) -> Admit:
-        if to.get("agent") and not to.get("model"):
-            to = await self._to((await self._store.session(session_id)).directory, to)
+        if not self._workplaces.bare:
+            session = await self._store.session(session_id)
+            to = await self._to(session.directory, to) if to.get("agent") or not session.agent else to
         return self._inputs.admit(session_id, text, key=key, to=to, wakes=wakes)
 
     async def _to(self, directory: str, to: To) -> To:
-        """An agent that has a model of its own brings it along; one that nobody knows is refused."""
-        agent = to.get("agent")
-        if not agent or to.get("model"):
+        """Whoever is chosen, or answers by default, brings a model of its own; a stranger is refused."""
+        if self._workplaces.bare:
             return to
-        return To(
-            agent=agent, model=(await self._workplaces.at(directory)).model(agent), files=to.get("files", ())
-        )
+        place = await enter(self._workplaces, directory)
+        agent = to.get("agent") or place.default_agent()
+        if agent is None:
+            return to
+        own = place.model(agent)
+        return To(agent=agent, model=to.get("model") or own, files=to.get("files", ()))
 
     async def answer(
         self,

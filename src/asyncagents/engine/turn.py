@@ -13,6 +13,7 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.draft import Draft
+from asyncagents.engine.permission import Standing
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
@@ -49,6 +50,7 @@ class Turn:
         group: asyncio.TaskGroup,
     ) -> None:
         self._titles = titles
+        self._standing = Standing(store, workplaces)
         self._store = store
         self._model = model
         self._workplaces = workplaces
@@ -122,10 +124,8 @@ class Turn:
         self, place: Workplace, message: AssistantMessage, session: Session, draft: Draft
     ) -> Brief | None:
         """None: the agent is gone, and the step says so."""
-        alone = session.parent_id is None
-        lineage = (session,) if alone else await self._store.lineage(session.id)
         try:
-            return place.brief(message.agent, lineage)
+            return place.brief(message.agent, await self._standing.rules(place, message.agent, session))
         except InvalidInput as error:
             draft.fail(unknown(str(error)))
             return None

@@ -48,10 +48,7 @@ class Brief(Struct, frozen=True, kw_only=True):
 
 
 class Workplace(Protocol):
-    """What a directory offers to its sessions. An agent that is gone raises `InvalidInput`.
-
-    `lineage`: the session and those it works for, the root first. Nobody may do more than whom it works for.
-    """
+    """What a directory offers to its sessions. An agent that is gone raises `InvalidInput`."""
 
     @property
     def tools(self) -> Mapping[str, AnyTool]: ...
@@ -65,11 +62,19 @@ class Workplace(Protocol):
     @property
     def reminds(self) -> bool: ...
 
-    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief: ...
+    def rules(self, agent: str, session: Session) -> Effective | None:
+        """An agent's own, in one session; None: there is a policy and no rules."""
+        ...
 
-    def rules(self, agent: str, lineage: Sequence[Session]) -> Effective | None: ...
+    def brief(self, agent: str, rules: Effective | None) -> Brief: ...
 
-    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy: ...
+    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+        """By all the rules that count, and what was approved for good."""
+        ...
+
+    def default_agent(self) -> str | None:
+        """Who answers if nobody was chosen; None: whoever the runtime says."""
+        ...
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]: ...
 
@@ -83,6 +88,11 @@ class Workplace(Protocol):
 
 
 class Workplaces(Protocol):
+    @property
+    def bare(self) -> bool:
+        """Whether every directory is the same, without agents and rules of its own."""
+        ...
+
     async def at(self, directory: str) -> Workplace:
         """As its files are now; `ConfigError` if they cannot be used."""
         ...
@@ -92,6 +102,7 @@ class Bare:
     """The same few tools everywhere, under one policy, for whatever agent."""
 
     reminds = False
+    bare = True
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
@@ -103,14 +114,17 @@ class Bare:
     async def at(self, directory: str) -> Workplace:
         return self
 
-    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
-        return self._brief
-
-    def rules(self, agent: str, lineage: Sequence[Session]) -> Effective | None:
+    def rules(self, agent: str, session: Session) -> Effective | None:
         return None
 
-    def policy(self, agent: str, lineage: Sequence[Session], approved: Sequence[Rule]) -> Policy:
+    def brief(self, agent: str, rules: Effective | None) -> Brief:
+        return self._brief
+
+    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
         return self._policy
+
+    def default_agent(self) -> str | None:
+        return None
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]:
         return ()
@@ -129,7 +143,7 @@ class Unusable(Bare):
         super().__init__((), ask_everything)
         self.why = why
 
-    def brief(self, agent: str, lineage: Sequence[Session]) -> Brief:
+    def brief(self, agent: str, rules: Effective | None) -> Brief:
         raise InvalidInput(self.why)
 
 

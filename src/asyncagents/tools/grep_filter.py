@@ -5,12 +5,15 @@ file door, so a folder swapped for a link meanwhile gives nothing away, and patt
 """
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 
 SHORTEST = 3
 """Fewer letters are everywhere."""
+# Choices, groups, and letters by their numbers: then it is not looked into.
+_OTHERWISE = re.compile(r"(^|[^\\])(\\\\)*[()|]|\\[xuUN0-9]")
 _WORTH_IT = 200
 """For fewer files another program is not worth starting."""
 _CHUNK = 800_000
@@ -20,23 +23,23 @@ _SECONDS = 60
 
 def required(pattern: str) -> bytes:
     """The longest run of letters that is in every match; empty if none is known."""
+    if _OTHERWISE.search(pattern):
+        return b""
     runs = [""]
     marks = iter(pattern)
     for mark in marks:
         match mark:
-            case "(" | ")" | "|":
-                return b""
-            case "\\" if (escaped := next(marks, "")) and not escaped.isalnum():
-                runs[-1] += escaped
+            case "\\":
+                letter = next(marks, "")
+                runs[-1:] = [runs[-1], ""] if letter.isalnum() else [runs[-1] + letter]
             case "[":
                 _skip_class(marks)
                 runs.append("")
             case "*" | "?" | "{":  # the letter before it may be missing
-                runs[-1] = runs[-1][:-1]
-                runs.append("")
+                runs[-1:] = [runs[-1][:-1], ""]
                 if mark == "{":
                     _skip(marks, "}")
-            case "\\" | "." | "^" | "$" | "+" | "}":
+            case "." | "^" | "$" | "+" | "}":
                 runs.append("")
             case _:
                 runs[-1] += mark

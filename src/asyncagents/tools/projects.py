@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -23,12 +26,18 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace import Asking, Workplace
 from asyncagents.errors import ConfigError
 from asyncagents.tools.box import Bench, Doors, built_in
+from asyncagents.tools.cap import capped, forget_old
 from asyncagents.tools.files import Files
 from asyncagents.tools.process import Processes
 from asyncagents.tools.seen import Seen
 
 FRESH_MS = 2_000
 """How long what was read of a directory counts as what is there."""
+READERS = 16
+MOST_KNOWN = 256
+MOST_DOORS = 1_000
+MOST_TOLD = 1_000
+DAY_MS = 24 * 3_600_000
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +53,8 @@ class Opened(Struct, frozen=True):
 class Projects:
     """`config`: what counts in every directory, instead of the files there."""
 
+    bare = False
+
     def __init__(
         self,
         environment: Environment,
@@ -57,18 +68,20 @@ class Projects:
         self._bench = bench
         self._clock = clock
         self._config = config
-        self._own = tuple(tools)
-        self._doors: dict[Path, Doors] = {}
-        self._known: dict[str, tuple[int, Project]] = {}
+        self._own = tuple(capped(tool, bench.output) for tool in tools)
+        self._doors: OrderedDict[Path, Doors] = OrderedDict()
+        self._known: OrderedDict[str, tuple[int, Project]] = OrderedDict()
+        self._first: OrderedDict[str, Agents] = OrderedDict()
         self._told: set[str] = set()
-        self._reading = asyncio.Lock()
+        self._reading = [asyncio.Lock() for _ in range(READERS)]
+        self._swept = clock.now()
 
     async def at(self, directory: str) -> Workplace:
         """As its files are, or were a moment ago; if they are broken now, as they were before."""
         known = self._fresh(directory)
         if known is not None:
             return known
-        async with self._reading:
+        async with self._reading[crc32(os.fsencode(directory)) % READERS]:
             known = self._fresh(directory)
             return known if known is not None else await asyncio.to_thread(self._again, directory)
 
@@ -87,11 +100,22 @@ class Projects:
         project = opened.project if opened else self._known[directory][1]
         for warning in opened.warnings if opened else ():
             self._tell(warning)
-        self._known[directory] = (self._clock.now(), project)
+        self._keep(directory, project)
         return project
 
+    def _keep(self, directory: str, project: Project) -> None:
+        """The last used: a runtime may see more directories than it should remember."""
+        now = self._clock.now()
+        self._known[directory] = (now, project)
+        self._known.move_to_end(directory)
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        if now - self._swept > DAY_MS:
+            self._swept = now
+            forget_old(self._bench.output, now)
+
     def _tell(self, warning: str) -> None:
-        if warning not in self._told:
+        if warning not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(warning)
             _log.warning("%s", warning)
 
@@ -105,9 +129,11 @@ class Projects:
         instructions = find_instructions(environment, place, config.instructions)
         root = project_root(environment, place)
         free = (str(self._bench.output), *(str(skill.path.parent) for skill in skills.skills.values()))
+        laid = Agents(config, agents, home=str(environment.home), directories=free)
+        tools = built_in(self._bench, self._doors_of(root, config), tuple(skills.skills.values()))
         project = Project(
-            Agents(config, agents, home=str(environment.home), directories=free),
-            (*built_in(self._bench, self._doors_of(root, config), tuple(skills.skills.values())), *self._own),
+            laid,
+            (*tools, *self._own),
             Texts(
                 facts=self._facts(directory, root),
                 instructions=instructions.files,
@@ -115,20 +141,32 @@ class Projects:
                 small_model=config.small_model,
             ),
             _asking(config),
+            before=self._before(directory, laid),
         )
         broken = [f"{each.path} {each.reason}" for each in (*agents.broken, *skills.broken)]
         odd = (*broken, *agents.warnings, *skills.warnings, *instructions.warnings)
         return Opened(project, agents, skills, odd)
 
+    def _before(self, directory: str, now: Agents) -> Agents:
+        """As they were when this runtime first looked."""
+        first = self._first.setdefault(directory, now)
+        self._first.move_to_end(directory)
+        while len(self._first) > MOST_DOORS:
+            self._first.popitem(last=False)
+        return first
+
     def _doors_of(self, root: Path, config: Config) -> Doors:
         """What was read of a file, and who may write it now, must not be forgotten with its config."""
         if root not in self._doors:
+            while len(self._doors) >= MOST_DOORS:
+                self._doors.popitem(last=False)
             variables = without_bare_repositories(child_environment(self._environment, config))
             self._doors[root] = Doors(
                 files=Files(root, home=self._environment.home),
                 seen=Seen(),
                 processes=Processes(variables, folder=self._bench.output),
             )
+        self._doors.move_to_end(root)
         return self._doors[root]
 
     def _facts(self, directory: str, root: Path) -> Facts:

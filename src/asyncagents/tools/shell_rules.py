@@ -8,8 +8,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator
-from glob import iglob
-from itertools import islice
 from pathlib import Path
 
 import tree_sitter_bash
@@ -19,17 +17,13 @@ from tree_sitter import Language, Node, Parser
 from asyncagents.domain.permission import UNCLEAR
 from asyncagents.engine.tool import Ask
 from asyncagents.tools import shell_command
+from asyncagents.tools.shell_places import folders_outside
 
 LONGEST = 20_000
 DEEPEST = 3
-MOST_PLACES = 16
-MOST_MATCHES = 1_000
-MOST_WILD = 3
+MOST_COMMANDS = 64
+MOST_TEXTS = 16
 _WILD = frozenset("*?")
-_GLOB = frozenset("*?[")
-# Known to be harmless as words; as names of files they may be anything.
-_VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
-_HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 # Where programs of the system lie: by their full path they are the same as by their name.
@@ -60,8 +54,8 @@ _HIDDEN = {
 _KNOWN_VARIABLES = shell_command.words_of("$HOME $PWD $USER $? $$ $# ${HOME} ${PWD} ${USER}")
 # What these are set to changes how a program prints, never which one runs.
 _HARMLESS = shell_command.words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
-_WORD = re.compile(r"(?!~[^/])(?!.*\{.*(,|\.\.))[^`]*", re.DOTALL)
-_ONE_WORD = re.compile(r"(?!~[^/])(?!.*\{.*(,|\.\.))(?:[^`\s\\]|\\[^\n])*")
+_WORD = re.compile(r"(?!~[^/])[^`]*", re.DOTALL)
+_ONE_WORD = re.compile(r"(?!~[^/])(?:[^`\s\\]|\\[^\n])*")
 _FORMS = {
     "compound_statement": re.compile(r"\{\s.*", re.DOTALL),
     "concatenation": _WORD,
@@ -129,68 +123,12 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
         metadata={"command": command, **({"reasons": list(parsed.reasons)} if parsed.reasons else {})},
         also=(UNCLEAR,) if parsed.asks_always else (),
     )
-    outside = tuple(dict.fromkeys(_outside(parsed, directory=directory, start=start, home=home)))
+    commands = (*parsed.commands, *(("cat", file) for file in parsed.read))
+    outside = tuple(dict.fromkeys(folders_outside(commands, directory=directory, start=start, home=home)))
     if not outside:
         return (asked,)
     lasting = tuple(pattern for pattern in outside if not _WILD & set(pattern[:-1]))
     return Ask("external_directory", outside, always=lasting, metadata={"command": command}), asked
-
-
-def _outside(parsed: Parsed, *, directory: Path, start: Path, home: Path) -> Iterator[str]:
-    """The folders outside the project that the command names, each as a pattern."""
-    project = os.path.realpath(directory)
-    places = [str(start)]
-    for path in _named(parsed, places, str(home)):
-        real = os.path.realpath(path)
-        if real != project and not real.startswith(project.rstrip("/") + "/") and real != os.devnull:
-            folder = real if os.path.isdir(real) else os.path.dirname(real)
-            yield folder.rstrip("/") + "/*"
-
-
-def _named(parsed: Parsed, places: list[str], home: str) -> Iterator[str]:
-    """Every path that may be meant: a `cd` may have happened, or not, before a relative one is read."""
-    yield places[0]
-    for words in (*parsed.commands, *(("cat", file) for file in parsed.read)):
-        for word in filter(None, shell_command.candidates(words)):
-            if words[0] in shell_command.PATHS and _VARIABLE.search(word):
-                yield "/"  # which file that is only the shell knows
-            for place in places:
-                yield from _meant(os.path.join(place, _expanded(word, home, place)))
-        if words[0] == "cd" and len(places) >= MOST_PLACES:
-            yield "/"
-        elif words[0] == "cd":
-            target = words[1] if len(words) > 1 else home
-            there = [os.path.join(place, _expanded(target, home, place)) for place in places]
-            # To cd, `link/..` is where the link lies, not above where it leads.
-            places += [*there, *(os.path.normpath(each) for each in there if ".." in each.split("/"))]
-            yield from places[-2:]
-
-
-def _expanded(word: str, home: str, place: str) -> str:
-    for name, value in (("HOME", home), ("PWD", place)):
-        word = word.replace(f"${name}", value).replace(f"${{{name}}}", value)
-    if word == "~" or word.startswith("~/"):
-        word = home + word[1:]
-    elif word.startswith("~"):
-        word = "/" + word
-    return word.replace("\0", "")
-
-
-def _meant(path: str) -> Iterator[str]:
-    """What a path with wildcards may be by now: a link among them leads out as well as any other."""
-    if not _GLOB & set(path):
-        yield path
-        return
-    yield re.split(r"[*?\[]", path)[0]
-    if sum(bool(_GLOB & set(part)) for part in path.split("/")) > MOST_WILD:
-        yield "/"  # to look for all of them would take too long
-        return
-    if _HIDDEN_ABOVE.search(path):  # before 5.2, `.?` is also `..` to bash
-        yield _HIDDEN_ABOVE.sub("/..", path, count=1)
-    try:
-        yield from islice(iglob(path, include_hidden=True), MOST_MATCHES)
-    except (OSError, ValueError):
-        yield "/"
 
 
 def _text(words: tuple[str, ...]) -> str:
@@ -221,9 +159,11 @@ class _Reading:
         self.commands: list[tuple[str, ...]] = []
         self.reasons: list[str] = []
         self.files: list[str] = []
+        self._texts = 0
 
     def read(self, text: str, depth: int = 0) -> None:
-        if len(text) > LONGEST or depth > DEEPEST:
+        self._texts += 1
+        if len(text) > LONGEST or depth > DEEPEST or self._texts > MOST_TEXTS:
             self.reasons.append(_TOO_MUCH)
             return
         self.reasons.extend(_strange(text))
@@ -267,7 +207,7 @@ class _Reading:
 
     def _add(self, words: tuple[str, ...], depth: int) -> None:
         """A command, and those that it would run."""
-        if depth > DEEPEST:
+        if depth > DEEPEST or len(self.commands) >= MOST_COMMANDS:
             self.reasons.append(_TOO_MUCH)
             return
         if system := _SYSTEM.match(words[0]):
@@ -332,10 +272,18 @@ def _judged(node: Node, source: bytes) -> Iterator[str]:
             yield f"it sets {text.partition('=')[0]}"
         case "heredoc_redirect":
             yield from _heredoc(node, source)
+        case "word" | "concatenation" if _expands(text):
+            yield "it expands braces"
         case kind if (form := _FORMS.get(kind)) and not form.fullmatch(text):
             yield f"its {kind.replace('_', ' ')} is not plain"
         case _:
             pass
+
+
+def _expands(text: str) -> bool:
+    """Whether bash may make several words of it."""
+    _, brace, rest = text.partition("{")
+    return bool(brace) and ("," in rest or ".." in rest)
 
 
 def _heredoc(node: Node, source: bytes) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call import (
@@ -20,18 +21,20 @@ from asyncagents.domain.call import (
     Result,
 )
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_session
+from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_call, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import answered, replied
 from asyncagents.store.verb.approval import approvals, approve, covers
 from asyncagents.store.verb.signal import settle_open
+
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = None) -> Call:
     """Answer an open ask or question. The same reply again changes nothing; another one is a conflict."""
     found = await tx.one("call_by_ask", ask_id)
     if found is None:
-        raise NotFound("ask", ask_id)
+        return await _answered_before(tx, ask_id, reply)
     call = decode_call(found)
     if call.reply is not None:
         if call.reply == reply:
@@ -49,6 +52,16 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
     return await settle_open(tx, row, replace(call, reply=reply), result)
 
 
+async def _answered_before(tx: Tx, ask_id: str, reply: Reply) -> Call:
+    """An earlier ask of a call that has asked again since."""
+    row = await tx.one("answered", ask_id)
+    if row is None:
+        raise NotFound("ask", ask_id)
+    if _replies.decode(row[1]) != reply:
+        raise Conflict(f"ask {ask_id!r} was already answered otherwise")
+    return await the_call(tx, row[0])
+
+
 def _still_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
     if call.open is None:
         raise Conflict(f"ask {ask_id!r} is no longer open")
@@ -60,6 +73,8 @@ def _still_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
 async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Call:
     if state.ask is None:
         raise InvalidInput(f"{call.ask_id!r} is a question; give its answers, or reject it")
+    if isinstance(reply, Always) and not state.ask.always:
+        raise InvalidInput(f"{call.ask_id!r} cannot be allowed for good; answer it once")
     row = await the_session(tx, call.session_id)
     edited = reply.input if isinstance(reply, Once) else None
     granted = replace(call, state=Requested(), reply=reply, granted=(*call.granted, state.ask_hash))
@@ -86,7 +101,9 @@ async def _release_alike(tx: Tx, row: SessionRow) -> None:
     for found in await tx.all("tree_asks", row.control.root_id):
         call = decode_call(found)
         ask = call.open.ask if call.open else None
-        if ask is not None and ask.always and covers(approved, ask.permission, ask.patterns):
+        if ask is None or not ask.always or not covers(approved, ask.permission, ask.patterns):
+            continue
+        if (await the_session(tx, call.session_id)).info.project_id == row.info.project_id:
             await _release(tx, replace(call, state=Requested(), reply=Always()), call, "always")
 
 

@@ -14,7 +14,7 @@ from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, SessionRow, find_session, save, the_session, touched
 from asyncagents.store.tx import Tx
 
-_TABLES = ("parts", "messages", "inputs", "calls", "requests", "cancels", "todos", "session")
+_TABLES = ("parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "session")
 
 
 class NewSession(Struct, frozen=True, kw_only=True):

@@ -332,6 +332,8 @@ async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         if isinstance(call.state, Settled) or (cancelled and isinstance(move.state, Running)):
             continue
         moved = _moved(call, move.state, tx.now)
+        if call.ask_id is not None and moved.ask_id != call.ask_id and call.reply is not None:
+            await tx.one("keep_answer", call.ask_id, call.session_id, call.id, encode(call.reply))
         await put_call(tx, moved)
         asked(tx, moved)
     return await snapshot(tx, row)

@@ -20,5 +20,14 @@ ALTER TABLE session ADD COLUMN steps INTEGER NOT NULL DEFAULT 0;
 -- Who it comes from: a person, or the system.
 ALTER TABLE input ADD COLUMN source TEXT NOT NULL DEFAULT 'person';
 
+-- Earlier asks of calls that asked again: how each was answered.
+CREATE TABLE answered (
+  ask_id TEXT PRIMARY KEY,
+  session_id TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  reply BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX answered_session ON answered (session_id);
+
 -- Asks and questions that wait for a person, of whatever session.
 CREATE INDEX call_asks ON call (session_id, id) WHERE state = 'open' AND ask_id IS NOT NULL;

@@ -4,6 +4,15 @@ SELECT body, version FROM call WHERE id = ?;
 -- name: call_by_ask
 SELECT body, version FROM call WHERE ask_id = ?;
 
+-- name: keep_answer
+INSERT INTO answered (ask_id, session_id, call_id, reply) VALUES (?, ?, ?, ?) ON CONFLICT (ask_id) DO NOTHING;
+
+-- name: answered
+SELECT call_id, reply FROM answered WHERE ask_id = ?;
+
+-- name: delete_answers
+DELETE FROM answered WHERE session_id = ?;
+
 -- name: unsettled_calls
 SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' ORDER BY id;

@@ -1,0 +1,134 @@
+"""The project of a directory, as its files change while a runtime looks at it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.id import Ids
+from asyncagents.domain.session import Session, SessionTime
+from asyncagents.domain.todo import Todo
+from asyncagents.engine.project import Project
+from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.errors import ConfigError
+from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.tools.box import Bench
+from asyncagents.tools.projects import MOST_KNOWN, Projects
+from asyncagents.tools.web import open_web
+from tests.unit.config.build import Desk
+
+
+class Nothing(Struct, frozen=True):
+    pass
+
+
+async def _todos(session_id: str) -> tuple[Todo, ...]:
+    return ()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+async def projects(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Projects]:
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        return Completed("x" * 100_000)
+
+    async with open_web() as web:
+        bench = Bench(
+            web=web, todos=_todos, ids=Ids(clock, SeededRng(1)), home=desk.home, output=tmp_path / "output"
+        )
+        yield Projects(desk.environment, bench, clock=clock, tools=[Tool("own", Nothing, run)])
+
+
+async def at(projects: Projects, directory: Path) -> Project:
+    place = await projects.at(str(directory))
+    assert isinstance(place, Project)
+    return place
+
+
+def session(directory: Path) -> Session:
+    time = SessionTime(created=1, updated=1)
+    return Session(
+        id="ses_1",  # type: ignore[arg-type]
+        slug="calm-river",
+        project_id="p",
+        directory=str(directory),
+        title="t",
+        version="1",
+        time=time,
+    )
+
+
+async def action(
+    projects: Projects, desk: Desk, permission: str, pattern: str, *, agent: str = "build"
+) -> str:
+    place = await at(projects, desk.project)
+    return place.rules(agent, session(desk.project)).evaluate(permission, pattern)
+
+
+@pytest.mark.spec("A-03")
+async def test_rules_that_are_tightened_count_at_once_and_loosened_ones_after_a_restart(
+    projects: Projects, clock: FakeClock, desk: Desk
+) -> None:
+    """Whoever may edit a file, or run a command that does, must not be able to open the rules for itself."""
+    desk.write("asyncagents.json", {"permission": {"bash": "ask", "edit": "allow"}})
+    assert await action(projects, desk, "bash", "ls") == "ask"
+    desk.write("asyncagents.json", {"permission": {"bash": "allow", "edit": "deny"}})
+    assert await action(projects, desk, "edit", "a.py") == "allow"
+    clock.advance(2_000)
+    assert await action(projects, desk, "edit", "a.py") == "deny"
+    assert await action(projects, desk, "bash", "ls") == "ask"
+
+
+async def test_an_agent_that_is_new_may_do_no_more_than_the_default_could(
+    projects: Projects, clock: FakeClock, desk: Desk
+) -> None:
+    desk.write("asyncagents.json", {"permission": {"bash": "ask"}})
+    await at(projects, desk.project)
+    desk.write(
+        ".asyncagents/agents/free.md", "---\ndescription: Free.\npermission:\n  bash: allow\n---\nGo.\n"
+    )
+    clock.advance(2_000)
+    place = await at(projects, desk.project)
+    assert place.agents.get("free").prompt == "Go."
+    assert await action(projects, desk, "bash", "ls", agent="free") == "ask"
+
+
+async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told(
+    projects: Projects, clock: FakeClock, desk: Desk
+) -> None:
+    desk.write("asyncagents.json", "{")
+    with pytest.raises(ConfigError, match=r"asyncagents\.json"):
+        await projects.at(str(desk.project))
+    desk.write("asyncagents.json", {})
+    before = await at(projects, desk.project)
+    desk.write("asyncagents.json", "{")
+    clock.advance(2_000)
+    assert await at(projects, desk.project) is before
+
+
+async def test_only_so_many_directories_are_remembered(projects: Projects, desk: Desk) -> None:
+    first = await at(projects, desk.project)
+    for number in range(MOST_KNOWN):
+        await projects.at(str(desk.project / f"d{number}"))
+    assert await at(projects, desk.project) is not first
+
+
+@pytest.mark.spec("A-07")
+async def test_tools_of_ones_own_are_capped_too(projects: Projects, desk: Desk, tmp_path: Path) -> None:
+    tool = (await at(projects, desk.project)).tools["own"]
+    context = ToolContext(session_id="s", message_id="m", call_id="c", agent="a", directory="/")  # type: ignore[arg-type]
+    done = await tool.run(Nothing(), context)
+    assert isinstance(done, Completed)
+    assert len(done.output) <= 50_000
+    assert Path(done.metadata["outputPath"]).parent == tmp_path / "output"
