@@ -25,7 +25,7 @@ from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults, model_ref
-from asyncagents.engine.runner import BeforeRest, Runner, rest_in_peace
+from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.title import Titles
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
@@ -34,6 +34,7 @@ from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import Model
+from asyncagents.plugins.todo_enforcer import TodoEnforcer
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.store import Store
@@ -334,7 +335,9 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         group=group,
     )
     calls = Calls(store=store, workplaces=hall.workplaces, bus=hall.bus, clock=clock, ids=ids, group=group)
-    return Runner(store=store, turn=turn, calls=calls, before_rest=setup.before_rest, clock=clock)
+    enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)
+    before_rest = setup.before_rest if hall.workplaces.bare else in_turn(enforcer, setup.before_rest)
+    return Runner(store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock)
 
 
 def _private(directory: Path) -> Path:

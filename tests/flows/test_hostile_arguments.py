@@ -56,7 +56,9 @@ class Court:
 
     async def _serve(self) -> None:
         over = asyncio.Event()
-        coding = Config(data_dir=self._data, permission=RULES, asks=AsksConfig(policy="deny"))
+        coding = Config(
+            data_dir=self._data, permission=RULES, asks=AsksConfig(policy="deny"), todo_enforcer=0
+        )
         model = ScriptedModel(self._script, remember=False)
         async with open_runtime(self._data, model=model, coding=coding) as runtime:
             self._ready.set_result((runtime, asyncio.get_running_loop(), over))

@@ -129,6 +129,9 @@ class CompactionConfig(Struct, frozen=True, kw_only=True):
     preserve_recent_tokens: int | None = None
 
 
+NUDGES = 10
+
+
 class AsksConfig(Struct, frozen=True, kw_only=True):
     """What becomes of an ask that nobody answers."""
 
@@ -154,6 +157,8 @@ class Config(Struct, frozen=True, kw_only=True):
     mcp: dict[str, McpConfig] = {}
     instructions: tuple[str, ...] = ()
     compaction: CompactionConfig = CompactionConfig()
+    todo_enforcer: int = NUDGES
+    """How often an agent that stops with todos left is told to go on; 0: it is not."""
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
     """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""

@@ -8,6 +8,7 @@ import msgspec
 
 from asyncagents.config.check import suggestion
 from asyncagents.config.config import (
+    NUDGES,
     AgentConfig,
     AsksConfig,
     CommandConfig,
@@ -64,6 +65,7 @@ class _Reader:
             mcp=self._mcp_servers(),
             instructions=tuple(raw.get("instructions", ())),
             compaction=msgspec.convert(raw["compaction"], CompactionConfig),
+            todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
             experimental=raw.get("experimental", {}),
             variables=variables,
         )
@@ -181,3 +183,10 @@ def _seconds(milliseconds: int | bool | None) -> float | None:
     if milliseconds is None or milliseconds is True:
         return None
     return milliseconds / 1000
+
+
+def _nudges(written: bool | int) -> int:
+    """Yes is as often as usual, no is never."""
+    if isinstance(written, bool):
+        return NUDGES if written else 0
+    return written

@@ -223,6 +223,10 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     mcp: dict[str, McpEntry] | UnsetType = UNSET
     instructions: Texts = UNSET
     compaction: CompactionEntry | UnsetType = UNSET
+    todo_enforcer: Annotated[
+        bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,
+        Meta(description="Tell an agent that stops with todos left to go on, so often at most."),
+    ] = UNSET
     experimental: Anything = UNSET
     attachment: Inert = UNSET
     autoshare: Inert = UNSET

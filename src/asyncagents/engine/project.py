@@ -41,11 +41,13 @@ class Project:
         asking: Asking,
         *,
         before: Agents | None = None,
+        nudges: int = 0,
     ) -> None:
         """`before`: as they were when the runtime first looked. What has been loosened since does not count:
         an agent that may edit could have done it."""
         self.agents = agents
         self._before = before or agents
+        self.nudges = nudges
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking

@@ -39,6 +39,21 @@ async def rest_in_peace(snapshot: Snapshot, reason: Reason) -> Verdict:
     return ()
 
 
+def in_turn(*each: BeforeRest) -> BeforeRest:
+    """One after the other: the first that wants to go on does; otherwise what all of them say follows."""
+
+    async def ask(snapshot: Snapshot, reason: Reason) -> Verdict:
+        facts: tuple[Fact, ...] = ()
+        for before_rest in each:
+            verdict = await before_rest(snapshot, reason)
+            if isinstance(verdict, Continue):
+                return verdict
+            facts += verdict
+        return facts
+
+    return ask
+
+
 class Runner:
     def __init__(
         self, *, store: Store, turn: Turn, calls: Calls, before_rest: BeforeRest, clock: Clock

@@ -62,6 +62,11 @@ class Workplace(Protocol):
     @property
     def reminds(self) -> bool: ...
 
+    @property
+    def nudges(self) -> int:
+        """How often an agent that stops with todos left is told to go on."""
+        ...
+
     def rules(self, agent: str, session: Session) -> Effective | None:
         """An agent's own, in one session; None: there is a policy and no rules."""
         ...
@@ -102,6 +107,7 @@ class Bare:
     """The same few tools everywhere, under one policy, for whatever agent."""
 
     reminds = False
+    nudges = 0
     bare = True
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:

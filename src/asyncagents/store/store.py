@@ -221,6 +221,17 @@ class Store:
     async def input(self, message_id: MessageId) -> InputRow:
         return await self._read(lambda tx: read.input_row(tx, message_id))
 
+    async def count_inputs(self, session_id: SessionId, prefix: str) -> int:
+        """How many inputs of a session have a key that begins like this."""
+        return await self._read(lambda tx: read.count_inputs(tx, session_id, prefix))
+
+    async def last_call_id(self, session_id: SessionId) -> CallId | None:
+        return await self._read(lambda tx: read.last_call_id(tx, session_id))
+
+    async def newest_prompt(self, session_id: SessionId) -> MessageId | None:
+        """What a person said last, of what the model has read."""
+        return await self._read(lambda tx: read.newest_prompt(tx, session_id))
+
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
         return await self._read(lambda tx: todo.read(tx, session_id))
 

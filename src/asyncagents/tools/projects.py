@@ -142,6 +142,7 @@ class Projects:
             ),
             _asking(config),
             before=self._before(directory, laid),
+            nudges=config.todo_enforcer,
         )
         broken = [f"{each.path} {each.reason}" for each in (*agents.broken, *skills.broken)]
         odd = (*broken, *agents.warnings, *skills.warnings, *instructions.warnings)

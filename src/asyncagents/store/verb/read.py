@@ -17,7 +17,7 @@ from asyncagents.domain.codec import (
 )
 from asyncagents.domain.control import Control, Lease, Snapshot, State
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import MessageId, OwnerId, PartId, SessionId
+from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, SessionId
 from asyncagents.domain.part import Part, ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
@@ -174,6 +174,22 @@ async def input_row(tx: Tx, message_id: MessageId) -> InputRow:
     if row is None:
         raise NotFound("input", message_id)
     return InputRow(*row)
+
+
+async def count_inputs(tx: Tx, session_id: SessionId, prefix: str) -> int:
+    row = await tx.one("count_inputs", session_id, prefix)
+    assert row is not None
+    return int(row[0])
+
+
+async def newest_prompt(tx: Tx, session_id: SessionId) -> MessageId | None:
+    row = await tx.one("newest_prompt", session_id)
+    return MessageId(row[0]) if row else None
+
+
+async def last_call_id(tx: Tx, session_id: SessionId) -> CallId | None:
+    row = await tx.one("last_call_id", session_id)
+    return CallId(row[0]) if row else None
 
 
 async def calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:

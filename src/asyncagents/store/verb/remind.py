@@ -24,9 +24,9 @@ class Stepping(Struct, frozen=True, kw_only=True):
     number: int
     """Since a person last spoke, from 1."""
     asked: bool = False
-    """Whether there is new input to answer."""
+    """Whether a person has said something new."""
     agent_before: str | None = None
-    """Who was spoken to before; known if there is new input, as are the todos."""
+    """Who was spoken to before; known if a person has spoken, as are the todos."""
     todos: tuple[Todo, ...] = ()
 
 
@@ -39,14 +39,14 @@ class Aside(Struct, frozen=True):
 
 
 async def remind(
-    tx: Tx, control: Control, asked_by: UserMessage | None, aside: Aside, *, before: int
+    tx: Tx, control: Control, asked_by: UserMessage | None, aside: Aside, *, spoken: int | None
 ) -> Control:
-    """Beside the newest input, which came after the place `before`; without any, as a message of its own."""
+    """Beside the newest input; without any, as a message of its own. `spoken`: a person's came after it."""
     newest = asked_by or await _newest(tx, control)
     if asked_by is None and isinstance(newest, UserMessage):
         return control  # the step before this one was cut off after it had been reminded
     stepping = Stepping(agent=newest.agent, number=control.steps + 1)
-    said = aside.texts(stepping if asked_by is None else await _asked(tx, control.id, stepping, before))
+    said = aside.texts(stepping if spoken is None else await _asked(tx, control.id, stepping, spoken))
     if not said:
         return control
     if asked_by is None:

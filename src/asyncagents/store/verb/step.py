@@ -110,7 +110,8 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     control, asked_by = await _promote(tx, replace(row.control, backoff=None), unread)
     await _show_pending(tx, control)
     if before.message is None and new.aside is not None:
-        control = await remind(tx, control, asked_by, new.aside, before=row.control.positions)
+        spoken = row.control.positions if any(each.source == "person" for each in unread) else None
+        control = await remind(tx, control, asked_by, new.aside, spoken=spoken)
     tail = await placed(tx, control.id, new.since)
     shown = await shown_calls(tx, control.id, tail)
     message, position = before.message, before.position

@@ -30,6 +30,9 @@ SELECT body, version FROM call INDEXED BY call_asks WHERE state = 'open' AND ask
 -- name: last_call
 SELECT body, version FROM call WHERE session_id = ? ORDER BY id DESC LIMIT 1;
 
+-- name: last_call_id
+SELECT id FROM call WHERE session_id = ? ORDER BY id DESC LIMIT 1;
+
 -- name: session_calls
 SELECT body, version FROM call WHERE session_id = ? ORDER BY id;
 

@@ -8,6 +8,15 @@ VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, ?);
 -- name: input
 SELECT message_id, session_id, state, turn, answer_id FROM input WHERE message_id = ?;
 
+-- name: count_inputs
+-- Those whose keys begin alike.
+SELECT COUNT(*) FROM input WHERE session_id = ?1 AND key >= ?2 AND key < ?2 || '~';
+
+-- name: newest_prompt
+-- What a person said last, of what the model has read.
+SELECT message_id FROM input WHERE session_id = ? AND source = 'person' AND state = 'promoted'
+ORDER BY seq DESC, message_id DESC LIMIT 1;
+
 -- name: unread
 -- Queued input, and held input whose callers were never told that it was held back.
 SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0)

@@ -1,0 +1,88 @@
+"""Who stops with todos left is told to go on: so often at most, and never twice if nothing was done."""
+
+import hashlib
+
+from asyncagents.domain.control import Snapshot
+from asyncagents.domain.fact import Admit
+from asyncagents.domain.id import Ids
+from asyncagents.domain.message import AssistantMessage, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.port import Clock
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import encode
+from asyncagents.domain.todo import Todo
+from asyncagents.engine.permission import Standing
+from asyncagents.engine.runner import Continue, Verdict
+from asyncagents.engine.workplace import Workplaces, enter
+from asyncagents.errors import InvalidInput
+from asyncagents.store.store import Store
+from asyncagents.store.verb.rest import Reason
+
+
+class TodoEnforcer:
+    """A `BeforeRest`. What it has said is counted in the inbox, so a crash forgets nothing."""
+
+    def __init__(self, *, store: Store, workplaces: Workplaces, clock: Clock, ids: Ids) -> None:
+        self._store = store
+        self._workplaces = workplaces
+        self._standing = Standing(store, workplaces)
+        self._clock = clock
+        self._ids = ids
+
+    async def __call__(self, snapshot: Snapshot, reason: Reason) -> Verdict:
+        step, session = snapshot.step, snapshot.info
+        quiet = snapshot.calls or snapshot.unread
+        if reason != "done" or quiet or step is None or session is None or step.finish != "stop":
+            return ()
+        left = [
+            todo for todo in await self._store.todos(session.id) if todo.status in ("pending", "in_progress")
+        ]
+        if not left or not await self._has_a_plan(session, step.agent):
+            return ()
+        key = await self._new_key(session, left)
+        return () if key is None else Continue(self._nudge(session, step, left, key))
+
+    async def _has_a_plan(self, session: Session, agent: str) -> bool:
+        """Whether the agent may keep todos at all."""
+        place = await enter(self._workplaces, session.directory)
+        try:
+            rules = await self._standing.rules(place, agent, session)
+        except InvalidInput:  # the agent is gone
+            return False
+        return "todowrite" in place.tools and not (rules is not None and rules.hides("todowrite"))
+
+    async def _new_key(self, session: Session, left: list[Todo]) -> str | None:
+        """None: enough was said since a person last spoke, or nothing was done since it was said last."""
+        place = await enter(self._workplaces, session.directory)
+        spoken = f"nudge:{await self._store.newest_prompt(session.id)}:"
+        worked = await self._store.last_call_id(session.id)
+        key = spoken + hashlib.sha256(encode((left, worked))).hexdigest()[:16]
+        if await self._store.count_inputs(session.id, key):
+            return None
+        return key if await self._store.count_inputs(session.id, spoken) < place.nudges else None
+
+    def _nudge(self, session: Session, step: AssistantMessage, left: list[Todo], key: str) -> Admit:
+        message = UserMessage(
+            id=self._ids.message(),
+            session_id=session.id,
+            time=MessageTime(created=self._clock.now()),
+            agent=step.agent,
+            model=ModelRef(provider_id=step.provider_id, model_id=step.model_id, variant=step.variant),
+        )
+        part = TextPart(
+            id=self._ids.part(),
+            session_id=session.id,
+            message_id=message.id,
+            text=reminder(left),
+            synthetic=True,
+        )
+        return Admit(message=message, parts=(part,), key=key, source="system")
+
+
+def reminder(left: list[Todo]) -> str:
+    listed = "".join(f"- [ ] {' '.join(todo.content.split())} ({todo.status})\n" for todo in left)
+    return (
+        "[SYSTEM REMINDER - TODO CONTINUATION]\n"
+        f"You have {len(left)} incomplete TODO items:\n{listed}\n"
+        "You MUST complete all TODOs before stopping. Continue working on the next pending item."
+    )

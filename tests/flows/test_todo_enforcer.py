@@ -1,0 +1,125 @@
+"""Who stops with todos left goes on, a bounded number of times, and never while it waits."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.todo import Todo
+from asyncagents.llm.model import FromUser
+from asyncagents.llm.scripted import Line, call, fail, say
+from asyncagents.plugins.todo_enforcer import reminder
+from tests.flows.kit import Stage, stage
+from tests.flows.test_project import project
+
+OPEN = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "in_progress"}]
+DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "cancelled"}]
+MARK = "[SYSTEM REMINDER - TODO CONTINUATION]"
+
+
+def todos(items: list[dict[str, str]]) -> Line:
+    return call("todowrite", todos=items)
+
+
+async def nudges(at: Stage) -> list[str]:
+    return [
+        part.text
+        for entry in await at.messages()
+        for part in entry.parts
+        if isinstance(part, TextPart) and part.synthetic and part.text.startswith(MARK)
+    ]
+
+
+@pytest.mark.spec("C-09")
+async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> None:
+    script = {"go": [[todos(OPEN)], [say("Done?")], [todos(DONE)], [say("Done.")]]}
+    async with project(tmp_path, script) as at:
+        answer = await at.prompt("go")
+        told = await nudges(at)
+    assert answer.text == "Done."
+    assert told == [
+        f"{MARK}\nYou have 1 incomplete TODO items:\n- [ ] Leap (in_progress)\n\n"
+        "You MUST complete all TODOs before stopping. Continue working on the next pending item."
+    ]
+    assert at.told(2)[-1] == FromUser(told[0])
+
+
+@pytest.mark.spec("C-09")
+async def test_who_does_nothing_about_it_is_left_alone(tmp_path: Path) -> None:
+    script = {"go": [[todos(OPEN)], [say("Done?")], [say("I will not.")], [say("Never.")]]}
+    async with project(tmp_path, script) as at:
+        answer = await at.prompt("go")
+        told = await nudges(at)
+    assert answer.text == "I will not."
+    assert len(told) == 1
+
+
+@pytest.mark.spec("C-09")
+async def test_who_goes_on_for_ever_is_told_so_often_and_a_prompt_starts_anew(tmp_path: Path) -> None:
+    work = [step for n in range(9) for step in ([call("read", filePath=f"{n}")], [say(f"{n}.")])]
+    script = {"go": [[todos(OPEN)], *work], "again": [[say("No.")]]}
+    async with project(tmp_path, script, todo_enforcer=3) as at:
+        answer = await at.prompt("go")
+        first = await nudges(at)
+        await at.prompt("again")
+        second = await nudges(at)
+    assert answer.text == "3."
+    assert (len(first), len(second)) == (3, 4)
+
+
+@pytest.mark.spec("C-09")
+async def test_nobody_is_told_after_an_error_or_who_may_not_keep_todos_or_if_it_is_off(
+    tmp_path: Path,
+) -> None:
+    script = {"go": [[todos(OPEN)], [fail("no")]], "on": [[say("Done.")]]}
+    mute = {"mute": AgentConfig(permission={"todowrite": "deny"})}
+    async with project(tmp_path, script, agent=mute) as at:
+        await at.prompt("go")
+        assert await nudges(at) == []
+        await at.runtime.prompt(at.session_id, "on", agent="mute")
+        assert await nudges(at) == []
+        await at.runtime.prompt(at.session_id, "on", agent="build")
+        assert len(await nudges(at)) == 1
+    off = Config(data_dir=tmp_path / "off", todo_enforcer=0)
+    script = {"go": [[todos(OPEN)], [say("Done.")]]}
+    async with stage(tmp_path / "off", script, coding=off, directory=tmp_path / "project") as at:
+        await at.prompt("go")
+        assert await nudges(at) == []
+
+
+@pytest.mark.spec("C-09")
+async def test_nobody_is_told_while_a_person_is_asked(tmp_path: Path) -> None:
+    script = {"go": [[todos(OPEN), call("write", filePath="a", content="x")], [say("Done?")], [say("No.")]]}
+    async with project(tmp_path, script, permission={"edit": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        assert await nudges(at) == []
+        await at.runtime.answer(asked.request.id, "reject")
+        await at.runtime.wait(at.session_id)
+        assert await nudges(at) == []
+
+
+STATUSES = st.sampled_from(["pending", "in_progress", "completed", "cancelled"])
+LISTS = st.lists(st.fixed_dictionaries({"content": st.sampled_from("abc"), "status": STATUSES}), max_size=3)
+STEPS = st.lists(LISTS.map(lambda items: [todos(items)]) | st.just([say("Well.")]), max_size=14)
+
+
+@pytest.mark.spec("C-09")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(steps=STEPS, limit=st.integers(0, 4))
+async def test_whatever_the_todos_are_it_ends(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[list[Line]], limit: int
+) -> None:
+    async with project(tmp_path_factory.mktemp("p"), {"go": steps}, todo_enforcer=limit) as at:
+        await at.prompt("go")
+        told = await nudges(at)
+    assert len(told) <= limit
+
+
+def test_what_a_todo_says_stays_in_its_line() -> None:
+    todo = Todo(id="1", content="a\n- [ ] b (done)", status="pending", priority="low")
+    assert reminder([todo]).count("\n- ") == 1
