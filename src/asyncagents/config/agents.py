@@ -38,7 +38,7 @@ _TOOL_OF_CLAUDE = {
     "agent": "task",
 }
 
-Kind: TypeAlias = Literal["agent", "skill"]
+Kind: TypeAlias = Literal["agent", "skill", "command"]
 
 
 class Folder(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,175 @@
+"""Commands in files and in the configuration: the nearest wins, and what is broken stops nothing else."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from asyncagents.config.commands import Command, FoundCommands, find_commands
+from asyncagents.config.config import CommandConfig
+from asyncagents.domain.message import ModelRef
+from tests.unit.config.build import Desk
+
+FULL = """---
+description: Reviews a change
+agent: plan
+model: anthropic/claude-sonnet-4-5
+variant: high
+subtask: true
+---
+
+Review $1.
+"""
+
+
+def commands(
+    desk: Desk,
+    *,
+    directory: Path | None = None,
+    trusted: bool = True,
+    configured: Mapping[str, CommandConfig] | None = None,
+) -> FoundCommands:
+    return find_commands(
+        desk.environment, directory or desk.project, trusted=trusted, configured=configured or {}
+    )
+
+
+def test_every_field_of_a_command_is_read_from_its_file(desk: Desk) -> None:
+    path = desk.write(".asyncagents/commands/review.md", FULL)
+    config = CommandConfig(
+        template="Review $1.",
+        description="Reviews a change",
+        agent="plan",
+        model=ModelRef(provider_id="anthropic", model_id="claude-sonnet-4-5"),
+        variant="high",
+        subtask=True,
+    )
+    command = Command(name="review", config=config, scope="project", origin=path)
+    assert commands(desk) == FoundCommands(commands={"review": command})
+
+
+def test_a_command_needs_no_head(desk: Desk) -> None:
+    desk.write("~/.config/asyncagents/commands/a.md", "\r\nDo $ARGUMENTS.\r\n---\r\nNow.\r\n")
+    found = commands(desk)
+    assert found.commands["a"].config == CommandConfig(template="Do $ARGUMENTS.\n---\nNow.")
+    assert (found.commands["a"].scope, found.told) == ("user", ())
+
+
+def test_the_nearest_file_of_a_name_wins(desk: Desk) -> None:
+    places = [
+        "inner/.asyncagents/commands/a.md",
+        "inner/.claude/commands/a.md",
+        ".asyncagents/commands/a.md",
+        ".agents/commands/a.md",
+        ".opencode/command/a.md",
+        ".opencode/commands/a.md",
+        ".claude/commands/a.md",
+        "~/.config/asyncagents/commands/a.md",
+        "~/.config/opencode/command/a.md",
+        "~/.config/opencode/commands/a.md",
+        "~/.claude/commands/a.md",
+    ]
+    (desk.project / ".git").mkdir()
+    paths = [desk.write(place, f"Text of {place}") for place in places]
+    for place, path in zip(places, paths, strict=True):
+        found = commands(desk, directory=desk.project / "inner").commands["a"]
+        assert (found.origin, found.config.template) == (path, f"Text of {place}")
+        path.unlink()
+    assert commands(desk, directory=desk.project / "inner").commands == {}
+
+
+def test_the_configuration_is_laid_over_the_files(desk: Desk) -> None:
+    desk.write("asyncagents.json", {"command": {"a": {"template": "Ours"}, "c": {"template": "Third"}}})
+    desk.write(".asyncagents/commands/a.md", "---\nodd: 1\n---\nTheirs")
+    path = desk.write(".asyncagents/commands/b.md", "Second")
+    found = commands(desk, configured=desk.load().config.command)
+    told = {name: (each.config.template, each.scope, each.origin) for name, each in found.commands.items()}
+    assert told == {
+        "a": ("Ours", "config", None),
+        "b": ("Second", "project", path),
+        "c": ("Third", "config", None),
+    }
+    assert found.warnings == ()
+
+
+def test_a_command_in_a_folder_is_called_with_a_slash_or_a_colon(desk: Desk) -> None:
+    desk.write(".claude/commands/team/web/fix.md", "Fix")
+    found = commands(desk, configured={"x:y": CommandConfig(template="Exact")})
+    assert found.get("team/web/fix") == found.get("team:web:fix") == found.commands["team/web/fix"]
+    assert found.get("x:y") == found.commands["x:y"]
+    assert found.get("x/y") is found.get("fix") is None
+
+
+@pytest.mark.parametrize("hint", ["[number] [title]", "<file>", "@file", '"[a]"', "[open", "a: b # c", ""])
+def test_what_only_claude_code_knows_counts_for_nothing(desk: Desk, hint: str) -> None:
+    path = desk.write(
+        ".claude/commands/x.md",
+        f"---\nargument-hint: {hint}\nallowed-tools: Bash(git add:*), Read\nmodel: sonnet\n"
+        "description: Does: things\n---\nargument-hint: [stays] [here]",
+    )
+    found = commands(desk)
+    assert found.commands["x"].config == CommandConfig(
+        template="argument-hint: [stays] [here]", description="Does: things"
+    )
+    assert found.warnings == (
+        f"{path}: the key argument-hint of Claude Code counts for nothing here",
+        f"{path}: the key allowed-tools of Claude Code counts for nothing here",
+        f"{path}: the model 'sonnet' names no provider: the session's own model is used",
+    )
+
+
+def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: Desk) -> None:
+    path = desk.write(".opencode/command/x.md", "---\ntemplate: No\nagnet: plan\n---\nYes")
+    found = commands(desk)
+    assert found.commands["x"].config == CommandConfig(template="Yes")
+    assert found.told == (
+        f"{path}: the key template is unknown and counts for nothing: remove it or correct its name",
+        f"{path}: the key agnet is unknown and counts for nothing: remove it or correct its name",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("bad", "", "has no text"),
+        ("bad", "---\ndescription: x\n---\n", "has no text"),
+        ("bad", "---\ndescription: x\n", "the head is not closed"),
+        ("bad", "---\nsubtask: perhaps\n---\nx", "subtask must be true or false"),
+        ("bad", "---\nagent: [a]\n---\nx", "agent must be a string, not a list"),
+        ("bad", "---\nmodel: gpt\n---\nx", "write it as provider/model"),
+        ("bad", "x" * (256 * 1024 + 1), "shorten it"),
+        ("two words", "x", "cannot be typed"),
+        ("-x", "x", "cannot be typed"),
+    ],
+)
+def test_a_broken_file_is_told_and_the_others_count(desk: Desk, name: str, text: str, reason: str) -> None:
+    path = desk.write(f".asyncagents/commands/{name}.md", text)
+    desk.write(".asyncagents/commands/good.md", "Good")
+    found = commands(desk)
+    assert set(found.commands) == {"good"}
+    assert [broken.path for broken in found.broken] == [path]
+    assert reason in found.broken[0].reason
+    assert found.told == (f"{path} {found.broken[0].reason}",)
+
+
+def test_a_file_that_cannot_be_read_as_text_is_broken(desk: Desk) -> None:
+    path = desk.write(".asyncagents/commands/bad.md", "")
+    path.write_bytes(b"\xff")
+    (path.parent / "gone.md").symlink_to("nowhere.md")
+    assert [broken.path.name for broken in commands(desk).broken] == ["bad.md", "gone.md"]
+
+
+def test_a_broken_file_does_not_hide_a_farther_one(desk: Desk) -> None:
+    desk.write(".asyncagents/commands/a.md", "")
+    far = desk.write("~/.claude/commands/a.md", "Far")
+    assert commands(desk).commands["a"].origin == far
+
+
+def test_commands_of_a_project_that_is_not_trusted_count_for_nothing(desk: Desk) -> None:
+    desk.write(".asyncagents/commands/evil.md", "---\nmode: [\n---\n")
+    desk.write(".claude/commands/worse.md", "!`id`")
+    desk.write("~/.config/asyncagents/commands/mine.md", "Mine")
+    found = commands(desk, trusted=False)
+    assert (set(found.commands), found.broken, len(found.warnings)) == ({"mine"}, (), 1)
+    assert "2 command files" in found.warnings[0]
+    assert f"asyncagents trust {desk.project}" in found.warnings[0]
