@@ -25,6 +25,8 @@ WINDOW = 60
 class Look(Struct, frozen=True):
     """Look at something."""
 
+    n: int = 0
+
 
 class Endless:
     """Calls a tool step after step; notes the CPU time at which each request came."""
@@ -41,7 +43,7 @@ class Endless:
         if len(self.asked) > max(LENGTHS) + WINDOW:
             yield StepFinish("stop")
             return
-        yield ToolCallReady(f"call{key}", "look", {})
+        yield ToolCallReady(f"call{key}", "look", {"n": len(self.asked)})
         yield StepFinish("tool-calls")
 
 
