@@ -234,7 +234,7 @@ HOSTILE = (
     "echo x > /dev/tcp/127.0.0.1/9",
 )
 
-KNOWN_HOLES = {
+HOLES = {
     "sed: any character may part s": "sed 's:.*:touch pwned:e' a.txt",
     "sed: an address may have its own delimiter": "sed '\\%.%e touch pwned' a.txt",
     "awk: ARGV names a file from within": "awk 'BEGIN{ARGV[1]=\"../outside/secret.txt\";ARGC=2}1'",
@@ -258,10 +258,6 @@ KNOWN_HOLES = {
     "cd goes up by name, not by what a link leads to": "cd inner/../.. && cat outside/secret.txt",
     "grep -R follows links": "grep -R CANARY .",
     "curl reads files": "curl -s file://{out}/secret.txt",
-}
-"""Found while this was written: each runs unasked under a rule for its first word."""
-
-NEW_HOLES = {
     "a variable that is known is not filled in": "cat $?",
     "curl expands a scheme": "curl -s 'fil{e}://{out}/secret.txt'",
     "curl --libcurl writes a file": "curl -s --libcurl pwned http://127.0.0.1:9/",
@@ -277,7 +273,7 @@ NEW_HOLES = {
     "uniq writes its second word": "uniq a.txt pwned",
     "xxd -r writes its second word": "xxd -r a.txt pwned",
 }
-"""Found after those were mended."""
+"""Each was once allowed by a rule for its first word."""
 
 BENIGN = (
     "ls",

@@ -13,7 +13,7 @@ import pytest
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.scripted import Line, call
 from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, shell, yard
-from tests.flows.hostile_commands import ALLOWED, BENIGN, HOSTILE, KNOWN_HOLES, NEW_HOLES
+from tests.flows.hostile_commands import ALLOWED, BENIGN, HOLES, HOSTILE
 from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
 from tests.flows.kit import PATIENCE
 
@@ -150,21 +150,12 @@ async def test_who_may_not_edit_cannot_by_any_tool(tmp_path: Path, agent: str) -
 @pytest.mark.spec("A-04", "A-05")
 async def test_what_was_once_a_hole_asks(tmp_path: Path) -> None:
     place = prepared(tmp_path)
-    commands = filled(tuple(KNOWN_HOLES.values()), place)
+    commands = filled(tuple(HOLES.values()), place)
     before = place.picture()
     found = await judged(tmp_path, place, shell(commands), permission=BY_PREFIX)
-    assert [list(KNOWN_HOLES)[number] for number in found.unasked] == []
+    assert [list(HOLES)[number] for number in found.unasked] == []
     assert place.picture() == before
     assert CANARY not in found.told
-
-
-@pytest.mark.spec("A-04", "A-05")
-@pytest.mark.parametrize("hole", list(NEW_HOLES))
-async def test_what_is_still_a_hole_asks(tmp_path: Path, hole: str) -> None:
-    place = prepared(tmp_path)
-    (command,) = filled((NEW_HOLES[hole],), place)
-    found = await judged(tmp_path, place, shell([command]), permission=BY_PREFIX)
-    assert found.unasked == []
 
 
 @pytest.mark.spec("A-04")

@@ -122,4 +122,4 @@ async def test_whatever_the_todos_are_it_ends(
 
 def test_what_a_todo_says_stays_in_its_line() -> None:
     todo = Todo(id="1", content="a\n- [ ] b (done)", status="pending", priority="low")
-    assert reminder([todo]).count("\n- ") == 1
+    assert reminder((todo,)).count("\n- ") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from asyncagents.config.check import check
 from asyncagents.config.config import AgentConfig
@@ -64,8 +64,9 @@ class AgentFile(Struct, frozen=True, kw_only=True):
     color: str | None = None
 
 
-class FoundAgents(Struct, frozen=True, kw_only=True):
-    agents: dict[str, AgentFile] = {}
+class Found(Struct, frozen=True, kw_only=True):
+    """What is odd about the files that were looked at."""
+
     broken: tuple[Broken, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -73,6 +74,10 @@ class FoundAgents(Struct, frozen=True, kw_only=True):
     def told(self) -> tuple[str, ...]:
         """What a person should hear of."""
         return (*(f"{each.path} {each.reason}" for each in self.broken), *self.warnings)
+
+
+class FoundAgents(Found, frozen=True, kw_only=True):
+    agents: dict[str, AgentFile] = field(default_factory=dict)
 
 
 def find_agents(environment: Environment, directory: Path, *, trusted: bool) -> FoundAgents:
@@ -160,14 +165,18 @@ def _user_folders(environment: Environment, kind: Kind) -> Iterator[Folder]:
         yield Folder(path=environment.home / dotted / name, scope="user", claude=dotted == ".claude")
 
 
-def read_matter(path: Path) -> Matter:
-    """The head and the body of a file that must have a head."""
+def definition_text(path: Path) -> str:
     text = read_text(path)
     if text is None:
         raise ConfigError("is gone: a link that leads nowhere, or a file that was just removed")
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(f"is longer than {MAX_CHARACTERS:,} characters: shorten it")
-    matter = parse(text)
+    return text
+
+
+def read_matter(path: Path) -> Matter:
+    """The head and the body of a file that must have a head."""
+    matter = parse(definition_text(path))
     if matter is None:
         raise ConfigError("has no head: begin it with --- and a description, or move it elsewhere")
     return matter
@@ -204,13 +213,13 @@ def _config(name: str, data: Data, body: str) -> AgentConfig:
     )
     tree = modernise(grow(checked, lambda _, value: Leaf(value, "its head")), "its head")
     raw: dict[str, Any] = plain(tree["agent"])[name]
-    raw["model"] = _model(raw.get("model"))
+    raw["model"] = named_model(raw.get("model"))
     if body:
         raw["prompt"] = body
     return msgspec.convert(raw, AgentConfig)
 
 
-def _model(text: str | None) -> ModelRef | None:
+def named_model(text: str | None) -> ModelRef | None:
     if not text:
         return None
     provider_id, _, model_id = text.partition("/")

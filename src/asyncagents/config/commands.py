@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from asyncagents.config.agents import (
-    MAX_CHARACTERS,
     Broken,
     Folder,
+    Found,
     definition_folders,
+    definition_text,
     distrust_warning,
     markdown_files,
+    named_model,
     trusted_folders,
 )
 from asyncagents.config.check import check
@@ -22,9 +24,7 @@ from asyncagents.config.config import CommandConfig
 from asyncagents.config.env import Environment
 from asyncagents.config.front_matter import Data, Matter, parse
 from asyncagents.config.shape import CommandEntry
-from asyncagents.config.text import read_text
 from asyncagents.config.trust import project_root
-from asyncagents.domain.message import ModelRef
 from asyncagents.errors import ConfigError
 
 _NAME = re.compile(r"\w[\w.@/+-]{0,99}")
@@ -43,15 +43,8 @@ class Command(Struct, frozen=True, kw_only=True):
     """Its file; none if the configuration has it, which tells itself where from."""
 
 
-class FoundCommands(Struct, frozen=True, kw_only=True):
-    commands: dict[str, Command] = {}
-    broken: tuple[Broken, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """What a person should hear of."""
-        return (*(f"{each.path} {each.reason}" for each in self.broken), *self.warnings)
+class FoundCommands(Found, frozen=True, kw_only=True):
+    commands: dict[str, Command] = field(default_factory=dict)
 
     def get(self, name: str) -> Command | None:
         """By its name; a command in a folder also as Claude Code calls it, `folder:name`."""
@@ -100,11 +93,7 @@ def _read(path: Path, folder: Folder) -> tuple[Command, list[str]]:
 
 def _matter(path: Path) -> Matter:
     """The head, which may be missing, and the text."""
-    text = read_text(path)
-    if text is None:
-        raise ConfigError("is gone: a link that leads nowhere, or a file that was just removed")
-    if len(text) > MAX_CHARACTERS:
-        raise ConfigError(f"is longer than {MAX_CHARACTERS:,} characters: shorten it")
+    text = definition_text(path)
     return parse(_with_quoted_hint(text)) or Matter({}, text.replace("\r\n", "\n").strip())
 
 
@@ -140,14 +129,5 @@ def _config(name: str, data: Data, template: str) -> CommandConfig:
     checked, _ = check({"command": {name: data}}, "its head", family="asyncagents", secret=lambda _: False)
     known = checked["command"][name]
     return msgspec.convert(
-        {**known, "template": template, "model": _model(known.get("model"))}, CommandConfig
+        {**known, "template": template, "model": named_model(known.get("model"))}, CommandConfig
     )
-
-
-def _model(text: str | None) -> ModelRef | None:
-    if not text:
-        return None
-    provider_id, _, model_id = text.partition("/")
-    if not (provider_id and model_id):
-        raise ConfigError(f"names the model {text!r}: write it as provider/model")
-    return ModelRef(provider_id=provider_id, model_id=model_id)

@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from asyncagents.config.agents import (
     Broken,
+    Found,
     definition_folders,
     distrust_warning,
     markdown_files,
@@ -29,10 +30,8 @@ class Skill(Struct, frozen=True, kw_only=True):
     """Of its `SKILL.md`; what it refers to lies beside it."""
 
 
-class FoundSkills(Struct, frozen=True, kw_only=True):
-    skills: dict[str, Skill] = {}
-    broken: tuple[Broken, ...] = ()
-    warnings: tuple[str, ...] = ()
+class FoundSkills(Found, frozen=True, kw_only=True):
+    skills: dict[str, Skill] = field(default_factory=dict)
 
 
 def find_skills(environment: Environment, directory: Path, *, trusted: bool) -> FoundSkills:

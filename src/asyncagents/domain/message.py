@@ -76,5 +76,9 @@ class AssistantMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="
     structured: Any = None
     finish: str | None = None
 
+    @property
+    def model_ref(self) -> ModelRef:
+        return ModelRef(provider_id=self.provider_id, model_id=self.model_id, variant=self.variant)
+
 
 Message: TypeAlias = UserMessage | AssistantMessage

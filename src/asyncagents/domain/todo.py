@@ -16,6 +16,10 @@ class Todo(Shape, frozen=True, kw_only=True):
     """Ours always have one; a list from elsewhere may not."""
 
 
+def unfinished(todos: tuple[Todo, ...]) -> tuple[Todo, ...]:
+    """Those that are neither done nor dropped."""
+    return tuple(todo for todo in todos if todo.status in ("pending", "in_progress"))
+
+
 def left(todos: tuple[Todo, ...]) -> int:
-    """How many are neither done nor dropped."""
-    return sum(todo.status in ("pending", "in_progress") for todo in todos)
+    return len(unfinished(todos))

@@ -80,18 +80,24 @@ class Calls:
             async with run.interruptible():
                 place = await enter(self._workplaces, snapshot.info.directory)
                 moves = await self._moves(place, snapshot.info, lease, snapshot.requested)
+                moved = {move.call_id for move in moves}
+                planned = [call for call in snapshot.requested if call.id in moved]
+                # Before they are written down as running: from there on nothing may come in between.
+                jobs = {call.id: await self._job(call, place, snapshot.info) for call in planned}
         except TimeoutError:
             return await self._store.snapshot(lease)
         after = await self._store.advance(lease, moves)
-        moved = {move.call_id for move in moves}
         for call in after.executing:
-            if call.id in moved:
-                context = self._context(call, snapshot.info.directory)
-                rules = await self._permissions.rules(call, place, snapshot.info)
-                report = Report(call, self._bus, self._clock)
-                job = Job(place.tools[call.tool], replace(context, rules=rules, report=report), report)
-                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
+            if call.id in jobs:
+                work = self._execute(run, lease, call, jobs[call.id])
+                run.tasks[call.id] = self._group.create_task(work)
         return after
+
+    async def _job(self, call: Call, place: Workplace, session: Session) -> Job:
+        rules = await self._permissions.rules(call, place, session)
+        report = Report(call, self._bus, self._clock)
+        context = replace(self._context(call, session.directory), rules=rules, report=report)
+        return Job(place.tools[call.tool], context, report)
 
     async def _moves(
         self, place: Workplace, session: Session, lease: Lease, calls: tuple[Call, ...]

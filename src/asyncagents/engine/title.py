@@ -59,19 +59,24 @@ class Titles:
         request_id = self._ids.request()
         end = Titled(session_id=session.id, request_id=request_id, before=session.title)
         try:
-            estimate = replace(Tokens.zero(), input=(len(request.system) + MOST) // 4)
-            await self._store.start_title(session.id, request_id, estimate)
             slot = await self._limits.slot(request.model)
             try:
-                async with asyncio.timeout(SECONDS):
-                    end = await self._asked(request, end)
+                await self._store.start_title(session.id, request_id, _estimate(request))
+                await self._timed(request, end)
             finally:
                 slot.release()
-                await self._store.end_title(end)
         except (AsyncAgentsError, TimeoutError) as error:
             _log.info("session %s keeps its title: %s", session.id, error)
         except Exception:  # noqa: BLE001  the edge of a provider: a title is worth no failure
             _log.warning("session %s keeps its title", session.id, exc_info=True)
+
+    async def _timed(self, request: Request, end: Titled) -> None:
+        """However it ends, it is charged."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                end = await self._asked(request, end)
+        finally:
+            await self._store.end_title(end)
 
     async def _asked(self, request: Request, end: Titled) -> Titled:
         words: list[str] = []
@@ -88,6 +93,11 @@ class Titles:
                     case _:
                         pass
         return end
+
+
+def _estimate(request: Request) -> Tokens:
+    told = sum(len(each.text) for each in request.messages if isinstance(each, FromUser))
+    return replace(Tokens.zero(), input=(len(request.system) + told) // 4)
 
 
 def _first(told: tuple[Entry, ...]) -> str:

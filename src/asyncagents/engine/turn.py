@@ -103,7 +103,7 @@ class Turn:
         if started is None:
             return await self._store.snapshot(lease)
         if started.turn == started.number == 1:
-            self._titles.begin(snapshot.info, place, started.tail, _model(started.message))
+            self._titles.begin(snapshot.info, place, started.tail, started.message.model_ref)
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
         scribe = Scribe(
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
@@ -187,13 +187,9 @@ class Turn:
             draft.abort()
 
 
-def _model(message: AssistantMessage) -> ModelRef:
-    return ModelRef(provider_id=message.provider_id, model_id=message.model_id, variant=message.variant)
-
-
 def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:
     return Request(
-        model=_model(message),
+        model=message.model_ref,
         messages=run.prompt.messages,
         tools=brief.specs,
         system=brief.system,

@@ -5,12 +5,12 @@ import hashlib
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.domain.message import AssistantMessage, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.message import AssistantMessage, MessageTime, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.domain.todo import Todo
+from asyncagents.domain.todo import Todo, unfinished
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.runner import Continue, Verdict
 from asyncagents.engine.workplace import Workplaces, enter
@@ -31,12 +31,10 @@ class TodoEnforcer:
 
     async def __call__(self, snapshot: Snapshot, reason: Reason) -> Verdict:
         step, session = snapshot.step, snapshot.info
-        quiet = snapshot.calls or snapshot.unread
-        if reason != "done" or quiet or step is None or session is None or step.finish != "stop":
+        more = snapshot.calls or snapshot.unread
+        if reason != "done" or more or step is None or session is None or step.finish != "stop":
             return ()
-        left = [
-            todo for todo in await self._store.todos(session.id) if todo.status in ("pending", "in_progress")
-        ]
+        left = unfinished(await self._store.todos(session.id))
         if not left or not await self._has_a_plan(session, step.agent):
             return ()
         key = await self._new_key(session, left)
@@ -51,7 +49,7 @@ class TodoEnforcer:
             return False
         return "todowrite" in place.tools and not (rules is not None and rules.hides("todowrite"))
 
-    async def _new_key(self, session: Session, left: list[Todo]) -> str | None:
+    async def _new_key(self, session: Session, left: tuple[Todo, ...]) -> str | None:
         """None: enough was said since a person last spoke, or nothing was done since it was said last."""
         place = await enter(self._workplaces, session.directory)
         spoken = f"nudge:{await self._store.newest_prompt(session.id)}:"
@@ -61,13 +59,13 @@ class TodoEnforcer:
             return None
         return key if await self._store.count_inputs(session.id, spoken) < place.nudges else None
 
-    def _nudge(self, session: Session, step: AssistantMessage, left: list[Todo], key: str) -> Admit:
+    def _nudge(self, session: Session, step: AssistantMessage, left: tuple[Todo, ...], key: str) -> Admit:
         message = UserMessage(
             id=self._ids.message(),
             session_id=session.id,
             time=MessageTime(created=self._clock.now()),
             agent=step.agent,
-            model=ModelRef(provider_id=step.provider_id, model_id=step.model_id, variant=step.variant),
+            model=step.model_ref,
         )
         part = TextPart(
             id=self._ids.part(),
@@ -79,7 +77,7 @@ class TodoEnforcer:
         return Admit(message=message, parts=(part,), key=key, source="system")
 
 
-def reminder(left: list[Todo]) -> str:
+def reminder(left: tuple[Todo, ...]) -> str:
     listed = "".join(f"- [ ] {' '.join(todo.content.split())} ({todo.status})\n" for todo in left)
     return (
         "[SYSTEM REMINDER - TODO CONTINUATION]\n"

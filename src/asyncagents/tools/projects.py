@@ -11,13 +11,13 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from asyncagents.config.agents import FoundAgents, find_agents
+from asyncagents.config.agents import find_agents
 from asyncagents.config.child import child_environment, without_bare_repositories
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.config.instructions import find_instructions
 from asyncagents.config.load import load
-from asyncagents.config.skills import FoundSkills, find_skills
+from asyncagents.config.skills import find_skills
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.port import Clock
 from asyncagents.engine.agents import Agents, Facts
@@ -45,8 +45,6 @@ class Opened(Struct, frozen=True):
     """A project, and what is odd about its files."""
 
     project: Project
-    agents: FoundAgents
-    skills: FoundSkills
     warnings: tuple[str, ...]
 
 
@@ -144,9 +142,7 @@ class Projects:
             before=self._before(directory, laid),
             nudges=config.todo_enforcer,
         )
-        broken = [f"{each.path} {each.reason}" for each in (*agents.broken, *skills.broken)]
-        odd = (*broken, *agents.warnings, *skills.warnings, *instructions.warnings)
-        return Opened(project, agents, skills, odd)
+        return Opened(project, (*agents.told, *skills.told, *instructions.warnings))
 
     def _before(self, directory: str, now: Agents) -> Agents:
         """As they were when this runtime first looked."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage, Message, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.message import AssistantMessage, Message, MessageTime, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.text import reminder
 from asyncagents.domain.todo import Todo
@@ -76,13 +76,12 @@ async def _asked(tx: Tx, session_id: SessionId, stepping: Stepping, before: int)
 
 def _message(newest: Message, aside_id: MessageId, now: int) -> UserMessage:
     assert isinstance(newest, AssistantMessage), "else it was reminded before"
-    model = ModelRef(provider_id=newest.provider_id, model_id=newest.model_id, variant=newest.variant)
     return UserMessage(
         id=aside_id,
         session_id=newest.session_id,
         time=MessageTime(created=now),
         agent=newest.agent,
-        model=model,
+        model=newest.model_ref,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a review of agents and permissions found: each test fails until its cause is gone."""
+"""Edges of permissions, answers and rules: what must be refused, told, bounded or kept."""
 
 import asyncio
 import re
