@@ -33,7 +33,7 @@ from asyncagents.engine.turn import Turn
 from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
-from asyncagents.llm.model import Model
+from asyncagents.llm.model import Model, Windowed, no_window
 from asyncagents.plugins.todo_enforcer import TodoEnforcer
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
@@ -332,6 +332,7 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         ids=ids,
         rng=world.rng,
         limits=hall.limits,
+        windows=setup.model.window if isinstance(setup.model, Windowed) else no_window,
         group=group,
     )
     calls = Calls(store=store, workplaces=hall.workplaces, bus=hall.bus, clock=clock, ids=ids, group=group)

@@ -9,7 +9,7 @@ from tests.contract.build import Lab
 async def session_row(lab: Lab, session_id: SessionId) -> tuple[bytes, int]:
     row = await lab.database.read(lambda tx: tx.one("session", session_id))
     assert row is not None
-    return row[19], row[20]
+    return row[-2], row[-1]
 
 
 async def message_row(lab: Lab, message_id: MessageId) -> tuple[bytes, int]:
@@ -34,7 +34,7 @@ async def rewrite_session(lab: Lab, session_id: SessionId, raw: bytes, version: 
     async def verb(tx: Tx) -> None:
         row: Row | None = await tx.one("session", session_id)
         assert row is not None
-        await tx.one("save_session", *row[5:19], raw, version, await tx.rev(), session_id)
+        await tx.one("save_session", *row[5:-2], raw, version, await tx.rev(), session_id)
 
     await lab.database.write(verb)
 
@@ -43,7 +43,7 @@ async def rewrite_status(lab: Lab, session_id: SessionId, text: str) -> None:
     async def verb(tx: Tx) -> None:
         row: Row | None = await tx.one("session", session_id)
         assert row is not None
-        await tx.one("save_session", *row[5:18], text, *row[19:21], await tx.rev(), session_id)
+        await tx.one("save_session", *row[5:-3], text, *row[-2:], await tx.rev(), session_id)
 
     await lab.database.write(verb)
 

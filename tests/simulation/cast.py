@@ -10,9 +10,12 @@ from msgspec.structs import replace
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
 from asyncagents.app import Setup
 from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.failure import api
+from asyncagents.domain.failure import api, context_overflow
+from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective, judge
 from asyncagents.domain.session import CacheTokens, Rule, Session, Tokens
+from asyncagents.domain.window import Window
+from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
 from asyncagents.engine.workplace import Bare, Brief
 from asyncagents.llm.model import (
@@ -54,6 +57,7 @@ TOOLS = (
     "slow",
     "none",
 )
+WINDOW = Window(context=500, output=100)
 LONGEST_TURN = 4
 MOST_STEPS = 3
 ENDS: tuple[Finish | None, ...] = ("stop", None, "length", "content-filter", "error", "unknown")
@@ -76,15 +80,37 @@ class WildModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         session = session_of(request.messages)
-        tries = self._stage.asked(request.messages)
+        summary = request.system == prompt_text("compaction")
+        tries = self._stage.asked(request.messages, summary=summary)
+        luck = random.Random(f"{self._seed}:{session}:{tries}")
         self._stage.enter(session, self._process.number)
         try:
-            async for event in self._speak(request, random.Random(f"{self._seed}:{session}:{tries}")):
+            async for event in self._sum_up(session, luck) if summary else self._speak(request, luck, tries):
                 yield event
         finally:
             self._stage.leave(session, self._process.number)
 
-    async def _speak(self, request: Request, luck: random.Random) -> AsyncGenerator[ModelEvent, None]:
+    def window(self, model: ModelRef) -> Window:
+        return WINDOW
+
+    async def _sum_up(self, session: str, luck: random.Random) -> AsyncGenerator[ModelEvent, None]:
+        """Summaries fail, too."""
+        await asyncio.sleep(luck.random())
+        if luck.random() < 0.2:
+            yield _trouble(luck) if luck.random() < 0.7 else StreamError(api("no", is_retryable=False))
+            return
+        yield TextStart("t")
+        if luck.random() < 0.9:
+            yield TextDelta("t", f"{session}: what there was")
+        await asyncio.sleep(luck.choice([0, 1.2]))
+        yield TextEnd("t")
+        self._stage.summarised.add(session)
+        yield StepFinish("stop", _tokens(luck))
+        yield StreamFinish()
+
+    async def _speak(
+        self, request: Request, luck: random.Random, tries: int
+    ) -> AsyncGenerator[ModelEvent, None]:
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
         await asyncio.sleep(rng.random())
@@ -101,7 +127,7 @@ class WildModel:
             raise ConnectionResetError("the provider hung up")
         if luck.random() < 0.03:
             await asyncio.sleep(40)
-        for event in _calls(rng, request):
+        for event in _calls(rng, request, tries):
             yield event
         if finish is not None:
             yield StepFinish(finish, _tokens(rng) if rng.random() < 0.8 else None)
@@ -109,7 +135,9 @@ class WildModel:
 
 
 def _trouble(luck: random.Random) -> StreamError:
-    """It passes: at once, after a short wait, or after a long one that no run sits out."""
+    """It passes: with a summary, at once, after a short wait, or after a long one that no run sits out."""
+    if luck.random() < 0.2:
+        return StreamError(context_overflow("too much"))
     status = luck.choice([429, 529, None])
     return StreamError(
         api("overloaded", is_retryable=True, status_code=status), luck.choice([None, 0.0, 1.5, 8.0, 30.0])
@@ -129,7 +157,7 @@ async def _text(rng: random.Random) -> AsyncGenerator[ModelEvent, None]:
         yield TextEnd("t")
 
 
-def _calls(rng: random.Random, request: Request) -> list[ModelEvent]:
+def _calls(rng: random.Random, request: Request, tries: int) -> list[ModelEvent]:
     """Fewer and fewer the longer the turn: it ends."""
     steps = 0
     for told in reversed(request.messages):
@@ -140,7 +168,7 @@ def _calls(rng: random.Random, request: Request) -> list[ModelEvent]:
         return []
     events: list[ModelEvent] = []
     for number in range(rng.choice([1, 1, 2, 3])):
-        key = f"c{len(request.messages)}_{number}"
+        key = f"c{tries}_{number}"
         tool = rng.choice(TOOLS)
         events.append(ToolCallStart(key, tool))
         if rng.random() < 0.97:

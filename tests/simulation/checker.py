@@ -162,12 +162,22 @@ def _check_inputs(db: sqlite3.Connection) -> None:
             and not db.execute("SELECT 1 FROM message WHERE id = ? AND hidden = 0", (answer,)).fetchone()
         ):
             _fail("I4", f"input {message_id} was answered by {answer}, which nobody sees")
+    _check_answers(db)
     texts = [row[0] for row in db.execute(
         "SELECT part.body ->> 'text' FROM input JOIN part ON part.message_id = input.message_id"
-        " WHERE part.body ->> 'text' NOT LIKE '<system-reminder>%'"
+        " WHERE input.source <> 'compaction' AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"
     )]  # fmt: skip
     if len(texts) != len(set(texts)):
         _fail("I3", "an input stands twice")
+
+
+def _check_answers(db: sqlite3.Connection) -> None:
+    """S-10: a summary answers nobody but who wished for one, unless it failed."""
+    query = """SELECT input.message_id, message.id FROM input JOIN message ON message.id = input.answer_id
+               WHERE input.source = 'person' AND message.info ->> 'summary'
+                 AND message.info ->> 'error' IS NULL"""
+    for message_id, answer in db.execute(query):
+        _fail("S-10", f"prompt {message_id} was answered by the summary {answer}")
 
 
 def _check_calls(db: sqlite3.Connection, calls: dict[str, Call]) -> None:
@@ -234,7 +244,11 @@ def check_steps(path: Path, limit: int) -> None:
         """SELECT message.session_id, message.info ->> 'finish',
              CASE WHEN message.info ->> 'role' = 'user' THEN COALESCE(input.source, 'aside') END FROM message
            LEFT JOIN input ON input.message_id = message.id
-           WHERE hidden = 0 AND position IS NOT NULL ORDER BY message.session_id, position"""
+           WHERE hidden = 0 AND position IS NOT NULL
+             AND (message.info ->> 'role' = 'assistant' OR input.source IS NOT NULL OR EXISTS (
+               SELECT 1 FROM part
+               WHERE message_id = message.id AND body ->> 'text' LIKE '<system-reminder>%'))
+           ORDER BY message.session_id, position"""
     ).fetchall()
     db.close()
     steps: dict[str, int] = {}

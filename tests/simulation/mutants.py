@@ -175,6 +175,24 @@ MUTANTS = (
         "started.number > brief.steps",
     ),
     Mutant(
+        "a_summary_is_forgotten_with_its_run",
+        "store/verb/read.py",
+        "    return ToldBefore(entries, shown, since, await _head(tx, control))",
+        "    return ToldBefore(entries, shown, since)",
+    ),
+    Mutant(
+        "nobody_goes_on_after_a_summary",
+        "store/verb/summary.py",
+        "    if auto or _at_work(newest):\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "a_summary_answers_for_the_turn_before_it",
+        "store/verb/summary.py",
+        "        await answer_prompts(tx, control, newest.id)\n",
+        "        pass\n",
+    ),
+    Mutant(
         "reminded_again_after_a_crash",
         "store/verb/remind.py",
         "        return control  # the step before",

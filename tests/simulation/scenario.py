@@ -166,8 +166,16 @@ class Scenario:
         await asyncio.sleep(self.rng.random() * ACTIVE_SECONDS)
         session_id = self.rng.choice(self.stage.sessions)
         act = self.rng.choices(
-            [self._prompt, self._send, self._quiet, self._abort, self._answer, self._deliver],
-            [30, 15, 5, 10, 30, 25],
+            [
+                self._prompt,
+                self._send,
+                self._quiet,
+                self._abort,
+                self._answer,
+                self._deliver,
+                self._compact,
+            ],
+            [30, 15, 5, 10, 30, 25, 8],
         )[0]
         try:
             await act(session_id)
@@ -198,6 +206,10 @@ class Scenario:
         key, text = self._text(session_id, "quiet")
         message_id = await self.request(lambda r: r.send(session_id, text, key=key, wakes=False))
         self.stage.prompts[message_id] = text
+
+    async def _compact(self, session_id: SessionId) -> None:
+        key, _ = self._text(session_id)
+        await self.insist(partial(_wish, session_id=session_id, key=key))
 
     async def _abort(self, session_id: SessionId) -> None:
         clock = asyncio.get_running_loop().time
@@ -300,6 +312,10 @@ class Scenario:
 
 async def _create(runtime: Runtime, *, key: str) -> Session:
     return await runtime.create_session(key=key, directory="/project")
+
+
+async def _wish(runtime: Runtime, *, session_id: SessionId, key: str) -> object:
+    return await runtime._store.admit(runtime._inputs.compaction(session_id, key=key, to={}))
 
 
 def play(seed: int, *, keep_trace: bool = False) -> Summary:

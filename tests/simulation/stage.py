@@ -1,6 +1,7 @@
 """What stands outside the simulated processes: a record of all that was promised and all that was done."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from tests.simulation.mirror import Mirror
 
 MOST_REQUESTS = 250
+_NAME = re.compile(r"\b(s\d+):")
 
 
 class Violation(AssertionError):
@@ -42,6 +44,8 @@ class Stage:
         self.effects: list[Effect] = []
         self.jobs: list[CallId] = []
         self.requests: dict[str, tuple[Told, ...]] = {}
+        self.summarised: set[str] = set()
+        """Sessions for which a summary was written that no request has begun with yet."""
         self.working: dict[str, list[int]] = {}
         self.suspects: set[int] = set()
         """Processes that live but were declared dead: they may still be at work, and must not be heeded."""
@@ -65,19 +69,24 @@ class Stage:
         if self.broken:
             raise Violation(self.broken[0])
 
-    def asked(self, messages: Sequence[Told]) -> int:
+    def asked(self, messages: Sequence[Told], *, summary: bool = False) -> int:
         """A model request goes out: it answers every call, and extends the one before it.
 
-        Returns how many went out before it, of all sessions.
+        After a summary it may begin anew, once. Returns how many went out before it, of all sessions.
         """
         self.count("requests")
         if self.counts["requests"] > MOST_REQUESTS:
             self.violate(f"overspent: more than {MOST_REQUESTS} model requests")
         session = session_of(messages) or self.violate("a request without any prompt")
+        if summary:
+            return self.counts["requests"]
         before = self.requests.get(session, ())
         now = tuple(messages)
         if now[: len(before)] != before:
-            self.violate(f"I12: what was sent has changed: {_difference(before, now)}")
+            if session not in self.summarised:
+                self.violate(f"I12: what was sent has changed: {_difference(before, now)}")
+            self.summarised.remove(session)
+            self.count("summaries")
         self.requests[session] = now
         if wrong := unanswered(now):
             self.violate(f"I12: {wrong}")
@@ -110,10 +119,10 @@ class Stage:
 
 
 def session_of(messages: Sequence[Told]) -> str:
-    """Prompts begin with the name of their session."""
+    """Prompts, and summaries of them, have the name of their session."""
     for told in messages:
-        if isinstance(told, FromUser) and ":" in told.text:
-            return told.text.split(":", 1)[0]
+        if isinstance(told, FromUser) and (name := _NAME.search(told.text)):
+            return name[1]
     return ""
 
 

@@ -148,6 +148,8 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Earlier asks: each was answered with yes, and then the world had changed."""
     shown_pending: bool = False
     """A request told the model that this call is pending; its result arrives as a later message."""
+    compacted: int | None = None
+    """When its output was left out of what the model reads."""
     state: CallState = Requested()
 
     @property
@@ -197,7 +199,7 @@ def _tool_state(call: Call) -> ToolState:
                 input=call.input, pending_id=call.id, output=note or None, time=PartTime(start=start)
             )
         case Settled(result, at):
-            return _settled_state(call.input, result, PartTime(start=start, end=at))
+            return _settled_state(call.input, result, PartTime(start=start, end=at, compacted=call.compacted))
 
 
 def _settled_state(given: dict[str, Any], result: Result, time: PartTime) -> ToolState:

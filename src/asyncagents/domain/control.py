@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Open, Requested, Running
 from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
-from asyncagents.domain.message import AssistantMessage, Message, ModelRef
+from asyncagents.domain.message import AssistantMessage, Message, ModelRef, UserMessage
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 
 State: TypeAlias = Literal["idle", "ready", "running"]
+WANTED = -1
+"""No place yet: the context is full, and a summary is asked for before the next step."""
 CLAIM_LIMIT = 3
 
 
@@ -40,6 +42,12 @@ class Control(Struct, frozen=True):
     """The request that failed and waits for its next try."""
     steps: int = 0
     """How many are complete since a person last spoke."""
+    compacting: int = 0
+    """The place of a request for a summary that has not been written yet, or `WANTED`."""
+    summary: int = 0
+    """The place of the newest summary: what lies before it is not read any more, but for the tail."""
+    tail: int = 0
+    """The place from which messages are kept beside the summary."""
 
     def woken(self) -> "Control":
         state: State = "ready" if self.state == "idle" else self.state
@@ -58,7 +66,10 @@ class Control(Struct, frozen=True):
     def rested(self, *, unread: bool) -> "Control":
         """The turn is over; input that came for the next one keeps the session ready."""
         state: State = "ready" if unread else "idle"
-        return replace(self, state=state, owner=None, claims=0, in_turn=False, backoff=None)
+        compacting = min(self.compacting, 0)  # who wanted a summary in this turn has been answered
+        return replace(
+            self, state=state, owner=None, claims=0, in_turn=False, backoff=None, compacting=compacting
+        )
 
     def cancelled(self, *, stranded: int = 0, calls: int = 0) -> bool:
         """A cancel covers the turn it came in and, outside a turn, input it held back and open calls."""
@@ -125,6 +136,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         """The last step of this turn, if the turn has one."""
         in_turn = self.control.in_turn
         return self.last if in_turn and isinstance(self.last, AssistantMessage) else None
+
+    @property
+    def unanswered(self) -> bool:
+        """The model has been told something and has not answered: the step that did was cut off."""
+        return self.control.in_turn and isinstance(self.last, UserMessage)
 
     @property
     def executing(self) -> tuple[Call, ...]:

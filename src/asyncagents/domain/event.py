@@ -45,6 +45,13 @@ class SessionIdle(Shape, frozen=True, kw_only=True):
     session_id: SessionId
 
 
+class SessionCompacted(Shape, frozen=True, kw_only=True):
+    """A summary stands for what came before."""
+
+    type: ClassVar[str] = "session.compacted"
+    session_id: SessionId
+
+
 class SessionError(Shape, frozen=True, kw_only=True):
     type: ClassVar[str] = "session.error"
     session_id: SessionId | None = None
@@ -156,6 +163,7 @@ Event: TypeAlias = (
     | SessionDeleted
     | SessionStatus
     | SessionIdle
+    | SessionCompacted
     | SessionError
     | MessageUpdated
     | MessageRemoved

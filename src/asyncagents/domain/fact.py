@@ -10,7 +10,8 @@ from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import Part
 from asyncagents.domain.todo import Todo
 
-Source: TypeAlias = Literal["person", "system"]
+Source: TypeAlias = Literal["person", "system", "compaction"]
+"""Who wants to be answered; or a wish for a summary, which is answered by one."""
 
 
 class Admit(Struct, frozen=True, kw_only=True):

@@ -145,6 +145,11 @@ class Draft:
         """Whether anything of it was shown to people."""
         return bool(self._written or self._called)
 
+    @property
+    def spoke(self) -> bool:
+        """Whether there is a word of text in it."""
+        return any(text.length and isinstance(text.part(), TextPart) for text in self._written)
+
     def take(self, event: ModelEvent, now: int) -> Change:  # noqa: C901  one arm for each event
         """One event of the stream; returns what listeners should see of it."""
         match event:
@@ -219,6 +224,10 @@ class Draft:
 
     def fail(self, failure: Failure) -> None:
         self._failure = _mended(failure)
+
+    def fail_unless_failed(self, failure: Failure) -> None:
+        if self._failure is None:
+            self.fail(failure)
 
     def abort(self) -> None:
         self._failure = aborted()
@@ -340,7 +349,7 @@ def _dollars(cost: float) -> float:
 def _storable(given: dict[str, Any]) -> dict[str, Any] | None:
     """None: arguments that no database could keep; the call is written down as one that never ran."""
     try:
-        body(given)
+        body([[given]])  # a part holds it two levels deep
     except InvalidInput:
         return None
     return given

@@ -10,7 +10,7 @@ from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import FilePart, Part, TextPart
+from asyncagents.domain.part import CompactionPart, FilePart, Part, TextPart
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule
 from asyncagents.errors import InvalidInput
@@ -49,13 +49,7 @@ class Inputs:
         files = to.get("files", ())
         if not a_text(text, "a prompt").strip() and not files:
             raise InvalidInput("a prompt needs some text")
-        message = UserMessage(
-            id=self._ids.message(),
-            session_id=session_id,
-            time=MessageTime(created=self._clock.now()),
-            agent=to.get("agent") or self._defaults.agent,
-            model=model_ref(to.get("model")) or self._defaults.model,
-        )
+        message = self._message(session_id, to)
         return Admit(
             message=message,
             parts=self._parts(session_id, message.id, text, files),
@@ -63,6 +57,28 @@ class Inputs:
             wakes=wakes,
             same_agent=not to.get("agent"),
             same_model=not to.get("model"),
+        )
+
+    def compaction(self, session_id: SessionId, focus: str = "", *, key: str | None, to: To) -> Admit:
+        """A wish for a summary; `focus`: what it should mind above all."""
+        message = self._message(session_id, to)
+        wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=False)
+        return Admit(
+            message=message,
+            parts=(wish, *self._parts(session_id, message.id, focus, ())),
+            key=key or message.id,
+            source="compaction",
+            same_agent=not to.get("agent"),
+            same_model=not to.get("model"),
+        )
+
+    def _message(self, session_id: SessionId, to: To) -> UserMessage:
+        return UserMessage(
+            id=self._ids.message(),
+            session_id=session_id,
+            time=MessageTime(created=self._clock.now()),
+            agent=to.get("agent") or self._defaults.agent,
+            model=model_ref(to.get("model")) or self._defaults.model,
         )
 
     def _parts(

@@ -14,7 +14,7 @@ from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
-from asyncagents.engine.workplace import Asking, Brief
+from asyncagents.engine.workplace import Asking, Brief, Keeping
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Options, Request
 from asyncagents.store.verb.remind import Stepping
@@ -28,6 +28,7 @@ class Texts(Struct, frozen=True, kw_only=True):
     skills: tuple[Skill, ...] = ()
     small_model: ModelRef | None = None
     """For what takes few words."""
+    keeping: Keeping = Keeping()
 
 
 class Project:
@@ -105,6 +106,17 @@ class Project:
 
     def model(self, agent: str) -> ModelRef | None:
         return self.agents.get(agent).model
+
+    @property
+    def keeping(self) -> Keeping:
+        return self._texts.keeping
+
+    def summarising(self, used: ModelRef) -> Request:
+        agent = self.agents.find("compaction")
+        if agent is None:  # it was disabled; a conversation that is too long needs a summary all the same
+            return Request(model=used, messages=(), system=prompt_text("compaction"))
+        options = Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
+        return Request(model=agent.model or used, messages=(), system=agent.prompt, options=options)
 
     def titling(self, used: ModelRef) -> Request | None:
         try:

@@ -1,7 +1,7 @@
 """What the model is told: it only ever grows, so that what was sent never changes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from asyncagents.domain.call import pending_text
@@ -10,6 +10,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import (
+    CompactionPart,
     FilePart,
     Part,
     ReasoningPart,
@@ -18,6 +19,7 @@ from asyncagents.domain.part import (
     ToolError,
     ToolPart,
 )
+from asyncagents.domain.window import output_weight, weight
 from asyncagents.llm.attachment import name_of, words_in
 from asyncagents.llm.model import (
     Attachment,
@@ -32,6 +34,11 @@ from asyncagents.llm.model import (
 )
 
 INTERRUPTED = "[Tool execution was interrupted]"
+CLEARED = "[The output of this call was left out to make room. Make the call again if you need it.]"
+SUMMARISED = "The conversation was longer than what you see. This summary stands for what came before:"
+PROTECTED_TOKENS = 40_000
+PRUNED_TOKENS = 20_000
+PROTECTED_TOOLS = frozenset({"skill"})
 _CLOSING = re.compile(r"<\s*/\s*file", re.IGNORECASE)
 
 
@@ -40,17 +47,70 @@ class Prompt:
 
     def __init__(self) -> None:
         self._told: list[Told] = []
+        self._outputs: list[tuple[PartId, int]] = []
+        self._output_tokens = 0
         self.since = 0
+        self.tokens = 0
+        """What it takes, as far as one can tell."""
 
-    def extend(self, entries: Iterable[Entry], shown: frozenset[PartId], *, since: int) -> None:
+    def open(self, head: Sequence[Entry]) -> None:
+        """Begin with a summary, and what stands beside the request for it."""
+        texts = [SUMMARISED, *(_said(entry) for entry in reversed(head))]
+        if head:
+            self._told.append(FromUser("\n\n".join(text for text in texts if text)))
+            self.tokens += weight(head)
+
+    def extend(self, entries: Sequence[Entry], shown: frozenset[PartId], *, since: int) -> None:
         """Add what has become final; the next reading starts at `since`."""
         for entry in entries:
-            self._told.extend(_told(entry, shown))
+            if not about_summary(entry):
+                self._told.extend(_told(entry, shown))
+                self._weigh(entry, shown)
         self.since = since
+
+    def _weigh(self, entry: Entry, shown: frozenset[PartId]) -> None:
+        self.tokens += weight((entry,))
+        for part in entry.parts:
+            if isinstance(part, ToolPart) and part.id not in shown and _can_be_left_out(part):
+                tokens = output_weight(part)
+                self._outputs.append((part.id, tokens))
+                self._output_tokens += tokens
+
+    def stale(self) -> tuple[PartId, ...]:
+        """Calls whose output is old and long enough, together, to be left out from now on."""
+        if self._output_tokens < PROTECTED_TOKENS + PRUNED_TOKENS:
+            return ()
+        newer, found, freed = 0, [], 0
+        for part_id, tokens in reversed(self._outputs):
+            newer += tokens
+            if newer > PROTECTED_TOKENS:
+                found.append(part_id)
+                freed += tokens
+        return tuple(reversed(found)) if freed >= PRUNED_TOKENS else ()
 
     @property
     def messages(self) -> Sequence[Told]:
         return self._told
+
+
+def about_summary(entry: Entry) -> bool:
+    """A summary, or a request for one: neither is read where it stands."""
+    if isinstance(entry.info, AssistantMessage):
+        return bool(entry.info.summary)
+    return any(isinstance(part, CompactionPart) for part in entry.parts)
+
+
+def _said(entry: Entry) -> str:
+    """Of a summary its words; of the request for it only what we put there."""
+    of_model = isinstance(entry.info, AssistantMessage)
+    texts = [part for part in entry.parts if isinstance(part, TextPart)]
+    return "\n".join(part.text for part in texts if of_model or part.synthetic)
+
+
+def _can_be_left_out(part: ToolPart) -> bool:
+    if part.tool in PROTECTED_TOOLS or not isinstance(part.state, ToolCompleted):
+        return False
+    return part.state.time.compacted is None
 
 
 def _told(entry: Entry, shown: frozenset[PartId]) -> Iterator[Told]:
@@ -107,8 +167,8 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:
     if part.id in shown:
         return FromTool(part.call_id, part.tool, pending_text(part.call_id, part.tool))
     match part.state:
-        case ToolCompleted(output=output):
-            return FromTool(part.call_id, part.tool, output)
+        case ToolCompleted(output=output, time=time):
+            return FromTool(part.call_id, part.tool, CLEARED if time.compacted else output)
         case ToolError(error=error):
             return FromTool(part.call_id, part.tool, error, failed=True)
         case _:

@@ -14,6 +14,8 @@ class Run:
         self.session_id = session_id
         self.lease: Lease | None = None
         self.prompt = Prompt()
+        self.overhead = 0
+        """What the system text and the tools of its last step took, in tokens, as far as one can tell."""
         self.tasks: dict[CallId, asyncio.Task[None]] = {}
         self.failure: Exception | None = None
         self.interrupted = False

@@ -105,12 +105,14 @@ class Runner:
                 return None if parked else await self._store.snapshot(lease)
             case Rest(reason):
                 await _stop(run)
-                run.clear()
-                return await self._rest(lease, snapshot, reason)
+                return await self._rest(run, lease, snapshot, reason)
             case decision:
                 assert_never(decision)
 
-    async def _rest(self, lease: Lease, snapshot: Snapshot, reason: Reason) -> Snapshot | None:
+    async def _rest(self, run: Run, lease: Lease, snapshot: Snapshot, reason: Reason) -> Snapshot | None:
+        if reason == "done" and snapshot.info is not None:
+            await self._turn.prune(run, lease, snapshot.info.directory)
+        run.clear()
         facts: tuple[Fact, ...] = ()
         if snapshot.control.in_turn and reason not in ("aborted", "crash_loop"):
             verdict = await self._before_rest(snapshot, reason)

@@ -12,6 +12,7 @@ from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.permission import Effective
+from asyncagents.domain.window import BYTES_A_TOKEN, words
 from asyncagents.llm.model import ToolSpec
 
 A = TypeVar("A")
@@ -110,7 +111,9 @@ class Tool(Generic[A]):
             if f"'#/$defs/{name}'" not in str(others):  # else it is made of itself
                 del others[name]
         schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
-        return ToolSpec(self.name, self.description, {**schema, "$defs": others} if others else schema)
+        parameters = {**schema, "$defs": others} if others else schema
+        tokens = words(self.description) + len(msgspec.json.encode(parameters)) // BYTES_A_TOKEN
+        return ToolSpec(self.name, self.description, parameters, tokens)
 
 
 AnyTool: TypeAlias = Tool[Any]

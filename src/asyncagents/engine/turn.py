@@ -2,18 +2,24 @@
 
 import asyncio
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.failure import APIError, Failure, unknown
+from asyncagents.domain.failure import APIError, ContextOverflowError, Failure, unknown
 from asyncagents.domain.id import Ids, RequestId
 from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
+from asyncagents.domain.window import taken
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
 from asyncagents.engine.draft import Draft
 from asyncagents.engine.permission import Standing
+from asyncagents.engine.prompt import Prompt
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
@@ -21,8 +27,9 @@ from asyncagents.engine.title import Titles
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Limits, Slot
-from asyncagents.llm.model import Model, Request
+from asyncagents.llm.model import Model, Request, Windows
 from asyncagents.store.store import Store
+from asyncagents.store.verb.compact import NewSummary
 from asyncagents.store.verb.remind import Aside
 from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
 
@@ -32,6 +39,31 @@ SHORT_HISTORY = 32
 COOLING = "The provider limits how often this model is asked; it is asked again soon."
 
 _log = logging.getLogger(__name__)
+
+PRUNED_AT_ONCE = 50
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What a model is asked for."""
+
+    request: Request | None
+    """None: it cannot be asked, and why not."""
+    why_not: str = ""
+    last: bool = False
+    """No step may follow, so no call runs."""
+    room: int | None = None
+    """How much the model can be told; None: nobody knows, or cares."""
+    shrinks: bool = False
+    """A conversation that is too long is summarised."""
+    summary: Summary | None = None
+    """It is a summary."""
+
+
+class Ended(Struct, frozen=True):
+    lease: Lease
+    started: Started
+    end: StepEnd
+    retry_after: float | None
 
 
 class Turn:
@@ -46,10 +78,13 @@ class Turn:
         ids: Ids,
         rng: Rng,
         limits: Limits,
+        windows: Windows,
         titles: Titles,
         group: asyncio.TaskGroup,
     ) -> None:
         self._titles = titles
+        self._windows = windows
+        self._compaction = Compaction(store=store, ids=ids)
         self._standing = Standing(store, workplaces)
         self._store = store
         self._model = model
@@ -104,57 +139,87 @@ class Turn:
             return await self._store.snapshot(lease)
         if started.turn == started.number == 1:
             self._titles.begin(snapshot.info, place, started.tail, started.message.model_ref)
+        if started.message.model_ref != snapshot.model:  # who summarises has places of its own
+            slot.release()
+            slot = await self._slot(run, started.message.model_ref) or slot
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
         scribe = Scribe(
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
         )
-        brief = await self._brief(place, started.message, snapshot.info, draft)
         try:
-            if brief is not None:
-                await self._stream(run, draft, scribe, _request(run, started.message, brief))
+            job = await self._job(run, place, started, snapshot.info)
+            await self._stream(run, draft, scribe, job)
             slot.release()
             await scribe.close()
         finally:
+            slot.release()
             scribe.drop()
-        last = brief is not None and brief.steps is not None and started.number >= brief.steps
-        end = scribe.complete(draft.end(self._clock.now(), place.effects, last=last))
-        return await self._finish(lease, end, draft, started.attempt)
+        end = scribe.complete(draft.end(self._clock.now(), place.effects, last=job.last))
+        return await self._finish(run, Ended(lease, started, end, draft.retry_after), job)
 
-    async def _brief(
-        self, place: Workplace, message: AssistantMessage, session: Session, draft: Draft
-    ) -> Brief | None:
-        """None: the agent is gone, and the step says so."""
+    async def _job(self, run: Run, place: Workplace, started: Started, session: Session) -> Job:
+        message = started.message
+        window = self._windows(message.model_ref)
+        if message.summary:
+            summary = await self._compaction.prepare(started, place, window)
+            return Job(request=summary.request, why_not=NOTHING, last=True, summary=summary)
         try:
-            return place.brief(message.agent, await self._standing.rules(place, message.agent, session))
-        except InvalidInput as error:
-            draft.fail(unknown(str(error)))
-            return None
+            brief = place.brief(message.agent, await self._standing.rules(place, message.agent, session))
+        except InvalidInput as error:  # the agent is gone
+            return Job(request=None, why_not=str(error))
+        run.overhead = brief.tokens
+        return Job(
+            request=_request(run, message, brief),
+            last=brief.steps is not None and started.number >= brief.steps,
+            room=window.room(place.keeping.reserved) if place.keeping.auto else None,
+            shrinks=place.keeping.auto,
+        )
 
     async def _start(
         self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace
     ) -> tuple[Started | None, RequestId]:
-        if run.prompt.since == 0 and snapshot.control.positions > SHORT_HISTORY:
+        control = snapshot.control
+        if run.prompt.since == 0 and (control.summary or control.positions > SHORT_HISTORY):
             told = await self._store.told(lease.session_id)
+            run.prompt.open(told.head)
             run.prompt.extend(told.entries, told.shown, since=told.since)
-        aside = Aside(self._ids.message(), place.reminders) if place.reminds else None
-        new = NewStep(
-            aside=aside,
+        new = await self._new_step(run, place, snapshot)
+        started = await self._store.start_step(lease, new)
+        if started is not None and not started.message.summary:
+            run.prompt.extend(started.tail, started.shown, since=started.position)
+        return started, new.request_id
+
+    async def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
+        assert snapshot.model is not None, "input says which model reads it"
+        assert snapshot.info is not None, "it comes from a store"
+        room = self._windows(snapshot.model).room(place.keeping.reserved) if place.keeping.auto else None
+        if room is not None and not run.overhead:
+            await self._weigh_brief(run, place, snapshot.info)
+        model = place.summarising(snapshot.model).model
+        return NewStep(
+            aside=Aside(self._ids.message(), place.reminders) if place.reminds else None,
             message_id=self._ids.message(),
             part_id=self._ids.part(),
             request_id=self._ids.request(),
             since=run.prompt.since,
+            told=run.prompt.tokens + run.overhead,
+            room=room,
+            summary=NewSummary(self._ids.message(), self._ids.part(), model),
         )
-        started = await self._store.start_step(lease, new)
-        if started is not None:
-            run.prompt.extend(started.tail, started.shown, since=started.position)
-        return started, new.request_id
 
-    async def _finish(self, lease: Lease, end: StepEnd, draft: Draft, attempt: int) -> Snapshot:
+    async def _weigh_brief(self, run: Run, place: Workplace, session: Session) -> None:
+        """Before the first step of a run; later ones know it from the step before."""
+        agent = session.agent or ""
+        with suppress(InvalidInput):  # the step will say it
+            run.overhead = place.brief(agent, await self._standing.rules(place, agent, session)).tokens
+
+    async def _finish(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         """Close the step, or let it wait for its next try."""
+        lease, end, attempt = ended.lease, ended.end, ended.started.attempt
         failure = end.message.error
-        wait = pause(failure, attempt, draft.retry_after, self._rng)
+        wait = pause(failure, attempt, ended.retry_after, self._rng)
         if wait is None or not isinstance(failure, APIError):
-            return await self._store.finish_step(lease, end)
+            return await self._close(run, ended, job)
         now = self._clock.now()
         message = end.message
         if rate_limited(failure):
@@ -171,10 +236,31 @@ class Turn:
         retry = Retrying(end=end, part=part, next_at=now + wait)
         return await self._store.retry_step(lease, retry)
 
-    async def _stream(self, run: Run, draft: Draft, scribe: Scribe, request: Request) -> None:
+    async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
+        end = ended.end
+        if job.summary is None:
+            return await self._store.finish_step(ended.lease, replace(end, full=_full(end.message, job)))
+        done = self._compaction.done(end, ended.started, job.summary)
+        snapshot = await self._store.finish_summary(ended.lease, done)
+        run.prompt = Prompt()
+        return snapshot
+
+    async def prune(self, run: Run, lease: Lease, directory: str) -> None:
+        """Leave old output out of what is told from now on, if there is enough of it."""
+        stale = run.prompt.stale()
+        if not stale or not (await enter(self._workplaces, directory)).keeping.prune:
+            return
+        for start in range(0, len(stale), PRUNED_AT_ONCE):
+            await self._store.prune(lease, stale[start : start + PRUNED_AT_ONCE])
+        run.prompt = Prompt()
+
+    async def _stream(self, run: Run, draft: Draft, scribe: Scribe, job: Job) -> None:
         """Whatever the provider does ends in the draft."""
+        if job.request is None:
+            draft.fail(unknown(job.why_not))
+            return
         try:
-            async with run.interruptible(), aclosing(self._model.stream(request)) as events:
+            async with run.interruptible(), aclosing(self._model.stream(job.request)) as events:
                 async for event in events:
                     change = draft.take(event, self._clock.now())
                     if change is not None:
@@ -183,8 +269,17 @@ class Turn:
             if told_to_stop():
                 raise
             draft.fail(_failure(error))
+        if job.summary is not None and not draft.spoke:
+            draft.fail_unless_failed(unknown(EMPTY))
         if run.interrupted:
             draft.abort()
+
+
+def _full(message: AssistantMessage, job: Job) -> bool:
+    """Whether the next step would be too much for the model, or this one was."""
+    if message.error is not None:
+        return job.shrinks and isinstance(message.error, ContextOverflowError)
+    return job.room is not None and taken(message.tokens) >= job.room
 
 
 def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:

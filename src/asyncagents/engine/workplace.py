@@ -9,6 +9,8 @@ from asyncagents.domain.call import Effect, Failed
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.window import words
+from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
@@ -37,6 +39,21 @@ class Asking(Struct, frozen=True, kw_only=True):
         return Failed(NOBODY, blocks=self.silence == "fail")
 
 
+class Keeping(Struct, frozen=True, kw_only=True):
+    """What becomes of a conversation that grows long."""
+
+    auto: bool = True
+    """It is summarised when it is too long for the model."""
+    prune: bool = True
+    """Old output of tools is left out."""
+    reserved: int | None = None
+    """Tokens of the window that stay free; None: as many as the model may write."""
+    recent: int | None = None
+    """Tokens of the newest messages that stay as they are."""
+    turns: int | None = None
+    """How many prompts back they reach at most."""
+
+
 class Brief(Struct, frozen=True, kw_only=True):
     """What one agent's step is told besides the conversation."""
 
@@ -45,6 +62,11 @@ class Brief(Struct, frozen=True, kw_only=True):
     options: Options = Options()
     steps: int | None = None
     """How many steps may follow what a person says; None is no limit."""
+
+    @property
+    def tokens(self) -> int:
+        """What it takes of the window, as far as one can tell."""
+        return words(self.system) + sum(spec.tokens for spec in self.specs)
 
 
 class Workplace(Protocol):
@@ -87,6 +109,13 @@ class Workplace(Protocol):
         """The one that the agent asks for; None: whichever the session uses."""
         ...
 
+    @property
+    def keeping(self) -> Keeping: ...
+
+    def summarising(self, used: ModelRef) -> Request:
+        """How a model is asked for a summary, with nothing told yet. `used`: the session's."""
+        ...
+
     def titling(self, used: ModelRef) -> Request | None:
         """How a model is asked for a title, with nothing told yet; None: not here. `used`: the session's."""
         ...
@@ -109,6 +138,7 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    keeping = Keeping()
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
@@ -137,6 +167,9 @@ class Bare:
 
     def model(self, agent: str) -> ModelRef | None:
         return None
+
+    def summarising(self, used: ModelRef) -> Request:
+        return Request(model=used, messages=(), system=prompt_text("compaction"))
 
     def titling(self, used: ModelRef) -> Request | None:
         return None

@@ -1,13 +1,14 @@
 """The one door to a language model: a request goes in, a stream of events comes out."""
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from asyncagents.domain.failure import Failure
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import Tokens
+from asyncagents.domain.window import Window
 
 Finish: TypeAlias = Literal["stop", "tool-calls", "length", "content-filter", "error", "unknown"]
 
@@ -75,6 +76,8 @@ class ToolSpec(Struct, frozen=True):
     name: str
     description: str
     parameters: dict[str, Any]
+    tokens: int = 0
+    """What it takes of a request, as far as one can tell."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -175,6 +178,22 @@ ModelEvent: TypeAlias = (
     | StreamFinish
     | StreamError
 )
+
+
+Windows: TypeAlias = Callable[[ModelRef], Window]
+"""How much a model can read and write."""
+
+
+def no_window(model: ModelRef) -> Window:
+    """Nobody knows."""
+    return Window()
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A model may say how much it can read; then a conversation that grows too long for it is summarised."""
+
+    def window(self, model: ModelRef) -> Window: ...
 
 
 class Model(Protocol):

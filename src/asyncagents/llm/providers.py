@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from asyncagents.config.config import Config
 from asyncagents.domain.failure import api
 from asyncagents.domain.message import ModelRef
+from asyncagents.domain.window import Window
 from asyncagents.llm.anthropic import AnthropicMessages
 from asyncagents.llm.attachment import mime_of, name_of, readable
 from asyncagents.llm.catalog import Catalog, ModelFacts
@@ -72,6 +73,10 @@ class Providers:
     def check(self, ref: ModelRef) -> None:
         """Raises `InvalidInput` or `ModelError` if this model cannot be asked; no request is made for it."""
         self._roster.check(ref)
+
+    def window(self, ref: ModelRef) -> Window:
+        facts = self.catalog.find(ref)
+        return Window(context=facts.context, input=facts.input, output=facts.output)
 
     def concurrency(self, ref: ModelRef) -> int:
         """How many requests may be open to a model at once."""

@@ -8,8 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.failure import Failure, api
+from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.text import without_reminders
+from asyncagents.domain.window import Window
 from asyncagents.llm.model import (
     Finish,
     FromModel,
@@ -102,11 +104,17 @@ class ScriptedModel:
     the script stands. `requests` remembers what it was asked, unless it is told not to.
     """
 
-    def __init__(self, script: Script, *, otherwise: Step = OK, remember: bool = True) -> None:
+    def __init__(
+        self, script: Script, *, otherwise: Step = OK, remember: bool = True, window: Window | None = None
+    ) -> None:
         self._script = script
+        self._window = window or Window()
         self._otherwise = otherwise
         self._remember = remember
         self.requests: list[Request] = []
+
+    def window(self, model: ModelRef) -> Window:
+        return self._window
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         if self._remember:

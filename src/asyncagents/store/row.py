@@ -53,8 +53,8 @@ async def find_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
     row = await tx.one("session", session_id)
     if row is None:
         return None
-    status_text, raw, version = row[18:21]
-    return SessionRow(Control(*row[:18]), decode_session(upcast(version, raw)), status_text, raw, version)
+    status_text, raw, version = row[21:24]
+    return SessionRow(Control(*row[:21]), decode_session(upcast(version, raw)), status_text, raw, version)
 
 
 async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:
@@ -101,6 +101,9 @@ async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None =
         control.positions,
         control.backoff,
         control.steps,
+        control.compacting,
+        control.summary,
+        control.tail,
         now_status,
         raw,
         version,

@@ -1,6 +1,6 @@
 """The one door to the database: a method is a transaction, whatever database stands behind it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from asyncagents.domain.call import Call, Reply, Result
@@ -9,7 +9,7 @@ from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, MessageId, OwnerId, RequestId, SessionId
+from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, RequestId, SessionId
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Rule, Session, Tokens
 from asyncagents.domain.status import Status
@@ -22,12 +22,14 @@ from asyncagents.store.verb import (
     approval,
     begin,
     claim,
+    compact,
     feed,
     read,
     rest,
     session,
     signal,
     step,
+    summary,
     title,
     todo,
 )
@@ -36,6 +38,7 @@ from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move, NewStep, Retrying, Started, StepEnd
+from asyncagents.store.verb.summary import Summarised
 from asyncagents.store.verb.title import Titled
 
 T = TypeVar("T")
@@ -132,6 +135,14 @@ class Store:
         """Close the step and write down its calls."""
         return await self._write(lambda tx: step.finish_step(tx, lease, end))
 
+    async def finish_summary(self, lease: Lease, done: Summarised) -> Snapshot:
+        """Close a summary; from here on it stands for what came before it."""
+        return await self._write(lambda tx: summary.finish_summary(tx, lease, done))
+
+    async def prune(self, lease: Lease, parts: Sequence[PartId]) -> None:
+        """Leave the output of these calls out of what the model reads."""
+        await self._write(lambda tx: compact.prune(tx, lease, parts))
+
     async def retry_step(self, lease: Lease, retry: Retrying) -> Snapshot:
         """Close a step that failed and let its next try wait as a row."""
         return await self._write(lambda tx: step.retry_step(tx, lease, retry))
@@ -205,9 +216,9 @@ class Store:
         """What the model reads, in its order."""
         return await self._read(lambda tx: read.placed(tx, session_id, since))
 
-    async def told(self, session_id: SessionId) -> ToldBefore:
-        """What the model has read for good."""
-        return await self._read(lambda tx: read.told(tx, session_id))
+    async def told(self, session_id: SessionId, *, whole: bool = False) -> ToldBefore:
+        """What the model has read for good; or `whole`, with all that came since."""
+        return await self._read(lambda tx: read.told(tx, session_id, whole=whole))
 
     async def messages(
         self, session_id: SessionId, *, before: MessageId | None = None, limit: int = 1_000_000

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from asyncagents.config.agents import find_agents
 from asyncagents.config.child import child_environment, without_bare_repositories
-from asyncagents.config.config import Config
+from asyncagents.config.config import CompactionConfig, Config
 from asyncagents.config.env import Environment
 from asyncagents.config.instructions import find_instructions
 from asyncagents.config.load import load
@@ -23,7 +23,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.engine.agents import Agents, Facts
 from asyncagents.engine.project import Project, Texts
 from asyncagents.engine.tool import AnyTool
-from asyncagents.engine.workplace import Asking, Workplace
+from asyncagents.engine.workplace import Asking, Keeping, Workplace
 from asyncagents.errors import ConfigError
 from asyncagents.tools.box import Bench, Doors, built_in
 from asyncagents.tools.cap import capped, forget_old
@@ -137,6 +137,7 @@ class Projects:
                 instructions=instructions.files,
                 skills=tuple(skills.skills.values()),
                 small_model=config.small_model,
+                keeping=_keeping(config.compaction),
             ),
             _asking(config),
             before=self._before(directory, laid),
@@ -175,6 +176,16 @@ class Projects:
             platform=self._environment.platform,
             date=now.strftime("%A, %-d %B %Y"),
         )
+
+
+def _keeping(config: CompactionConfig) -> Keeping:
+    return Keeping(
+        auto=config.auto,
+        prune=config.prune,
+        reserved=config.reserved,
+        recent=config.preserve_recent_tokens,
+        turns=config.tail_turns,
+    )
 
 
 def _asking(config: Config) -> Asking:

@@ -148,6 +148,11 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
             id="the error was of the turn before",
         ),
         pytest.param(Snapshot(control=IN_TURN, last=user()), CallModel(), id="a step was cut off"),
+        pytest.param(
+            Snapshot(control=IN_TURN, last=user(), calls=(ASYNC,)),
+            CallModel(),
+            id="a step was cut off beside an open call",
+        ),
         pytest.param(Snapshot(control=IN_TURN), CallModel(), id="a turn without a step"),
         pytest.param(
             Snapshot(control=replace(IN_TURN, cancel_rev=4), last=user()), CallModel(), id="a later turn"

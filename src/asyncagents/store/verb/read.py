@@ -18,6 +18,7 @@ from asyncagents.domain.codec import (
 from asyncagents.domain.control import Control, Lease, Snapshot, State
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, SessionId
+from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import Part, ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.status import Status
@@ -143,14 +144,29 @@ class ToldBefore(Struct, frozen=True):
     entries: tuple[Entry, ...]
     shown: frozenset[PartId]
     since: int
+    head: tuple[Entry, ...] = ()
+    """The newest summary, behind the message that asked for it; the entries begin with what is kept."""
 
 
-async def told(tx: Tx, session_id: SessionId) -> ToldBefore:
-    """What the model has read for good, and the place of the last step."""
-    step = await tx.one("last_step_position", session_id)
-    since = step[0] if step else 0
-    entries = await placed(tx, session_id, 0, before=since)
-    return ToldBefore(entries, await shown_calls(tx, session_id, entries), since)
+async def told(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ToldBefore:
+    """What the model has read for good, and the place of the last step; or `whole`, with all that came since.
+
+    Nothing that a summary stands for is read.
+    """
+    control = (await the_session(tx, session_id)).control
+    step = None if whole else await tx.one("last_step_position", session_id)
+    since = END if whole else step[0] if step else 0
+    entries = await placed(tx, session_id, control.tail, before=since)
+    shown = await shown_calls(tx, session_id, entries)
+    return ToldBefore(entries, shown, since, await _head(tx, control))
+
+
+async def _head(tx: Tx, control: Control) -> tuple[Entry, ...]:
+    if not control.summary:
+        return ()
+    (summary,) = await placed(tx, control.id, control.summary, before=control.summary + 1)
+    assert isinstance(summary.info, AssistantMessage)
+    return await entry(tx, summary.info.parent_id), summary
 
 
 async def shown_calls(tx: Tx, session_id: SessionId, entries: tuple[Entry, ...]) -> frozenset[PartId]:

@@ -69,6 +69,12 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     return True
 
 
+async def answer_prompts(tx: Tx, control: Control, answer: MessageId) -> None:
+    """Of this turn: the rest of it is about something else."""
+    for (message_id,) in await tx.all("answer_prompts", answer, await tx.rev(), control.id, control.turn):
+        _publish_answer(tx, control.id, message_id, answer)
+
+
 async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
     """Settle what is open, close the turn with an error, and let that answer everyone who waits."""
     for call in await unsettled(tx, row.control.id):

@@ -5,16 +5,17 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, CallState, Open, Requested, Running, Settled
 from asyncagents.domain.codec import decode_message, upcast
-from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.control import WANTED, Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
 from asyncagents.domain.fact import Source
-from asyncagents.domain.failure import MessageAbortedError, unknown
+from asyncagents.domain.failure import ContextOverflowError, MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
 from asyncagents.domain.part import Part, RetryPart, StepStartPart
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
+from asyncagents.domain.window import taken, weight
 from asyncagents.store.row import (
     SessionRow,
     check_lease,
@@ -29,11 +30,11 @@ from asyncagents.store.row import (
     save_message,
     snapshot,
     the_call,
-    unsettled,
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.claim import charged
+from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
 from asyncagents.store.verb.read import placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 
@@ -47,6 +48,12 @@ class NewStep(Struct, frozen=True, kw_only=True):
     since: int
     """The position from which the run has not read the history yet."""
     aside: Aside | None = None
+    told: int = 0
+    """What the run has read by then, with the system text and the tools, in tokens, more or less."""
+    room: int | None = None
+    """How much the model can be told; None: nobody knows, or cares."""
+    summary: NewSummary | None = None
+    """How to ask for a summary instead, if there is need for one."""
 
 
 class Started(Struct, frozen=True):
@@ -92,6 +99,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """What the provider reported; without a report the estimate is charged, and marked so."""
     said: bool = True
     """Whether anything came of it; a request that failed without a word, and without a report, is free."""
+    full: bool = False
+    """The context is: the step came close to its end, or the provider refused it for its length."""
 
     @property
     def spent(self) -> Tokens | None:
@@ -108,19 +117,21 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         return None
     before = await end_backoff(tx, row.control, reuse=not unread)
     control, asked_by = await _promote(tx, replace(row.control, backoff=None), unread)
-    await _show_pending(tx, control)
-    if before.message is None and new.aside is not None:
+    await show_pending(tx, control)
+    if before.message is None and new.aside is not None and (asked_by or not control.compacting):
         spoken = row.control.positions if any(each.source == "person" for each in unread) else None
         control = await remind(tx, control, asked_by, new.aside, spoken=spoken)
     tail = await placed(tx, control.id, new.since)
     shown = await shown_calls(tx, control.id, tail)
+    estimate = max(_estimate(tail, new.told), before.estimate, key=lambda tokens: tokens.input)
     message, position = before.message, before.position
     if message is None:
-        message, position = await _message(tx, row, new, asked_by), control.positions + 1
+        message = await _message(tx, row, new, asked_by)
+        control, message = await instead(tx, control, message, new.summary, new.room, estimate.input)
+        position = control.positions + 1
         control = replace(control, positions=position)
         await insert_message(tx, message, position=position, turn=control.turn)
         await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
-    estimate = max(_estimate(tail), before.estimate, key=lambda tokens: tokens.input)
     await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
     return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown)
@@ -170,18 +181,13 @@ async def _promote(tx: Tx, control: Control, unread: list[Unread]) -> tuple[Cont
     for each in unread:
         control = replace(control, positions=control.positions + 1)
         await tx.one("place_message", control.positions, control.turn, rev, each.message_id)
+        if each.source == "compaction":
+            control = replace(control, compacting=control.positions)
         message = decode_message(upcast(each.version, each.info))
         newest = message if isinstance(message, UserMessage) else newest
     if newest is not None:
         await tx.one("promote_inputs", control.turn, rev, control.id)
     return control, newest
-
-
-async def _show_pending(tx: Tx, control: Control) -> None:
-    """From here on the model has been told that these calls are pending."""
-    for call in await unsettled(tx, control.id):
-        if not call.shown_pending:
-            await put_call(tx, replace(call, shown_pending=True))
 
 
 async def _message(tx: Tx, row: SessionRow, new: NewStep, asked_by: UserMessage | None) -> AssistantMessage:
@@ -220,11 +226,12 @@ async def _addressee(
     return before.parent_id, before.agent, before.model_id, before.provider_id, before.variant
 
 
-def _estimate(tail: tuple[Entry, ...]) -> Tokens:
-    """Before the provider tells: what the last step took, and a token for four bytes of what is new."""
-    before = [e.info.tokens for e in tail if isinstance(e.info, AssistantMessage) and e.info.finish]
-    known = before[-1].input + before[-1].output + before[-1].cache.read if before else 0
-    return replace(Tokens.zero(), input=known + sum(len(encode(e.parts)) for e in tail) // 4)
+def _estimate(tail: tuple[Entry, ...], told: int) -> Tokens:
+    """Before the provider tells: what the last step took, or all that was told, and what is new."""
+    steps = [e.info for e in tail if isinstance(e.info, AssistantMessage)]
+    before = [step.tokens for step in steps if step.finish and not step.summary]
+    known = taken(before[-1]) if before else 0
+    return replace(Tokens.zero(), input=max(known, told) + weight(tail))
 
 
 async def write_parts(tx: Tx, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
@@ -244,14 +251,21 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     """Close the step and write down the calls it made, in one transaction: no tool starts before it."""
     row = await held(tx, lease)
     reported = encode(end.spent) if end.spent else None
-    if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
+    how = "refused" if isinstance(end.message.error, ContextOverflowError) else "done"
+    if not await tx.run("end_request", how, reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
-    await _close(tx, await _counted(tx, end), hidden=False)
     info = charged(row.info, end.spent or await request_tokens(tx, end.request_id), end.message.cost)
+    control = row.control.progressed()
+    if end.full:
+        control = replace(control, compacting=control.compacting or WANTED)
+    if end.full and end.message.error is not None and await can_shrink(tx, control):
+        await close(tx, end, hidden=True)
+        return await snapshot(tx, await save(tx, row, control, info))
+    await close(tx, await _counted(tx, end), hidden=False)
     if end.message.error is not None:
-        tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
-    control = replace(row.control.progressed(), steps=row.control.steps + 1)
-    row = await save(tx, row, control, info)
+        control = replace(control, compacting=row.control.compacting)
+        tx.emit(SessionError(session_id=control.id, error=end.message.error))
+    row = await save(tx, row, replace(control, steps=control.steps + 1), info)
     return await snapshot(tx, row, last=end.message)
 
 
@@ -269,7 +283,7 @@ async def _counted(tx: Tx, end: StepEnd) -> StepEnd:
     return replace(end, calls=tuple(calls))
 
 
-async def _close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
+async def close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
     """Write down what a step said and asked for."""
     await _write(tx, end.parts, end.events)
     for call in end.calls:
@@ -294,7 +308,7 @@ async def retry_step(tx: Tx, lease: Lease, retry: Retrying) -> Snapshot:
     if not await tx.run("back_off", *columns, end.request_id):  # a repetition
         return await snapshot(tx, row)
     if end.said:
-        await _close(tx, end, hidden=True)
+        await close(tx, end, hidden=True)
     info = charged(row.info, spent, end.message.cost)
     await put_part(tx, retry.part)
     tx.expect(retry.next_at)

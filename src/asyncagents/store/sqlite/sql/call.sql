@@ -4,6 +4,9 @@ SELECT body, version FROM call WHERE id = ?;
 -- name: call_by_ask
 SELECT body, version FROM call WHERE ask_id = ?;
 
+-- name: call_by_part
+SELECT body, version FROM call WHERE part_id = ?;
+
 -- name: keep_answer
 INSERT INTO answered (ask_id, session_id, call_id, reply) VALUES (?, ?, ?, ?) ON CONFLICT (ask_id) DO NOTHING;
 

@@ -44,6 +44,11 @@ UPDATE input SET state = 'aborted', rev = ? WHERE session_id = ? AND state = 'qu
 -- name: answer_turn
 UPDATE input SET answer_id = ?, rev = ? WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
 
+-- name: answer_prompts
+-- But not the wishes for a summary.
+UPDATE input SET answer_id = ?, rev = ?
+WHERE session_id = ? AND turn = ? AND answer_id IS NULL AND source <> 'compaction' RETURNING message_id;
+
 -- name: unanswered
 SELECT message_id FROM input WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
 

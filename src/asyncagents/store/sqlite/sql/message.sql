@@ -38,6 +38,23 @@ ORDER BY message.position DESC LIMIT 1;
 -- The newest message the model would see, up to a place.
 SELECT info, version FROM message WHERE session_id = ? AND position <= ? AND hidden = 0 ORDER BY position DESC LIMIT 1;
 
+-- name: step_since
+-- Whether a step was finished after a place.
+SELECT 1 FROM request JOIN message ON message.id = request.message_id
+WHERE request.session_id = ? AND request.state = 'done' AND message.hidden = 0 AND message.position > ? LIMIT 1;
+
+-- name: message_at
+-- The message at a place.
+SELECT id FROM message WHERE session_id = ? AND position = ?;
+
+-- name: place_of
+SELECT position FROM message WHERE id = ?;
+
+-- name: of_turn
+-- What the model would see of a turn, the newest first.
+SELECT id, info, version FROM message
+WHERE session_id = ? AND turn = ? AND position IS NOT NULL AND hidden = 0 ORDER BY position DESC LIMIT ?;
+
 -- name: newest_promoted
 -- The input that a turn answers: nothing that it was only reminded of.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id

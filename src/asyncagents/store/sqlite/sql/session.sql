@@ -9,7 +9,7 @@ SELECT fence, state FROM session WHERE id = ?;
 -- name: session
 -- A session with its protocol columns, in the order of Control.
 SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn, cancel_rev,
-       blocked_turn, claims, positions, backoff, steps, status, info, version
+       blocked_turn, claims, positions, backoff, steps, compacting, summary, tail, status, info, version
 FROM session WHERE id = ?;
 
 -- name: session_by_key
@@ -22,8 +22,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: save_session
 UPDATE session SET state = ?, wake_seq = ?, fence = ?, owner = ?, turn = ?, turn_rev = ?, in_turn = ?, cancel_rev = ?,
-                   blocked_turn = ?, claims = ?, positions = ?, backoff = ?, steps = ?, status = ?, info = ?, version = ?,
-                   rev = ?
+                   blocked_turn = ?, claims = ?, positions = ?, backoff = ?, steps = ?, compacting = ?, summary = ?,
+                   tail = ?, status = ?, info = ?, version = ?, rev = ?
 WHERE id = ?;
 
 -- name: sessions_of_project

@@ -1,0 +1,119 @@
+"""How much a model can read at once, and how much of it a conversation takes."""
+
+from collections.abc import Iterable
+from typing import TypeAlias, assert_never
+
+from msgspec import Struct
+
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.history import Entry
+from asyncagents.domain.part import (
+    AgentPart,
+    CompactionPart,
+    FilePart,
+    Part,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolWaiting,
+)
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+
+OUTPUT_TOKEN_MAX = 32_000
+BYTES_A_TOKEN = 4
+IMAGE_TOKENS = 1_600
+"""About what providers take for one that fills their frame."""
+FRAME_TOKENS = 8
+"""What a wire puts around each thing that is told."""
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """A model's limits, in tokens; None is unknown."""
+
+    context: int | None = None
+    input: int | None = None
+    output: int | None = None
+
+    def room(self, reserved: int | None = None) -> int | None:
+        """How much may be told and said before it is too much; None: nobody knows.
+
+        The rest is for the next answer: `reserved`, or as much as the model may write.
+        """
+        if not self.context:
+            return None
+        output = self.output or self.context // 4
+        kept = min(output, OUTPUT_TOKEN_MAX) if reserved is None else reserved
+        room = self.context - kept if kept < self.context else self.context // 2
+        return min(room, self.input) if self.input else room
+
+
+def taken(tokens: Tokens) -> int:
+    """What a step took of the window: what was read, from a cache or not, and what was written."""
+    return tokens.input + tokens.cache.read + tokens.cache.write + tokens.output
+
+
+def weight(entries: Iterable[Entry]) -> int:
+    """Of messages, in tokens, as far as one can tell without asking."""
+    return sum(FRAME_TOKENS + sum(part_weight(part) for part in entry.parts) for entry in entries)
+
+
+Anything: TypeAlias = Part | UnknownPart
+
+
+def part_weight(part: Anything) -> int:
+    match part:
+        case TextPart(text=text, ignored=ignored):
+            return 0 if ignored else words(text)
+        case ReasoningPart(text=text) | SubtaskPart(prompt=text):
+            return words(text)
+        case ToolPart():
+            return FRAME_TOKENS + words_of_call(part)
+        case FilePart(mime=mime, url=url):
+            return _file(mime, url)
+        case (
+            UnknownPart() | AgentPart() | CompactionPart() | StepStartPart() | StepFinishPart()
+            | PatchPart() | SnapshotPart() | RetryPart()
+        ):  # fmt: skip
+            return 0
+        case _:
+            assert_never(part)
+
+
+def words(text: str) -> int:
+    """A token for four bytes; what is not plain English takes more bytes, and more tokens."""
+    return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // BYTES_A_TOKEN
+
+
+def words_of_call(part: ToolPart) -> int:
+    return len(encode(part.state.input)) // BYTES_A_TOKEN + output_weight(part)
+
+
+def output_weight(part: ToolPart) -> int:
+    """Of what the model reads as its result."""
+    match part.state:
+        case ToolCompleted(output=text, time=time):
+            return 0 if time.compacted else words(text)
+        case ToolError(error=text):
+            return words(text)
+        case ToolPending() | ToolRunning() | ToolWaiting():
+            return FRAME_TOKENS
+        case _:
+            assert_never(part.state)
+
+
+def _file(mime: str, url: str) -> int:
+    """An image is weighed by its frame, whatever its bytes; other files by what they hold."""
+    if mime.startswith("image/"):
+        return IMAGE_TOKENS
+    return len(url) * 3 // 4 // BYTES_A_TOKEN if url.startswith("data:") else words(url)

@@ -1,0 +1,125 @@
+"""A long conversation is summarised: what is sent for it, what is kept beside it, what must not be lost."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids, MessageId
+from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.shape import encode
+from asyncagents.domain.todo import Todo
+from asyncagents.domain.window import Window, taken, weight
+from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.digest import digest, shortened
+from asyncagents.engine.prompt import about_summary
+from asyncagents.engine.workplace import Keeping, Workplace
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.store.store import Store
+from asyncagents.store.verb.read import ToldBefore
+from asyncagents.store.verb.step import Started, StepEnd
+from asyncagents.store.verb.summary import Still, Summarised
+
+LEAST_ROOM = 1_000
+LEAST_KEPT, MOST_KEPT = 2_000, 15_000
+LONGEST_PROMPT = 8_000
+LONGEST_INPUT = 400
+EMPTY = "The model was asked for a summary of the conversation and said nothing; the next prompt tries again."
+NOTHING = "There is nothing to summarise yet."
+
+
+class Summary(Struct, frozen=True):
+    """A summary to be made: the request, and what is kept beside its answer."""
+
+    request: Request | None
+    """None: there is nothing to summarise."""
+    tail_id: MessageId | None
+
+
+class Compaction:
+    def __init__(self, *, store: Store, ids: Ids) -> None:
+        self._store = store
+        self._ids = ids
+
+    async def prepare(self, started: Started, place: Workplace, window: Window) -> Summary:
+        told = await self._store.told(started.message.session_id, whole=True)
+        asked = await self._store.message(started.message.parent_id)
+        entries = [entry for entry in told.entries if not about_summary(entry)]
+        known = window.room(place.keeping.reserved)
+        room = max(known or _proven(entries), LEAST_ROOM)
+        request = place.summarising(started.message.model_ref)
+        text = digest(_head(told), entries, told.shown, room=room * 3 // 4)
+        if not text.strip():
+            return Summary(None, None)
+        if asked.text:
+            text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked.text}"
+        if known is not None:
+            most = min(window.output or room, room // 4)
+            request = replace(request, options=replace(request.options, max_output=most))
+        request = replace(request, messages=(FromUser(text),))
+        return Summary(request, tail_start(entries, place.keeping, room))
+
+    def done(self, end: StepEnd, started: Started, summary: Summary) -> Summarised:
+        return Summarised(
+            end=end,
+            position=started.position,
+            tail_id=summary.tail_id,
+            note=still,
+            note_id=self._ids.part(),
+            go_on=prompt_text("compaction-go-on"),
+            message_id=self._ids.message(),
+            part_id=self._ids.part(),
+        )
+
+
+def _head(told: ToldBefore) -> str:
+    """What the last summary said, without what stood open then: that is told anew."""
+    return told.head[1].text if told.head else ""
+
+
+def _proven(entries: Sequence[Entry]) -> int:
+    """How much the model has been seen to take, where nobody knows how much it can."""
+    steps = [entry.info for entry in entries if isinstance(entry.info, AssistantMessage)]
+    return max((taken(step.tokens) for step in steps), default=0)
+
+
+def tail_start(entries: Sequence[Entry], keeping: Keeping, room: int) -> MessageId | None:
+    """The first of the messages that are kept as they are: the newest, a quarter of the room or of all.
+
+    A call and its result are one message, so they stay or go together.
+    """
+    budget = keeping.recent if keeping.recent is not None else min(max(room // 4, LEAST_KEPT), MOST_KEPT)
+    left = min(budget, room // 2, weight(entries) // 4)
+    first, prompts = None, 0
+    for entry in reversed(entries):
+        left -= weight((entry,))
+        prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
+        if left < 0 or (keeping.turns is not None and prompts > keeping.turns):
+            break
+        first = entry.info.id
+    return first
+
+
+def still(open_: Still) -> str:
+    """What the model is told beside a summary, from the rows: whatever the summary says, it is so."""
+    pieces = []
+    if open_.prompt:
+        said = shortened(open_.prompt, LONGEST_PROMPT)
+        pieces.append(f"What the person asked last, in their own words:\n{said}")
+    if open_.todos:
+        pieces.append("\n".join(["Todos that are not done:", *map(_todo, open_.todos)]))
+    if open_.calls:
+        lines = ["Calls that are still pending; their results will arrive in later messages:"]
+        pieces.append("\n".join([*lines, *map(_call, open_.calls)]))
+    return "\n\n".join(pieces)
+
+
+def _todo(todo: Todo) -> str:
+    return f"- [{todo.status}] {' '.join(todo.content.split())} ({todo.priority})"
+
+
+def _call(call: Call) -> str:
+    given = shortened(encode(call.input).decode(), LONGEST_INPUT)
+    return f"- {call.call_id}: {call.tool} {given}"

@@ -1,0 +1,128 @@
+"""A conversation as one text, for whoever summarises it: whole where it is short, cut where it must be."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from msgspec import Struct
+
+from asyncagents.domain.call import pending_text
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import PartId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import (
+    FilePart,
+    Part,
+    SubtaskPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolWaiting,
+)
+from asyncagents.domain.shape import encode
+from asyncagents.domain.text import without_reminders
+from asyncagents.domain.window import words
+from asyncagents.engine.prompt import CLEARED, INTERRUPTED
+
+LONGEST_OUTPUT = 2_000
+LONGEST_TEXT = 16_000
+SHORTEST = 200
+LEFT_OUT = "[… {count} messages are left out here …]"
+
+
+class Line(Struct, frozen=True):
+    """`essential`: what people and models said, rather than what tools did."""
+
+    who: str
+    text: str
+    essential: bool = False
+
+    def cut(self, text: int, output: int) -> str:
+        return f"{self.who}: {shortened(self.text, text if self.essential else output)}"
+
+
+def digest(head: str, entries: Sequence[Entry], shown: frozenset[PartId], *, room: int) -> str:
+    """What was said and done, in at most so many tokens; `head`: what an earlier summary says."""
+    lines = [list(_lines(entry, shown)) for entry in entries]
+    before = [f"Summary of what came before:\n{shortened(head, room * 2)}"] if head else []
+    room -= sum(words(text) for text in before)
+    text, output = LONGEST_TEXT, LONGEST_OUTPUT
+    told = _told(lines, text, output)
+    while _size(told) > room and output > SHORTEST:
+        text, output = max(SHORTEST, text // 2), max(SHORTEST, output // 2)
+        told = _told(lines, text, output)
+    return "\n\n".join([*before, *_fitting(told, room)])
+
+
+def _told(lines: list[list[Line]], text: int, output: int) -> list[str]:
+    return ["\n".join(line.cut(text, output) for line in of_entry) for of_entry in lines if of_entry]
+
+
+def _size(told: Sequence[str]) -> int:
+    return sum(words(text) + 1 for text in told)
+
+
+def _fitting(told: list[str], room: int) -> Iterator[str]:
+    """All of it; else the first message, and as many of the last as there is room for."""
+    if _size(told) <= room:
+        yield from told
+        return
+    first, *rest = told
+    first = shortened(first, max(SHORTEST, room))
+    left = room - words(first) - 16
+    kept: list[str] = []
+    for text in reversed(rest):
+        left -= words(text) + 1
+        if left < 0:
+            break
+        kept.append(text)
+    yield first
+    yield LEFT_OUT.format(count=len(rest) - len(kept))
+    yield from reversed(kept)
+
+
+def shortened(text: str, most: int) -> str:
+    """With a gap in the middle: how a thing begins and how it ends tell most."""
+    if len(text) <= most:
+        return text
+    half = max(1, most // 2)
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+
+
+def _lines(entry: Entry, shown: frozenset[PartId]) -> Iterator[Line]:
+    who = "Assistant" if isinstance(entry.info, AssistantMessage) else "User"
+    for part in entry.parts:
+        yield from _part(who, part, shown)
+
+
+def _part(who: str, part: Part | UnknownPart, shown: frozenset[PartId]) -> Iterator[Line]:
+    match part:
+        case TextPart(text=text, ignored=ignored, synthetic=synthetic) if not ignored:
+            if said := without_reminders(f"\n{text}").strip():
+                yield Line("System" if synthetic else who, said, essential=not synthetic)
+        case FilePart(mime=mime, filename=name):
+            yield Line(who, f"[attached {name or 'a file'}, {mime}]", essential=True)
+        case SubtaskPart(agent=agent, prompt=prompt):
+            yield Line(who, f"[asked @{agent}] {prompt}", essential=True)
+        case ToolPart():
+            yield Line(f"Call of {part.tool}", encode(part.state.input).decode())
+            yield Line("Result", _result(part, shown))
+        case _:
+            pass
+
+
+def _result(part: ToolPart, shown: frozenset[PartId]) -> str:
+    if part.id in shown:
+        return pending_text(part.call_id, part.tool)
+    match part.state:
+        case ToolCompleted(output=output, time=time):
+            return CLEARED if time.compacted else output
+        case ToolError(error=error):
+            return f"failed: {error}"
+        case ToolPending() | ToolRunning() | ToolWaiting():
+            return INTERRUPTED
+        case _:
+            assert_never(part.state)

@@ -1,0 +1,107 @@
+"""When a summary is asked for instead of a step, and what is left out of what the model reads."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.control import WANTED, Control, Lease
+from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.message import AssistantMessage, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import CompactionPart, ToolCompleted, ToolPart
+from asyncagents.store.row import (
+    check_lease,
+    decode_call,
+    insert_message,
+    put_call,
+    put_part,
+    read_part,
+    unsettled,
+)
+from asyncagents.store.tx import Tx
+
+SUMMARISER = "compaction"
+"""The agent that writes summaries."""
+
+
+class NewSummary(Struct, frozen=True):
+    """The ids of the message that asks for it, unless a person does; and who writes it."""
+
+    message_id: MessageId
+    part_id: PartId
+    model: ModelRef | None = None
+
+
+async def instead(  # noqa: PLR0917  the step that was wanted, and what it would take
+    tx: Tx,
+    control: Control,
+    step: AssistantMessage,
+    new: NewSummary | None,
+    room: int | None,
+    estimate: int,
+) -> tuple[Control, AssistantMessage]:
+    """The step; or, if somebody asked for it or there is no room, a summary of what was told before it."""
+    if new is None:
+        return control, step
+    if not control.compacting and room is not None and estimate >= room and await can_shrink(tx, control):
+        control = replace(control, compacting=WANTED)
+    if control.compacting == WANTED:
+        control = await _ask(tx, control, step, new)
+    if not control.compacting:
+        return control, step
+    asked = await tx.one("message_at", control.id, control.compacting)
+    assert asked is not None, "it was placed"
+    model = new.model or step.model_ref
+    return control, replace(
+        step,
+        parent_id=MessageId(asked[0]),
+        agent=SUMMARISER,
+        mode=SUMMARISER,
+        summary=True,
+        provider_id=model.provider_id,
+        model_id=model.model_id,
+        variant=model.variant,
+    )
+
+
+async def _ask(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:
+    """Nobody did, so the system does, where people can see it."""
+    message = UserMessage(
+        id=new.message_id,
+        session_id=control.id,
+        time=MessageTime(created=tx.now),
+        agent=step.agent,
+        model=step.model_ref,
+    )
+    place = control.positions + 1
+    await insert_message(tx, message, position=place, turn=control.turn)
+    part = CompactionPart(id=new.part_id, session_id=control.id, message_id=message.id, auto=True)
+    await put_part(tx, part)
+    return replace(control, positions=place, compacting=place)
+
+
+async def can_shrink(tx: Tx, control: Control) -> bool:
+    """Whether anything was said since the last summary: else another one would make no more room."""
+    return await tx.one("step_since", control.id, control.summary) is not None
+
+
+async def show_pending(tx: Tx, control: Control) -> None:
+    """From here on the model has been told that these calls are pending."""
+    for call in await unsettled(tx, control.id):
+        if not call.shown_pending:
+            await put_call(tx, replace(call, shown_pending=True))
+
+
+async def prune(tx: Tx, lease: Lease, parts: Sequence[PartId]) -> None:
+    """Leave the output of these calls out of what the model reads; people still see it."""
+    await check_lease(tx, lease)
+    for part_id in parts:
+        row = await tx.one("call_by_part", part_id)
+        if row is not None:
+            await put_call(tx, replace(decode_call(row), compacted=tx.now))
+            continue
+        copied = await tx.one("part", part_id)
+        part = read_part(copied) if copied else None
+        if isinstance(part, ToolPart) and isinstance(part.state, ToolCompleted):
+            time = replace(part.state.time, compacted=tx.now)
+            await put_part(tx, replace(part, state=replace(part.state, time=time)))

@@ -1,0 +1,119 @@
+"""A model with a window: it counts what it reads, says so, and refuses what is too much for it."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import assert_never
+
+import msgspec
+
+from asyncagents.domain.failure import context_overflow
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.window import Window
+from asyncagents.engine.agents import prompt_text
+from asyncagents.llm.model import (
+    Finish,
+    FromModel,
+    FromTool,
+    FromUser,
+    ModelEvent,
+    Request,
+    StepFinish,
+    StreamError,
+    StreamFinish,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Told,
+    ToolCallReady,
+)
+from asyncagents.llm.scripted import Call, Fail, Line, Say, say
+
+BYTES_A_TOKEN = 4
+Answer = Callable[[Request], Sequence[Line]]
+
+
+def read(request: Request) -> int:
+    """What a request takes, in tokens of this model."""
+    tools = sum(len(msgspec.json.encode(tool.parameters)) for tool in request.tools)
+    return (sum(map(_size, request.messages)) + tools + len(request.system)) // BYTES_A_TOKEN
+
+
+def _size(told: Told) -> int:
+    """In bytes, with something for what a wire puts around it."""
+    match told:
+        case FromUser(text):
+            return len(text.encode()) + 30
+        case FromTool(output=output):
+            return len(output.encode()) + 60
+        case FromModel():
+            return len(msgspec.json.encode(told))
+        case _:
+            assert_never(told)
+
+
+def for_summary(request: Request) -> bool:
+    return request.system == prompt_text("compaction")
+
+
+def summary_of(request: Request) -> Sequence[Line]:
+    (asked,) = request.messages
+    assert isinstance(asked, FromUser)
+    return [say(f"Summary of {len(asked.text)} characters.")]
+
+
+class Reader:
+    def __init__(
+        self, window: Window, answer: Answer, *, summary: Answer = summary_of, tells: bool = True
+    ) -> None:
+        self._window = window
+        self._answer = answer
+        self._summary = summary
+        self._tells = tells
+        self.requests: list[Request] = []
+        self.refused = 0
+
+    def window(self, model: ModelRef) -> Window:
+        """`tells`: or else nobody knows it beforehand."""
+        return self._window if self._tells else Window()
+
+    @property
+    def steps(self) -> list[Request]:
+        return [request for request in self.requests if not for_summary(request)]
+
+    @property
+    def summaries(self) -> list[Request]:
+        return [request for request in self.requests if for_summary(request)]
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        request = msgspec.structs.replace(request, messages=tuple(request.messages))
+        self.requests.append(request)
+        size = read(request)
+        if self._window.context is not None and size > self._window.context:
+            self.refused += 1
+            yield StreamError(context_overflow(f"{size} tokens are too many"))
+            return
+        lines = self._summary(request) if for_summary(request) else self._answer(request)
+        finish: Finish = "stop"
+        written = 0
+        for number, line in enumerate(lines):
+            written += len(msgspec.json.encode(line))
+            match line:
+                case Fail(failure, retry_after):
+                    yield StreamError(failure, retry_after)
+                    return
+                case Say(chunks):
+                    yield TextStart(f"{number}")
+                    for chunk in chunks:
+                        yield TextDelta(f"{number}", chunk)
+                    yield TextEnd(f"{number}")
+                case Call(tool, given):
+                    finish = "tool-calls"
+                    yield ToolCallReady(f"call_{len(self.requests)}_{number}", tool, given)
+                case _:
+                    raise AssertionError(f"{line} is not in this model's repertoire")
+        yield StepFinish(finish, _tokens(size, written // BYTES_A_TOKEN))
+        yield StreamFinish()
+
+
+def _tokens(read: int, written: int) -> Tokens:
+    return Tokens(input=read, output=written, reasoning=0, cache=CacheTokens(read=0, write=0))

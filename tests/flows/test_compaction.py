@@ -1,0 +1,403 @@
+"""A conversation that is too long for its model is summarised, and goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents import Completed, Tool, ToolContext, open_runtime
+from asyncagents.domain.control import Control
+from asyncagents.domain.event import Event, SessionCompacted
+from asyncagents.domain.failure import ContextOverflowError, UnknownError
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.part import CompactionPart, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.window import Window
+from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.compaction import EMPTY, NOTHING
+from asyncagents.engine.prompt import CLEARED, SUMMARISED
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
+from asyncagents.llm.scripted import Line, call, fail, say
+from tests.flows.kit import PATIENCE, Text, answer_of, later
+from tests.flows.reader import Reader, for_summary, read
+
+SMALL = Window(context=4_000, output=1_000)
+WORDS = "lorem ipsum dolor sit amet "
+
+
+async def _much(args: Text, context: ToolContext) -> Completed:
+    return Completed(WORDS * int(args.text))
+
+
+MUCH: Tool[Text] = Tool("much", Text, _much, effect="none")
+
+
+class Place:
+    def __init__(self, runtime: Runtime, session_id: SessionId, model: Reader) -> None:
+        self.runtime = runtime
+        self.session_id = session_id
+        self.model = model
+        self.events: list[Event] = []
+
+    async def prompt(self, text: str) -> Entry:
+        async with asyncio.timeout(PATIENCE):
+            return await self.runtime.prompt(self.session_id, text)
+
+    async def compact(self, focus: str = "") -> Entry:
+        """As a person asks for it."""
+        fact = self.runtime._inputs.compaction(self.session_id, focus, key=None, to={})
+        answer = self.runtime._answers.expect(self.session_id, fact.message.id)
+        await self.runtime._store.admit(fact)
+        async with asyncio.timeout(PATIENCE):
+            return await self.runtime._store.message(await answer)
+
+    async def control(self) -> Control:
+        return await self.runtime._store.control(self.session_id)
+
+
+@asynccontextmanager
+async def place(data: Path, model: Reader, *tools: Tool[Any]) -> AsyncIterator[Place]:
+    async with open_runtime(data, model=model, tools=tools, policy=_allow) as runtime:
+        session = await runtime.create_session(directory=data)
+        yield Place(runtime, session.id, model)
+
+
+def _allow(ask: object, context: object) -> Any:
+    return "allow"
+
+
+def text_of(request: Request) -> str:
+    return "\n".join(told.text for told in request.messages if isinstance(told, FromUser))
+
+
+def chatty(request: Request) -> Sequence[Line]:
+    return [say("I see. " + WORDS * 10)]
+
+
+@pytest.mark.spec("S-09", "S-10")
+async def test_a_conversation_that_fills_its_window_is_summarised_before_the_next_step(
+    tmp_path: Path,
+) -> None:
+    model = Reader(SMALL, chatty)
+    async with place(tmp_path, model) as at:
+        for number in range(12):
+            await at.prompt(f"{number}: {WORDS * 40}")
+        entries = await at.runtime.messages(at.session_id)
+
+    assert model.refused == 0
+    assert model.summaries
+    wishes = [entry for entry in entries if any(isinstance(part, CompactionPart) for part in entry.parts)]
+    summaries = [answer_of(entry) for entry in entries if getattr(entry.info, "summary", None)]
+    assert len(wishes) == len(summaries) == len(model.summaries)
+    assert all(info.agent == info.mode == "compaction" and info.finish == "stop" for info in summaries)
+    assert [info.parent_id for info in summaries] == [entry.info.id for entry in wishes]
+
+
+@pytest.mark.spec("S-09")
+async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_turn_only(
+    tmp_path: Path,
+) -> None:
+    model = Reader(Window(context=1_000, output=100), lambda request: [say("x" * 3_600)])
+    async with place(tmp_path, model) as at:
+        first = await at.prompt("write a lot")
+        assert not model.summaries
+        assert first.text == "x" * 3_600
+        assert (await at.control()).compacting == -1
+        await at.prompt("more")
+        assert len(model.summaries) == 1
+
+
+@pytest.mark.spec("S-10", "S-05")
+async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_path: Path) -> None:
+    def work(request: Request) -> Sequence[Line]:
+        results = [told for told in request.messages if isinstance(told, FromTool)]
+        if prompt_text("compaction-go-on") in text_of(request) and not results[1:]:
+            return [say("All done.")]
+        return [call("much", text="60")]
+
+    model = Reader(SMALL, work)
+    async with place(tmp_path, model, MUCH) as at:
+        answer = await at.prompt("read everything")
+        control = await at.control()
+
+    assert answer.text == "All done."
+    assert model.refused == 0
+    last = model.steps[-1]
+    assert isinstance(last.messages[0], FromUser)
+    assert last.messages[0].text.startswith(SUMMARISED)
+    assert "Summary of" in last.messages[0].text
+    assert "read everything" in text_of(last), "what was asked last is never lost"
+    assert text_of(last).endswith(prompt_text("compaction-go-on"))
+    assert control.compacting == 0
+    assert control.summary > 0
+
+
+async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
+    model = Reader(Window(context=16_000, output=2_000), chatty)
+    async with place(tmp_path, model) as at:
+        for number in range(8):
+            await at.prompt(f"prompt {number} {WORDS * 40}")
+        await at.compact()
+        await at.prompt("and now?")
+
+    after = model.steps[-1]
+    said = [told for told in after.messages if isinstance(told, FromUser)]
+    assert said[0].text.startswith(SUMMARISED)
+    assert said[1].text.startswith("prompt ")
+    assert not said[1].text.startswith("prompt 0")
+    assert "prompt 7" in text_of(after)
+    assert any(isinstance(told, FromModel) for told in after.messages)
+    assert read(after) < read(model.steps[-2])
+
+
+@pytest.mark.spec("S-08", "S-10")
+async def test_whoever_asks_for_a_summary_gets_it_and_the_session_rests(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at, at.runtime.events(at.session_id) as events:
+        await at.prompt("hello")
+        requests = len(model.requests)
+        answer = await at.compact("the names of files")
+        heard = [await anext(events) for _ in range(1)]
+        while not isinstance(heard[-1], SessionCompacted):
+            heard.append(await anext(events))
+
+    assert answer.text.startswith("Summary of")
+    assert answer_of(answer).summary is True
+    assert len(model.requests) == requests + 1, "nobody goes on with anything"
+    assert "the names of files" in text_of(model.requests[-1])
+
+
+async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty, summary=lambda request: [say("The key is under the mat.")])
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        await at.compact()
+        await at.prompt("again")
+        await at.compact()
+        await at.prompt("where is the key?")
+
+    first, second = model.summaries
+    assert "under the mat" not in text_of(first)
+    assert "under the mat" in text_of(second)
+    assert text_of(model.steps[-1]).count("under the mat") == 1
+
+
+async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        fact = at.runtime._inputs.compaction(at.session_id, key=None, to={})
+        held = await at.runtime.send(at.session_id, "and this", wakes=False)
+        answer = at.runtime._answers.expect(at.session_id, held)
+        await at.runtime._store.admit(fact)
+        async with asyncio.timeout(PATIENCE):
+            answered = await at.runtime._store.message(await answer)
+
+    assert answered.text.startswith("I see.")
+    assert "and this" in text_of(model.steps[-1])
+
+
+@pytest.mark.spec("S-09")
+async def test_a_provider_that_says_it_is_too_much_is_asked_again_after_a_summary(tmp_path: Path) -> None:
+    """Nobody told how much it can read."""
+    model = Reader(SMALL, chatty, tells=False)
+    async with place(tmp_path, model) as at:
+        answers = [await at.prompt(f"{number}: {WORDS * 60}") for number in range(12)]
+        entries = await at.runtime.messages(at.session_id)
+
+    assert model.refused > 0
+    assert len(model.summaries) == model.refused
+    assert all(answer_of(answer).error is None for answer in answers)
+    assert all(answer.text.startswith("I see.") for answer in answers)
+    refused = [e for e in entries if isinstance(getattr(e.info, "error", None), ContextOverflowError)]
+    assert len(refused) == model.refused, "people can see what happened"
+
+
+async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_summary(tmp_path: Path) -> None:
+    model = Reader(SMALL, chatty)
+    async with place(tmp_path, model) as at:
+        answer = await at.prompt(WORDS * 1_000)
+        assert isinstance(answer_of(answer).error, ContextOverflowError)
+        assert not model.summaries
+        after = await at.prompt(WORDS * 1_000)
+        assert isinstance(answer_of(after).error, ContextOverflowError)
+
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [(fail("no"), "APIError"), (say(""), "UnknownError")], ids=["refused", "silent"]
+)
+async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothing(
+    tmp_path: Path, line: Line, kind: str
+) -> None:
+    model = Reader(Window(), chatty, summary=lambda request: [line])
+    async with place(tmp_path, model) as at:
+        await at.prompt("remember the milk")
+        answer = await at.compact()
+        error = answer_of(answer).error
+        assert type(error).__name__ == kind
+        assert not isinstance(error, UnknownError) or error.data.message == EMPTY
+        again = await at.prompt("what was it?")
+
+    assert again.text.startswith("I see.")
+    assert text_of(model.requests[-1]) == "remember the milk\nwhat was it?"
+
+
+async def test_there_is_nothing_to_summarise_in_an_empty_session(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        answer = await at.compact()
+
+    error = answer_of(answer).error
+    assert isinstance(error, UnknownError)
+    assert error.data.message == NOTHING
+    assert not model.requests
+
+
+@pytest.mark.spec("S-10")
+async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> None:
+    def work(request: Request) -> Sequence[Line]:
+        return [call("job")] if text_of(request) == "start the job" else [say("ok")]
+
+    model = Reader(Window(), work)
+    async with place(tmp_path, model, later("job")) as at:
+        await at.prompt("start the job")
+        (pending,) = await at.runtime.open_calls(at.session_id)
+        await at.compact()
+        await at.prompt("anything new?")
+        before = model.steps[-1]
+        await at.runtime.complete(pending.id, "42")
+        await at.runtime.wait(at.session_id)
+        (entry,) = [
+            e for e in await at.runtime.messages(at.session_id) for p in e.parts if isinstance(p, ToolPart)
+        ]
+
+    assert f"- {pending.call_id}: job" in text_of(before)
+    assert f"The pending call {pending.call_id} (job) has completed:\n\n42" in text_of(model.steps[-1])
+    assert list(model.steps[-1].messages[: len(before.messages)]) == list(before.messages)
+    (part,) = [part for part in entry.parts if isinstance(part, ToolPart)]
+    assert isinstance(part.state, ToolCompleted)
+
+
+async def test_a_runtime_that_comes_later_reads_on_from_the_summary(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        session_id = at.session_id
+        await at.prompt("a secret word: xyzzy " + WORDS * 500)
+        await at.prompt("hello")
+        await at.compact()
+        await at.prompt("one")
+        before = model.steps[-1]
+    async with open_runtime(tmp_path, model=model) as runtime:
+        await runtime.prompt(session_id, "two")
+
+    after = model.steps[-1]
+    assert list(after.messages[: len(before.messages)]) == list(before.messages)
+    assert "xyzzy" not in text_of(after)
+
+
+@pytest.mark.spec("S-13")
+async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path)
+        await at.runtime.prompt(child.id, "I am the child")
+        await at.prompt("I am the parent")
+        before = await at.runtime.messages(child.id)
+        await at.compact()
+        assert await at.runtime.messages(child.id) == before
+        await at.runtime.prompt(child.id, "still here")
+        assert text_of(model.steps[-1]) == "I am the child\nstill here"
+        parent = await at.runtime.messages(at.session_id)
+        fact = at.runtime._inputs.compaction(child.id, key=None, to={})
+        await at.runtime._store.admit(fact)
+        await at.runtime.wait(child.id)
+        assert await at.runtime.messages(at.session_id) == parent
+
+
+@pytest.mark.spec("S-11")
+async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path) -> None:
+    def work(request: Request) -> Sequence[Line]:
+        last = request.messages[-1]
+        return [call("much", text="1600")] if isinstance(last, FromUser) else [say("ok")]
+
+    model = Reader(Window(), work)  # each output takes some 10,800 tokens
+    async with place(tmp_path, model, MUCH) as at:
+        for number in range(9):
+            await at.prompt(f"read {number}")
+        entries = await at.runtime.messages(at.session_id)
+
+    parts = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
+    states = [part.state for part in parts]
+    assert all(isinstance(state, ToolCompleted) and state.output == WORDS * 1_600 for state in states)
+    left_out = [isinstance(state, ToolCompleted) and state.time.compacted is not None for state in states]
+    assert left_out == sorted(left_out, reverse=True), "the oldest, and no other"
+    assert 2 <= sum(left_out) <= 6
+    results = [told for told in model.steps[-1].messages if isinstance(told, FromTool)]
+    told = [result.output == CLEARED for result in results]
+    assert 2 <= sum(told) <= sum(left_out)
+    assert told == sorted(told, reverse=True)
+
+
+@pytest.mark.spec("S-11")
+async def test_what_a_protected_tool_said_stays(tmp_path: Path) -> None:
+    def work(request: Request) -> Sequence[Line]:
+        last = request.messages[-1]
+        return [call("skill", text="1600")] if isinstance(last, FromUser) else [say("ok")]
+
+    model = Reader(Window(), work)
+    async with place(tmp_path, model, Tool("skill", Text, _much, effect="none")) as at:
+        for number in range(9):
+            await at.prompt(f"read {number}")
+        entries = await at.runtime.messages(at.session_id)
+
+    states = [p.state for entry in entries for p in entry.parts if isinstance(p, ToolPart)]
+    assert [state.time.compacted for state in states if isinstance(state, ToolCompleted)] == [None] * 9
+
+
+async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    class Slow(Reader):
+        async def stream(self, request: Request) -> Any:
+            if for_summary(request):
+                begun.set()
+                await asyncio.sleep(3_600)
+            async for event in super().stream(request):
+                yield event
+
+    model = Slow(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        wish = asyncio.ensure_future(at.compact())
+        await begun.wait()
+        assert await at.runtime.abort(at.session_id)
+        aborted = await wish
+        assert type(answer_of(aborted).error).__name__ == "MessageAbortedError"
+        assert (await at.control()).compacting == 0
+        answer = await at.prompt("still there?")
+
+    assert answer.text.startswith("I see.")
+
+
+async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_kept(tmp_path: Path) -> None:
+    model = Reader(Window(context=16_000, output=2_000), chatty)
+    async with place(tmp_path, model) as at:
+        for number in range(8):
+            await at.prompt(f"prompt {number} {WORDS * 40}")
+        await at.compact()
+        entries = await at.runtime.messages(at.session_id)
+
+    (wish,) = [part for entry in entries for part in entry.parts if isinstance(part, CompactionPart)]
+    assert not wish.auto
+    kept = [entry.info for entry in entries if entry.info.id == wish.tail_start_id]
+    assert len(kept) == 1
+    assert isinstance(kept[0], UserMessage | AssistantMessage)
+    notes = [p for e in entries for p in e.parts if isinstance(p, TextPart) and p.synthetic]
+    assert not notes, "nothing was open"
