@@ -85,7 +85,9 @@ class Tool(Generic[A]):
         timeout: float = TEN_MINUTES,
         reconcile: Reconcile[A] | None = None,
         description: str = "",
+        parameters: dict[str, Any] | None = None,
     ) -> None:
+        """`parameters`: their schema, where somebody else wrote it; the arguments are then a plain dict."""
         self.name = name
         self.args = args
         self.run = run
@@ -93,6 +95,7 @@ class Tool(Generic[A]):
         self.effect: Effect = effect
         self.timeout = timeout
         self.reconcile = reconcile
+        self.parameters = parameters
         self.description = description or (self.args.__doc__ or name).strip()
 
     def planned(self, plan: Plan[A]) -> "Tool[A]":
@@ -103,6 +106,8 @@ class Tool(Generic[A]):
 
     def spec(self) -> ToolSpec:
         """Its arguments are an object at the top: some providers do not follow a reference there."""
+        if self.parameters is not None:
+            return ToolSpec(self.name, self.description, self.parameters)
         (schema,), others = msgspec.json.schema_components([self.args], ref_template="#/$defs/{name}")
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/$defs/")
