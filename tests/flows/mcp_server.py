@@ -39,25 +39,27 @@ def note(text: str) -> str:
 
 
 @server.tool()
-async def hold(text: str) -> str:
+async def hold(text: str, context: Context) -> str:
     """Never answers."""
     write("hold", text)
+    await context.report_progress(1, message="held")
     await anyio.sleep_forever()
     return "never"
 
 
 @server.tool(annotations=ToolAnnotations(idempotent_hint=True))
-async def hold_once(text: str) -> str:
+async def hold_once(text: str, context: Context) -> str:
     """Answers only when it is called again."""
     if write("hold_once", text) == 1:
+        await context.report_progress(1, message="held")
         await anyio.sleep_forever()
     return "at last"
 
 
 @server.tool()
-async def heed() -> str:
+async def heed(context: Context) -> str:
     """Notes it when it is told to stop."""
-    write("heed")
+    await context.report_progress(1, message="held")
     try:
         await anyio.sleep_forever()
     finally:
@@ -113,13 +115,6 @@ def shout(lines: int) -> str:
 
 
 @server.tool()
-def garbage() -> str:
-    """Writes to stdout what is no message."""
-    os.write(1, b"this is no message\n\xff\xfe\n{}\n")
-    return "clean"
-
-
-@server.tool()
 def long(size: int) -> str:
     """Says much."""
     return "x" * size
@@ -133,9 +128,9 @@ def spawn() -> str:
 
 
 @server.tool()
-def die() -> str:
+def die(text: str) -> str:
     """Dies at once."""
-    write("die")
+    write("die", text)
     sys.stderr.write("I am dying\n")
     sys.stderr.flush()
     os._exit(7)
@@ -159,6 +154,7 @@ def greet(name: str) -> str:
 
 
 if __name__ == "__main__":
+    write("start")
     if len(sys.argv) > 1:
         server.run("streamable-http", port=int(sys.argv[1]))
     else:

@@ -2,6 +2,7 @@
 
 import asyncio
 import codecs
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
@@ -11,6 +12,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from asyncagents.domain.text import whole_in
 from asyncagents.tools.mcp_line import Tail
 from asyncagents.tools.process import CHUNK
 from asyncagents.tools.process_piped import Piped
@@ -81,9 +83,27 @@ def _message(line: bytes, tail: Tail) -> SessionMessage | None:
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
+        pass
+    try:
+        return SessionMessage(_mended(line))
+    except (ValueError, RecursionError):
         if line.strip():
             tail.add(f"(no message) {line[:200].decode('utf-8', 'replace')}")
         return None
+
+
+def _mended(line: bytes) -> types.JSONRPCMessage:
+    """With half characters made whole; an answer that is none is an error, so that nobody waits for it."""
+    data = whole_in(json.loads(line))
+    try:
+        return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
+    except ValueError:
+        if not isinstance(data, dict) or "method" in data or not isinstance(data.get("id"), int | str):
+            raise
+        error = types.ErrorData(
+            code=types.PARSE_ERROR, message="The answer is not what the protocol asks for."
+        )
+        return types.JSONRPCError(jsonrpc="2.0", id=data["id"], error=error)
 
 
 async def _speak(piped: Piped, outof: MemoryObjectReceiveStream[SessionMessage]) -> None:
