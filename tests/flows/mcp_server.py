@@ -68,6 +68,14 @@ async def heed(context: Context) -> str:
 
 
 @server.tool()
+async def nap(seconds: float, context: Context) -> str:
+    """Takes a moment."""
+    await context.report_progress(1, message="held")
+    await anyio.sleep(seconds)
+    return "awake"
+
+
+@server.tool()
 async def steps(context: Context) -> str:
     """Tells how it gets on."""
     await context.report_progress(1, 2, "half")
@@ -145,6 +153,12 @@ def hello() -> str:
 @server.resource("note://blob", mime_type="application/x-thing")
 def blob() -> bytes:
     return b"\x00\x01"
+
+
+@server.resource("note://never")
+async def never() -> str:
+    await anyio.sleep_forever()
+    return "never"
 
 
 @server.prompt()

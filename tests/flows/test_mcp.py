@@ -371,7 +371,11 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         served = place.served
         assert served is not None
         assert ledger.lines("start") == []
-        assert [each.uri for each in await served.list_resources()] == ["note://blob", "note://hello"]
+        assert [each.uri for each in await served.list_resources()] == [
+            "note://blob",
+            "note://hello",
+            "note://never",
+        ]
         (hello,) = await served.read_resource("kit", "note://hello")
         assert (hello.text, hello.mime) == ("Hello!", "text/markdown")
         (blob,) = await served.read_resource("kit", "note://blob")

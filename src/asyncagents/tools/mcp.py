@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,6 +62,7 @@ class Servers:
     def __init__(self, group: asyncio.TaskGroup, output: Path) -> None:
         self._group = group
         self._output = output
+        self._lock = threading.Lock()
         self._wanted: dict[str, tuple[Wanted, ...]] = {}
         self._links: dict[bytes, Link] = {}
         self._joined: dict[str, tuple[Project, tuple[tuple[str, int], ...], Project]] = {}
@@ -70,9 +72,10 @@ class Servers:
     def want(self, directory: str, servers: tuple[Wanted, ...]) -> None:
         """From now on, instead of what was wanted there before. Any thread may say so."""
         enabled = tuple(each for each in servers if each.config.enabled)
-        if enabled != self._wanted.get(directory, ()):
-            self._wanted[directory] = enabled
-            self._changed = True
+        with self._lock:
+            if enabled != self._wanted.get(directory, ()):
+                self._wanted[directory] = enabled
+                self._changed = True
 
     async def join(self, directory: str, project: Project, *, working: bool) -> Project:
         """The project with the tools of its servers; those that `working` waits for in vain are left out."""
@@ -96,9 +99,10 @@ class Servers:
 
     def _forget(self) -> None:
         """End those that nobody wants any more, or only in another way."""
-        self._changed = False
-        self._wanted = {directory: wants for directory, wants in self._wanted.items() if wants}
-        keys = {_key(each) for wants in self._wanted.values() for each in wants}
+        with self._lock:
+            self._changed = False
+            self._wanted = {directory: wants for directory, wants in self._wanted.items() if wants}
+            keys = {_key(each) for wants in self._wanted.values() for each in wants}
         for key in [key for key in self._links if key not in keys]:
             self._links.pop(key).stop()
         for directory in [directory for directory in self._joined if directory not in self._wanted]:

@@ -14,6 +14,10 @@ from asyncagents.errors import ToolError
 TAIL_LINES = 20
 TAIL_LINE = 500
 SHORTEST_SECRET = 8
+UNAUTHORISED = frozenset({401, 403})
+NEEDS_HEADER = (
+    "It answered with HTTP status {}: set a header that it accepts under `headers` in its configuration."
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 

@@ -16,7 +16,7 @@ from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.text import whole
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.tools.mcp_line import Line, Lost, Offer, Tail
+from asyncagents.tools.mcp_line import NEEDS_HEADER, UNAUTHORISED, Line, Lost, Offer, Tail
 from asyncagents.tools.process import Processes
 from asyncagents.tools.process_piped import Piped, open_piped
 
@@ -25,9 +25,6 @@ START_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 LONGEST_PAUSE = 60.0
 MISSING = "the MCP client is not installed: run `pip install 'asyncagents[mcp]'`"
-_UNAUTHORISED = (
-    "It answered with HTTP status {}: set a header that it accepts under `headers` in its configuration."
-)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -83,6 +80,10 @@ class Link:
         return self.wanted.name
 
     @property
+    def _patience(self) -> float:
+        return self.wanted.config.timeout_seconds or START_SECONDS
+
+    @property
     def connected(self) -> bool:
         return self._line is not None
 
@@ -100,9 +101,12 @@ class Link:
         self._task = self._group.create_task(self._own())
 
     def stop(self) -> None:
-        """Ends when what is under way has ended."""
+        """Ends when what is under way has ended; one that is still starting, at once."""
         self._stopping = True
+        self.why = "It is not wanted any more, or was configured anew: call it again."
         self._signal.set()
+        if self._task is not None and not self._settled.is_set():
+            self._task.cancel()
 
     def trouble(self) -> str:
         """For the model and for people: who, why, and what to do."""
@@ -130,10 +134,16 @@ class Link:
 
     async def ask(self, question: Callable[[Line], Awaitable[T]]) -> T:
         """What changes nothing; raises `ToolError`."""
+        limit = asyncio.timeout(self._patience)
         try:
-            return await self._try(question, again=True)
+            async with limit:
+                return await self._try(question, again=True)
         except Lost as lost:
             raise ToolError(self.trouble()) from lost
+        except TimeoutError as error:
+            raise ToolError(
+                f'MCP server "{self.name}" did not answer within {self._patience:g} s.'
+            ) from error
 
     async def _try(self, question: Callable[[Line], Awaitable[T]], *, again: bool) -> T:
         try:
@@ -182,8 +192,7 @@ class Link:
 
     async def _own(self) -> None:
         """From the start to the end of one connection. Whatever the server does ends here."""
-        patience = self.wanted.config.timeout_seconds or START_SECONDS
-        limit = asyncio.timeout(patience)
+        limit = asyncio.timeout(self._patience)
         try:
             async with limit, self._opened() as line:
                 await self._learn(line)
@@ -192,7 +201,7 @@ class Link:
                 limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
             self._fail(self._said or "The connection was closed.")
         except TimeoutError:
-            self._fail(self._said or f"It did not answer within {patience:g} s.")
+            self._fail(self._said or f"It did not answer within {self._patience:g} s.")
         except Exception as error:  # noqa: BLE001  the edge of a server
             self._fail(self._told(_first(error)))
         finally:
@@ -231,9 +240,19 @@ class Link:
                 self._signal.clear()
                 if self._changed:
                     self._changed = False
-                    await self._learn(line)
+                    await self._learn_anew(line)
             self._line = None
             following.cancel()
+
+    async def _learn_anew(self, line: Line) -> None:
+        """If it does not tell, what is known of it still counts."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._learn(line)
+        except Lost:
+            self._over = True
+        except (ToolError, TimeoutError) as error:
+            _log.warning("MCP server %s does not list its tools: %s", self.name, error)
 
     async def _learn(self, line: Line) -> None:
         offers = await line.offers()
@@ -256,8 +275,8 @@ class Link:
         self._unreachable = _sdk().is_unreachable(error)
         if self._said:
             return self._said
-        if self._status in {401, 403}:
-            return _UNAUTHORISED.format(self._status)
+        if self._status in UNAUTHORISED:
+            return NEEDS_HEADER.format(self._status)
         if self._unreachable:
             return "Nobody answers at its address: check its url, or start it."
         if self._status:

@@ -1,5 +1,6 @@
 """A session with an MCP server on the official SDK; imported only when a server is to be reached."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -21,15 +22,21 @@ from asyncagents.domain.call import Completed, Effect, Failed
 from asyncagents.engine.served import Argument, Content, ReadyPrompt, Resource
 from asyncagents.errors import ToolError
 from asyncagents.tools.mcp_content import contents_of, prompt_of, result_of
-from asyncagents.tools.mcp_line import Lost, Offer, Tail
+from asyncagents.tools.mcp_line import NEEDS_HEADER, UNAUTHORISED, Lost, Offer, Tail
 from asyncagents.tools.mcp_stdio import LONGEST, open_stdio
 from asyncagents.tools.process_piped import Piped
 
 CONNECT_SECONDS = 30.0
 MOST_PAGES = 50
 MOST_LISTED = 1_000
-# A server that was started anew does not know who we are, and says so in one of these ways.
+# A server that was started anew does not know who we are, and says so with these, before it does anything.
+_REFUSED = {400, 404}
 _UNKNOWN_SESSION = {types.INVALID_REQUEST, -32000, -32001}
+
+# It warns of what we say ourselves, with the server's name and what to do.
+_sdk_log = logging.getLogger("mcp.client")
+if _sdk_log.level == logging.NOTSET:
+    _sdk_log.setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
 
@@ -44,11 +51,18 @@ class Wires(Struct, frozen=True, kw_only=True):
     """With the status of an HTTP answer that is an error."""
 
 
+class Answers:
+    """The status of the last answer by HTTP that was an error; 0: there was none, or this is not HTTP."""
+
+    def __init__(self) -> None:
+        self.status = 0
+
+
 class Session:
-    def __init__(self, server: str, client: Client, *, remote: bool) -> None:
+    def __init__(self, server: str, client: Client, answers: Answers) -> None:
         self._server = server
         self._client = client
-        self._remote = remote
+        self._answers = answers
 
     async def offers(self) -> tuple[Offer, ...]:
         if self._client.server_capabilities.tools is None:
@@ -140,17 +154,24 @@ class Session:
         try:
             return await answer
         except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
-                raise Lost("The connection was closed.") from error
-            if self._remote and error.code in _UNKNOWN_SESSION and "session" in error.message.lower():
-                raise Lost("It does not know this session any more.", never_ran=True) from error
-            raise ToolError(error.message) from error
+            raise self._meant(error) from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise Lost("The connection was closed.") from error
         except ValidationError as error:
             raise ToolError(f"The answer is not what the protocol asks for: {_first(error)}.") from error
         except RuntimeError as error:
             raise ToolError(str(error)) from error
+
+    def _meant(self, error: MCPError) -> ToolError:
+        status, self._answers.status = self._answers.status, 0
+        if error.code == types.CONNECTION_CLOSED:
+            return Lost("The connection was closed.")
+        if status in UNAUTHORISED:
+            return ToolError(NEEDS_HEADER.format(status))
+        unknown = error.code in _UNKNOWN_SESSION and "session" in error.message.lower()
+        if status in _REFUSED and (unknown or error.code == types.INTERNAL_ERROR):
+            return Lost("It does not know this session any more.", never_ran=True)
+        return ToolError(error.message)
 
 
 @asynccontextmanager
@@ -163,25 +184,27 @@ async def open_session(
         if isinstance(message, types.ToolListChangedNotification):
             wires.changed()
 
+    answers = Answers()
     async with AsyncExitStack() as stack:
+        if piped is None:
+            transport: Transport = await _remote(config, wires, answers, stack)
+        else:
+            transport = open_stdio(piped, wires.tail, wires.ended)
         client = Client(
-            await _transport(config, wires, piped, stack),
+            transport,
             message_handler=heard,
             client_info=types.Implementation(name="asyncagents", version=version("asyncagents")),
             cache=None,
         )
-        yield Session(server, await stack.enter_async_context(client), remote=piped is None)
+        yield Session(server, await stack.enter_async_context(client), answers)
 
 
-async def _transport(
-    config: McpConfig, wires: Wires, piped: Piped | None, stack: AsyncExitStack
-) -> Transport:
-    if piped is not None:
-        return open_stdio(piped, wires.tail, wires.ended)
+async def _remote(config: McpConfig, wires: Wires, answers: Answers, stack: AsyncExitStack) -> Transport:
     assert config.url is not None, "a remote server has one"
 
     async def look(response: httpx2.Response) -> None:
-        if response.status_code >= 400:
+        if response.status_code >= 400 and response.request.method == "POST":
+            answers.status = response.status_code
             wires.refused(response.status_code)
 
     http = httpx2.AsyncClient(

@@ -224,7 +224,7 @@ async def _spawn(
         stdout=order.output,
         stderr=order.output if order.errors is None else order.errors,
         start_new_session=True,
-        pass_fds=() if order.given is None else (order.given,),
+        pass_fds=() if order.given in (None, given) else (order.given,),
     )
 
 

@@ -1,0 +1,197 @@
+"""Which MCP servers run: who shares one, what a change of configuration ends, what is missing."""
+
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+
+from asyncagents.config.config import Config, McpConfig
+from asyncagents.config.env import system_environment
+from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.engine.tool import ToolContext
+from asyncagents.errors import ToolError
+from asyncagents.llm.scripted import say
+from asyncagents.tools.mcp import open_servers, wanted
+from asyncagents.tools.mcp_link import Link, Wanted
+from tests.flows.kit import PATIENCE
+from tests.flows.mcp_kit import Ledger, hostile, local, session_with, until_dead
+
+CONTEXT = ToolContext(
+    session_id=SessionId("s"), message_id=MessageId("m"), call_id=CallId("c"), agent="build", directory="/"
+)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger")
+
+
+def wants(tmp_path: Path, **servers: McpConfig) -> tuple[Wanted, ...]:
+    return wanted(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
+
+
+async def called(link: Link, tool: str, **arguments: Any) -> Completed | Failed:
+    await link.ask(lambda line: line.offers())
+    (offer,) = [each for each in link.offers if each.name == tool]
+    async with asyncio.timeout(PATIENCE):
+        return await link.call(offer, arguments, CONTEXT)
+
+
+async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, ledger: Ledger) -> None:
+    async with open_servers(tmp_path / "output") as servers:
+        servers.want("/a", wants(tmp_path, kit=local(ledger)))
+        servers.want("/b", wants(tmp_path, kit=local(ledger)))
+        servers.want("/c", wants(tmp_path, kit=local(ledger, environment={"OTHER": "1"})))
+        links = [servers.links(directory)[0] for directory in ("/a", "/b", "/c")]
+        assert links[0] is links[1]
+        assert links[0] is not links[2]
+
+
+async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_done(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    kit = local(ledger)
+    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {}) as at:
+        project: Any = await at.runtime.workplace(tmp_path / "project")
+    async with open_servers(tmp_path / "output") as servers:
+        servers.want("/a", wants(tmp_path, kit=kit))
+        (link,) = servers.links("/a")
+        assert await called(link, "add", a=1, b=1) == Completed("2", title="add")
+        first = ledger.pid()
+        async with asyncio.TaskGroup() as group:
+            held = asyncio.Event()
+            context = replace(CONTEXT, report=lambda metadata: held.set())
+            (nap,) = [each for each in link.offers if each.name == "nap"]
+            slow = group.create_task(link.call(nap, {"seconds": 0.5}, context))
+            await held.wait()
+            servers.want("/a", wants(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
+            joined = await servers.join("/a", project, working=True)
+            assert "kit_add" in joined.tools
+        assert slow.result() == Completed("awake", title="nap")
+        await until_dead(first)
+        assert ledger.pid() != first
+        os.kill(ledger.pid(), 0)
+        servers.want("/a", ())
+        assert await servers.join("/a", project, working=True) is project
+        await until_dead(ledger.pid())
+        with pytest.raises(
+            ToolError, match="It is not wanted any more, or was configured anew: call it again"
+        ):
+            await link.call(nap, {"seconds": 0}, CONTEXT)
+
+
+async def test_one_that_is_switched_off_is_not_started(tmp_path: Path, ledger: Ledger) -> None:
+    async with open_servers(tmp_path / "output") as servers:
+        servers.want("/a", wants(tmp_path, kit=local(ledger, enabled=False)))
+        assert servers.links("/a") == []
+
+
+def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> None:
+    def folder(cwd: str | None) -> Path:
+        (only,) = wants(tmp_path, kit=McpConfig(type="local", command=("x",), cwd=cwd))
+        return only.folder
+
+    home = system_environment().home
+    assert [folder(None), folder("sub"), folder("/abs")] == [tmp_path, tmp_path / "sub", Path("/abs")]
+    assert [folder("~"), folder("~/x")] == [home, home / "x"]
+
+
+def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
+    (only,) = wants(tmp_path, kit=McpConfig(type="local", command=("x",), environment={"A": "secret"}))
+    assert repr(only) == "Wanted('kit')"
+
+
+async def test_without_the_extra_a_server_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    find = importlib.util.find_spec
+
+    def none_of_it(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "mcp" else find(name, package)
+
+    monkeypatch.setattr("asyncagents.tools.mcp_link.find_spec", none_of_it)
+    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
+        await at.prompt("go")
+    assert "run `pip install 'asyncagents[mcp]'`" in caplog.text
+    assert ledger.lines("start") == []
+
+
+async def test_without_servers_nothing_of_the_sdk_is_loaded(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys, asyncagents, asyncagents.tools.coding\n"
+        "heavy = {'mcp', 'mcp_types', 'httpx2', 'anyio', 'pydantic'}\n"
+        "print([name for name in sys.modules if name.split('.')[0] in heavy])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert said.strip() == b"[]"
+
+
+@asynccontextmanager
+async def answering(status: int) -> AsyncIterator[tuple[str, list[str]]]:
+    """A web server that has one answer, and what it was asked with."""
+    heard: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        heard.append(request.headers.get("X-Key", ""))
+        return web.Response(status=status, text="no")
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        yield f"http://127.0.0.1:{port}/mcp?token=in-the-address", heard
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(401, "HTTP status 401: set a header that it accepts under `headers`"), (500, "HTTP status 500")],
+)
+async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, status: int, why: str) -> None:
+    async with answering(status) as (url, heard), open_servers(tmp_path / "output") as servers:
+        servers.want(
+            "/", wants(tmp_path, far=McpConfig(type="remote", url=url, headers={"X-Key": "secret-key"}))
+        )
+        (link,) = servers.links("/")
+        with pytest.raises(ToolError, match='MCP server "far" cannot be used') as refused:
+            await link.ask(lambda line: line.resources())
+    assert why in str(refused.value)
+    assert "secret-key" not in str(refused.value)
+    assert "in-the-address" not in str(refused.value)
+    assert set(heard) == {"secret-key"}
+
+
+async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE), open_servers(tmp_path / "output") as servers:
+        servers.want("/", wants(tmp_path, slow=hostile("hangs")))
+        (link,) = servers.links("/")
+        link.begin()
+        await asyncio.to_thread(lambda: None)
+    assert not link.connected
+
+
+async def test_a_question_without_an_answer_is_given_up(tmp_path: Path, ledger: Ledger) -> None:
+    async with open_servers(tmp_path / "output") as servers:
+        servers.want("/", wants(tmp_path, kit=local(ledger, timeout_seconds=5.0)))
+        (link,) = servers.links("/")
+        assert await link.ask(lambda line: line.prompts())
+        with pytest.raises(ToolError, match='MCP server "kit" did not answer within 5 s'):
+            await link.ask(lambda line: line.read("note://never"))
