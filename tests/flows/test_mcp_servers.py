@@ -66,7 +66,7 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
     async with open_servers(tmp_path / "output") as servers:
         servers.want("/a", wants(tmp_path, kit=kit))
         (link,) = servers.links("/a")
-        assert await called(link, "add", a=1, b=1) == Completed("2", title="add")
+        assert await called(link, "add", a=1, b=1) == Completed("2")
         first = ledger.pid()
         async with asyncio.TaskGroup() as group:
             held = asyncio.Event()
@@ -77,7 +77,7 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
             servers.want("/a", wants(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
             joined = await servers.join("/a", project, working=True)
             assert "kit_add" in joined.tools
-        assert slow.result() == Completed("awake", title="nap")
+        assert slow.result() == Completed("awake")
         await until_dead(first)
         assert ledger.pid() != first
         os.kill(ledger.pid(), 0)

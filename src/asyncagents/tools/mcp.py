@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import re
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -222,7 +221,7 @@ def tool_name(server: str, tool: str) -> str:
     name = _NOT_IN_NAME.sub("_", f"{server}_{tool}")
     if len(name) <= LONGEST_NAME:
         return name
-    return f"{name[: LONGEST_NAME - 9]}_{crc32(os.fsencode(f'{server}_{tool}')):08x}"
+    return f"{name[: LONGEST_NAME - 9]}_{crc32(f'{server}_{tool}'.encode('utf-8', 'replace')):08x}"
 
 
 def _tool(link: Link, offer: Offer, name: str) -> AnyTool:

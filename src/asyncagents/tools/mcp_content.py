@@ -14,12 +14,12 @@ from asyncagents.engine.served import Content
 NOTHING = "(the tool said nothing)"
 
 
-def result_of(name: str, result: types.CallToolResult) -> Completed | Failed:
+def result_of(result: types.CallToolResult) -> Completed | Failed:
     text = "\n".join(filter(None, map(_words, result.content)))
     if not text and result.structured_content is not None:
         text = msgspec.json.encode(result.structured_content).decode()
     text = whole(text) or NOTHING
-    return Failed(text) if result.is_error else Completed(text, title=name)
+    return Failed(text) if result.is_error else Completed(text)
 
 
 def _words(block: types.ContentBlock) -> str:

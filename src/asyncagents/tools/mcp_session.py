@@ -85,7 +85,7 @@ class Session:
             report({"output": f"{of}: {message}" if message else of})
 
         result = await self._asked(self._client.call_tool(name, arguments, progress_callback=progress))
-        return result_of(name, result)
+        return result_of(result)
 
     async def resources(self) -> tuple[Resource, ...]:
         if self._client.server_capabilities.resources is None:
