@@ -18,6 +18,7 @@ from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import system_environment
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.status import Busy
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import say
@@ -195,3 +196,48 @@ async def test_a_question_without_an_answer_is_given_up(tmp_path: Path, ledger: 
         assert await link.ask(lambda line: line.prompts())
         with pytest.raises(ToolError, match='MCP server "kit" did not answer within 5 s'):
             await link.ask(lambda line: line.read("note://never"))
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from asyncagents.tools.mcp import open_servers
+from tests.flows.mcp_kit import Ledger, local
+from tests.flows.test_mcp_servers import called, wants
+
+async def main(folder):
+    async with open_servers(folder / "output") as servers:
+        servers.want("/", wants(folder, kit=local(Ledger(folder / "ledger"))))
+        spawned = await called(servers.links("/")[0], "spawn")
+        print(spawned.output, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_when_our_process_is_killed_nothing_of_its_servers_is_left(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    path = os.pathsep.join(sys.path)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", OWNER, str(tmp_path)),
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    child = int(await process.stdout.readline())
+    process.kill()
+    await process.wait()
+    for pid in (child, ledger.pid()):
+        await until_dead(pid)
+
+
+async def test_an_abort_does_not_wait_for_a_server_that_does_not_start(tmp_path: Path) -> None:
+    script = {"go": [[say("Never.")]], "more": [[say("Hi.")]]}
+    async with session_with(tmp_path, script, {"slow": hostile("hangs")}) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_status(Busy)
+        async with asyncio.timeout(PATIENCE):
+            assert await at.abort()
+        assert at.model.requests == []

@@ -280,8 +280,8 @@ class Link:
         if self._unreachable:
             return "Nobody answers at its address: check its url, or start it."
         if self._status:
-            return f"It answered with HTTP status {self._status}: {error}"
-        return f"{error}" if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+            return f"It answered with HTTP status {self._status}."
+        return str(_sdk().described(error))
 
     def _end(self, why: str) -> None:
         self._said, self._over = why, True

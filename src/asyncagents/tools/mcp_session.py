@@ -221,6 +221,15 @@ def is_unreachable(error: BaseException) -> bool:
     return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
+def described(error: BaseException) -> str:
+    """One sentence for people."""
+    if isinstance(error, MCPError | ToolError):
+        return f"{str(error).rstrip('.')}."
+    if isinstance(error, httpx2.TransportError):
+        return f"The connection broke ({type(error).__name__})."
+    return f"{type(error).__name__}: {error}"
+
+
 def _offer(tool: types.Tool) -> Offer:
     schema = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
     return Offer(
