@@ -33,13 +33,13 @@ async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path
     connected, switched_off = fine.json
     assert (connected["name"], connected["transport"], connected["connected"]) == ("good", "stdio", True)
     assert {"name": "good_add", "description": "Adds two numbers.", "effect": "none"} in connected["tools"]
-    assert (connected["resources"], connected["prompts"]) == (3, 1)
+    assert (connected["resources"], connected["prompts"]) == (2, 1)
     assert (switched_off["enabled"], switched_off["connected"]) == (False, False)
 
     assert failed.code == 1
     assert failed.out.splitlines()[1:4] == [
         "bad     stdio  cannot be used: It ended with exit code 3.",
-        "good    stdio  connected: 15 tools, 3 resources, 1 prompts",
+        "good    stdio  connected: 15 tools, 2 resources, 1 prompts",
         "off     http   switched off",
     ]
     assert failed.err == "bad said: … is wrong\n"

@@ -30,6 +30,8 @@ def serve(mode: str) -> None:
         message = json.loads(line)
         if "id" not in message:
             continue
+        if mode == "silent" and message["method"] in {"tools/call", "resources/read"}:
+            continue
         if mode == "noisy":
             os.write(1, NOISE)
         answer = {"jsonrpc": "2.0", "id": message["id"], **answered(mode, message)}
@@ -65,7 +67,11 @@ def _hello(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tools(mode: str) -> list[dict[str, Any]]:
-    tools = [{"name": "go", "inputSchema": {"type": "object"}}]
+    tools: list[dict[str, Any]] = [{"name": "go", "inputSchema": {"type": "object"}}]
+    if mode == "huge":
+        tools[0]["description"] = "d" * 1_000_000
+        properties = {f"p{number}": {"type": "string"} for number in range(10_000)}
+        tools.append({"name": "huge", "inputSchema": {"type": "object", "properties": properties}})
     if mode == "names":
         long = "x" * 100
         names = ("a.b", "a/b", "ünï", long, f"{long}y")

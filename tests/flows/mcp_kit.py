@@ -17,8 +17,10 @@ from asyncagents.llm.scripted import Script
 from tests.flows.kit import PATIENCE, Stage, stage
 
 HERE = Path(__file__).parent
-START = 60_000
-"""Milliseconds: an interpreter on a busy machine takes its time."""
+START = 60.0
+"""Seconds: an interpreter on a busy machine takes its time."""
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Where this is forbidden, a server that loads the SDK takes seconds to start."""
 
 
 class Ledger:
@@ -60,7 +62,7 @@ async def until_dead(pid: int) -> None:
 
 
 def local(ledger: Ledger, **more: Any) -> McpConfig:
-    environment = {"LEDGER": str(ledger.file), **more.pop("environment", {})}
+    environment = {"LEDGER": str(ledger.file), **COMPILED, **more.pop("environment", {})}
     command = (sys.executable, str(HERE / "mcp_server.py"))
     return McpConfig(type="local", command=command, environment=environment, **more)
 
@@ -104,12 +106,12 @@ async def remote(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.
     """A server by HTTP, once it listens."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(HERE / "mcp_server.py"), str(port)),
-        env={**os.environ, "LEDGER": str(ledger.file)},
+        env={**os.environ, **COMPILED, "LEDGER": str(ledger.file)},
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(START / 1000):
+        async with asyncio.timeout(START):
             while b"running on" not in await process.stderr.readline():
                 assert process.returncode is None
         yield process

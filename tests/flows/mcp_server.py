@@ -155,12 +155,6 @@ def blob() -> bytes:
     return b"\x00\x01"
 
 
-@server.resource("note://never")
-async def never() -> str:
-    await anyio.sleep_forever()
-    return "never"
-
-
 @server.prompt()
 def greet(name: str) -> str:
     """Greets somebody."""

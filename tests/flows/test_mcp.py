@@ -200,11 +200,10 @@ async def test_a_cancel_is_passed_on(tmp_path: Path, ledger: Ledger) -> None:
         assert len(ledger.lines("start")) == 1
 
 
-async def test_a_call_may_take_so_long_and_no_longer(tmp_path: Path, ledger: Ledger) -> None:
-    script = {"go": [[call("kit_hold", text="x")], [say("Done.")]]}
-    async with session_with(tmp_path, script, {"kit": local(ledger, timeout_seconds=5.0)}) as at:
+async def test_a_call_may_take_so_long_and_no_longer(tmp_path: Path) -> None:
+    async with session_with(tmp_path, once("bad_go"), {"bad": hostile("silent", timeout_seconds=2.5)}) as at:
         await at.prompt("go")
-    assert told(at) == ["Tool execution timed out after 5 s."]
+    assert told(at) == ["Tool execution timed out after 2.5 s."]
 
 
 async def test_what_a_server_answers_is_told_in_words(tmp_path: Path, ledger: Ledger) -> None:
@@ -325,6 +324,16 @@ async def test_names_are_made_such_that_every_provider_takes_them(
     assert "the tool a/b of MCP server b@d is left out: there is another tool named b_d_a_b" in caplog.text
 
 
+async def test_what_every_request_would_carry_has_a_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile("huge")}) as at:
+        await at.prompt("go")
+    (served,) = [tool for tool in at.model.requests[0].tools if tool.name.startswith("bad_")]
+    assert (served.name, len(served.description)) == ("bad_go", 10_000)
+    assert "the tool huge of MCP server bad is left out: its schema has" in caplog.text
+
+
 @pytest.mark.spec("X-04")
 async def test_a_remote_server_is_used_lost_and_found_again(tmp_path: Path, ledger: Ledger) -> None:
     port = free_port()
@@ -371,11 +380,7 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         served = place.served
         assert served is not None
         assert ledger.lines("start") == []
-        assert [each.uri for each in await served.list_resources()] == [
-            "note://blob",
-            "note://hello",
-            "note://never",
-        ]
+        assert [each.uri for each in await served.list_resources()] == ["note://blob", "note://hello"]
         (hello,) = await served.read_resource("kit", "note://hello")
         assert (hello.text, hello.mime) == ("Hello!", "text/markdown")
         (blob,) = await served.read_resource("kit", "note://blob")

@@ -27,6 +27,7 @@ from asyncagents.tools.mcp_link import Link, Wanted
 STEP_SECONDS = 30.0
 """So long a step waits for servers that have never been there; whoever is later joins a later step."""
 LONGEST_NAME = 64
+MOST_SCHEMA = 100_000
 MOST_TOLD = 1_000
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -145,11 +146,9 @@ class Servers:
         for link in links:
             for offer in link.offers:
                 name = tool_name(link.name, offer.name)
-                if name in tools or name in project.tools:
-                    self._tell(
-                        f"the tool {offer.name} of MCP server {link.name} is left out: "
-                        f"there is another tool named {name}"
-                    )
+                taken = name in tools or name in project.tools
+                if why := f"there is another tool named {name}" if taken else _too_large(offer):
+                    self._tell(f"the tool {offer.name} of MCP server {link.name} is left out: {why}")
                 else:
                     tools[name] = capped(_tool(link, offer, name), self._output)
         return list(tools.values())
@@ -222,6 +221,12 @@ def tool_name(server: str, tool: str) -> str:
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 9]}_{crc32(f'{server}_{tool}'.encode('utf-8', 'replace')):08x}"
+
+
+def _too_large(offer: Offer) -> str:
+    """Every request would carry it."""
+    size = len(msgspec.json.encode(offer.parameters))
+    return f"its schema has {size} bytes, more than {MOST_SCHEMA}" if size > MOST_SCHEMA else ""
 
 
 def _tool(link: Link, offer: Offer, name: str) -> AnyTool:

@@ -68,7 +68,6 @@ class Link:
         self._settled = asyncio.Event()
         self._signal = asyncio.Event()
         self._changed = self._over = self._stopping = False
-        self._unreachable = False
         self._said = ""
         self._status = 0
         self._failures = 0
@@ -96,7 +95,7 @@ class Link:
             self.begun = now
         self._settled.clear()
         self._signal.clear()
-        self._changed = self._over = self._unreachable = False
+        self._changed = self._over = False
         self._said, self._status = "", 0
         self._task = self._group.create_task(self._own())
 
@@ -158,10 +157,9 @@ class Link:
         self._busy += 1
         try:
             answer = await question(line)
-        except Lost as lost:
-            alone = self._busy == 1
+        except Lost:
             await self._gone(line)
-            raise Lost(str(lost), never_ran=lost.never_ran or (alone and self._unreachable)) from lost
+            raise
         except ToolError:
             self._failures = 0
             raise
@@ -192,9 +190,9 @@ class Link:
 
     async def _own(self) -> None:
         """From the start to the end of one connection. Whatever the server does ends here."""
-        limit = asyncio.timeout(self._patience)
+        limit = asyncio.timeout(None)
         try:
-            async with limit, self._opened() as line:
+            async with limit, self._opened(limit) as line:
                 await self._learn(line)
                 limit.reschedule(None)
                 await self._hold(line)
@@ -210,13 +208,14 @@ class Link:
             self.tried.set()
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Line]:
+    async def _opened(self, limit: asyncio.Timeout) -> AsyncIterator[Line]:
         if find_spec("mcp") is None:
             raise ModuleNotFoundError(MISSING)
         async with AsyncExitStack() as stack:
             piped = await self._piped(stack)
             # Slow to load: beside the loop, and while the server starts.
             sdk = await asyncio.to_thread(_sdk)
+            limit.reschedule(asyncio.get_running_loop().time() + self._patience)
             wires = sdk.Wires(tail=self.tail, ended=self._end, changed=self._change, refused=self._refused)
             session = sdk.open_session(self.name, self.wanted.config, wires, piped)
             yield await stack.enter_async_context(session)
@@ -230,7 +229,7 @@ class Link:
 
     async def _hold(self, line: Line) -> None:
         """While it is there and wanted."""
-        self._line, self.why = line, ""
+        self._line, self.why, self._status = line, "", 0
         self._settled.set()
         self.tried.set()
         async with asyncio.TaskGroup() as group:
@@ -272,12 +271,11 @@ class Link:
     def _told(self, error: BaseException) -> str:
         if isinstance(error, ImportError):
             return f"{MISSING}."
-        self._unreachable = _sdk().is_unreachable(error)
         if self._said:
             return self._said
         if self._status in UNAUTHORISED:
             return NEEDS_HEADER.format(self._status)
-        if self._unreachable:
+        if _sdk().is_unreachable(error):
             return "Nobody answers at its address: check its url, or start it."
         if self._status:
             return f"It answered with HTTP status {self._status}."

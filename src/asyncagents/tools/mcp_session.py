@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ from asyncagents.tools.process_piped import Piped
 CONNECT_SECONDS = 30.0
 MOST_PAGES = 50
 MOST_LISTED = 1_000
+MOST_DESCRIPTION = 10_000
 # A server that was started anew does not know who we are, and says so with these, before it does anything.
 _REFUSED = {400, 404}
 _UNKNOWN_SESSION = {types.INVALID_REQUEST, -32000, -32001}
@@ -51,18 +53,35 @@ class Wires(Struct, frozen=True, kw_only=True):
     """With the status of an HTTP answer that is an error."""
 
 
-class Answers:
-    """The status of the last answer by HTTP that was an error; 0: there was none, or this is not HTTP."""
+class Asked:
+    """One question by HTTP: with which status it was refused, if it was, and whether it never left."""
 
     def __init__(self) -> None:
         self.status = 0
+        self.stayed = False
+
+
+# The SDK sends each question in the context of who asked it: so an answer finds its question.
+_asking: ContextVar[Asked | None] = ContextVar("asking", default=None)
+
+
+class Http(httpx2.AsyncClient):
+    """Notes which questions reached nobody."""
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        try:
+            return await super().send(request, **how)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            asked = _asking.get()
+            if asked is not None:
+                asked.stayed = True
+            raise
 
 
 class Session:
-    def __init__(self, server: str, client: Client, answers: Answers) -> None:
+    def __init__(self, server: str, client: Client) -> None:
         self._server = server
         self._client = client
-        self._answers = answers
 
     async def offers(self) -> tuple[Offer, ...]:
         if self._client.server_capabilities.tools is None:
@@ -151,27 +170,32 @@ class Session:
                 changed()
 
     async def _asked(self, answer: Awaitable[T]) -> T:
+        asked = Asked()
+        _asking.set(asked)
         try:
             return await answer
         except MCPError as error:
-            raise self._meant(error) from error
+            raise _meant(error, asked) from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise Lost("The connection was closed.") from error
+            raise Lost("The connection was closed.", never_ran=asked.stayed) from error
         except ValidationError as error:
             raise ToolError(f"The answer is not what the protocol asks for: {_first(error)}.") from error
         except RuntimeError as error:
             raise ToolError(str(error)) from error
 
-    def _meant(self, error: MCPError) -> ToolError:
-        status, self._answers.status = self._answers.status, 0
-        if error.code == types.CONNECTION_CLOSED:
-            return Lost("The connection was closed.")
-        if status in UNAUTHORISED:
-            return ToolError(NEEDS_HEADER.format(status))
-        unknown = error.code in _UNKNOWN_SESSION and "session" in error.message.lower()
-        if status in _REFUSED and (unknown or error.code == types.INTERNAL_ERROR):
-            return Lost("It does not know this session any more.", never_ran=True)
-        return ToolError(error.message)
+
+def _meant(error: MCPError, asked: Asked) -> ToolError:
+    status = asked.status
+    if error.code == types.CONNECTION_CLOSED:
+        return Lost("The connection was closed.", never_ran=asked.stayed)
+    if status in UNAUTHORISED:
+        return ToolError(NEEDS_HEADER.format(status))
+    unknown = error.code in _UNKNOWN_SESSION and "session" in error.message.lower()
+    if status in _REFUSED and (unknown or error.code == types.INTERNAL_ERROR):
+        return Lost("It does not know this session any more.", never_ran=True)
+    if status and error.code == types.INTERNAL_ERROR:
+        return ToolError(f"It answered with HTTP status {status}.")
+    return ToolError(error.message)
 
 
 @asynccontextmanager
@@ -184,10 +208,9 @@ async def open_session(
         if isinstance(message, types.ToolListChangedNotification):
             wires.changed()
 
-    answers = Answers()
     async with AsyncExitStack() as stack:
         if piped is None:
-            transport: Transport = await _remote(config, wires, answers, stack)
+            transport: Transport = await _remote(config, wires, stack)
         else:
             transport = open_stdio(piped, wires.tail, wires.ended)
         client = Client(
@@ -196,18 +219,20 @@ async def open_session(
             client_info=types.Implementation(name="asyncagents", version=version("asyncagents")),
             cache=None,
         )
-        yield Session(server, await stack.enter_async_context(client), answers)
+        yield Session(server, await stack.enter_async_context(client))
 
 
-async def _remote(config: McpConfig, wires: Wires, answers: Answers, stack: AsyncExitStack) -> Transport:
+async def _remote(config: McpConfig, wires: Wires, stack: AsyncExitStack) -> Transport:
     assert config.url is not None, "a remote server has one"
 
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400 and response.request.method == "POST":
-            answers.status = response.status_code
             wires.refused(response.status_code)
+            asked = _asking.get()
+            if asked is not None:
+                asked.status = response.status_code
 
-    http = httpx2.AsyncClient(
+    http = Http(
         headers=config.headers,
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
         event_hooks={"response": [look]},
@@ -234,7 +259,7 @@ def _offer(tool: types.Tool) -> Offer:
     schema = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
     return Offer(
         name=tool.name,
-        description=tool.description or tool.title or tool.name,
+        description=(tool.description or tool.title or tool.name)[:MOST_DESCRIPTION],
         parameters={"type": "object", "properties": {}, **schema},
         effect=_effect(tool.annotations),
     )
