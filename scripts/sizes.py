@@ -21,9 +21,13 @@ ALLOWED_LONG: dict[str, str] = {}
 # Who may import a library: the rooms (first name below the package).
 IMPORT_HOMES: dict[str, set[str]] = {
     "aiohttp": {"llm", "testing", "tools"},
+    "anyio": {"tools"},
     "apsw": {"store", "testing"},
     "asyncpg": {"store", "testing"},
     "click": {"cli"},
+    "httpx2": {"tools"},
+    "mcp": {"tools"},
+    "mcp_types": {"tools"},
     "rich": {"cli"},
     "sqlite3": {"store", "testing"},
     "tree_sitter": {"tools"},

@@ -46,6 +46,8 @@ async def show_tools(
         rows = [row for row in rows if everything or not row.hidden]
         click.echo(msgspec.json.encode(rows)) if as_json else _print_rows(rows)
         tell_odd(opened.warnings)
+        if any(server.config.enabled for server in opened.servers):
+            click.echo("what MCP servers add is listed by `asyncagents mcp list`", err=True)
 
 
 def judged(tool: AnyTool, rules: Sequence[Rule]) -> Row:

@@ -78,7 +78,7 @@ class Calls:
         assert snapshot.info is not None, "it comes from a store"
         try:
             async with run.interruptible():
-                place = await enter(self._workplaces, snapshot.info.directory)
+                place = await enter(self._workplaces, snapshot.info.directory, working=True)
                 moves = await self._moves(place, snapshot.info, lease, snapshot.requested)
                 moved = {move.call_id for move in moves}
                 planned = [call for call in snapshot.requested if call.id in moved]

@@ -1,6 +1,7 @@
 """A project as its agents find it: rules, a system prompt, reminders, and the tools they may see."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from asyncagents.domain.permission import Action, Effective, judge, permission_o
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
+from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
 from asyncagents.engine.workplace import Asking, Brief, Keeping
 from asyncagents.errors import InvalidInput
@@ -33,6 +35,7 @@ class Texts(Struct, frozen=True, kw_only=True):
 
 class Project:
     reminds = True
+    served: Served | None = None
 
     def __init__(
         self,
@@ -54,6 +57,15 @@ class Project:
         self.asking = asking
         self._specs = {tool.name: tool.spec() for tool in tools}
         self._texts = texts
+
+    def joined(self, tools: Sequence[AnyTool], served: Served | None) -> "Project":
+        """The same with more tools behind its own, and with what servers offer."""
+        project = copy(self)
+        project.tools = {**self.tools, **{tool.name: _asking(tool) for tool in tools}}
+        project.effects = {**self.effects, **{tool.name: tool.effect for tool in tools}}
+        project._specs = {**self._specs, **{tool.name: tool.spec() for tool in tools}}
+        project.served = served
+        return project
 
     def brief(self, agent: str, rules: Effective | None) -> Brief:
         known, texts = self.agents.get(agent), self._texts

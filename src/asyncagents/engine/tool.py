@@ -86,7 +86,9 @@ class Tool(Generic[A]):
         timeout: float = TEN_MINUTES,
         reconcile: Reconcile[A] | None = None,
         description: str = "",
+        parameters: dict[str, Any] | None = None,
     ) -> None:
+        """`parameters`: their schema, where somebody else wrote it; the arguments are then a plain dict."""
         self.name = name
         self.args = args
         self.run = run
@@ -94,6 +96,7 @@ class Tool(Generic[A]):
         self.effect: Effect = effect
         self.timeout = timeout
         self.reconcile = reconcile
+        self.parameters = parameters
         self.description = description or (self.args.__doc__ or name).strip()
 
     def planned(self, plan: Plan[A]) -> "Tool[A]":
@@ -104,6 +107,8 @@ class Tool(Generic[A]):
 
     def spec(self) -> ToolSpec:
         """Its arguments are an object at the top: some providers do not follow a reference there."""
+        if self.parameters is not None:
+            return self._spec(self.parameters)
         (schema,), others = msgspec.json.schema_components([self.args], ref_template="#/$defs/{name}")
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/$defs/")
@@ -111,7 +116,9 @@ class Tool(Generic[A]):
             if f"'#/$defs/{name}'" not in str(others):  # else it is made of itself
                 del others[name]
         schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
-        parameters = {**schema, "$defs": others} if others else schema
+        return self._spec({**schema, "$defs": others} if others else schema)
+
+    def _spec(self, parameters: dict[str, Any]) -> ToolSpec:
         tokens = words(self.description) + len(msgspec.json.encode(parameters)) // BYTES_A_TOKEN
         return ToolSpec(self.name, self.description, parameters, tokens)
 

@@ -99,6 +99,8 @@ class Turn:
     async def step(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Returns what is known after the step; a step that was cancelled before it began changes nothing."""
         assert snapshot.model is not None, "input says which model reads it"
+        if not await self._ready(run, snapshot):
+            return await self._store.snapshot(lease)
         slot = await self._slot(run, snapshot.model)
         if slot is None:
             return await self._store.snapshot(lease)
@@ -111,6 +113,18 @@ class Turn:
             return await self._step(run, lease, snapshot, slot)
         finally:
             slot.release()
+
+    async def _ready(self, run: Run, snapshot: Snapshot) -> bool:
+        """Nobody waits for servers of tools with a place at the provider. False: it was interrupted first."""
+        assert snapshot.info is not None, "it comes from a store"
+        if self._workplaces.bare:
+            return True
+        try:
+            async with run.interruptible():
+                await enter(self._workplaces, snapshot.info.directory, working=True)
+        except TimeoutError:
+            return False
+        return True
 
     async def _slot(self, run: Run, model: ModelRef) -> Slot | None:
         """A place at the provider, in order; None: the turn was interrupted first."""

@@ -11,6 +11,7 @@ from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.window import words
 from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
@@ -89,6 +90,11 @@ class Workplace(Protocol):
         """How often an agent that stops with todos left is told to go on."""
         ...
 
+    @property
+    def served(self) -> Served | None:
+        """What servers offer besides tools; None: there are none."""
+        ...
+
     def rules(self, agent: str, session: Session) -> Effective | None:
         """An agent's own, in one session; None: there is a policy and no rules."""
         ...
@@ -127,8 +133,9 @@ class Workplaces(Protocol):
         """Whether every directory is the same, without agents and rules of its own."""
         ...
 
-    async def at(self, directory: str) -> Workplace:
-        """As its files are now; `ConfigError` if they cannot be used."""
+    async def at(self, directory: str, *, working: bool = False) -> Workplace:
+        """As its files are now; `ConfigError` if they cannot be used. With `working` somebody is about to:
+        what takes time to begin with, such as a server of tools, is waited for, within bounds."""
         ...
 
 
@@ -139,6 +146,7 @@ class Bare:
     nudges = 0
     bare = True
     keeping = Keeping()
+    served: Served | None = None
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
@@ -147,7 +155,7 @@ class Bare:
         self._policy = policy
         self._brief = Brief(specs=tuple(tool.spec() for tool in tools))
 
-    async def at(self, directory: str) -> Workplace:
+    async def at(self, directory: str, *, working: bool = False) -> Workplace:
         return self
 
     def rules(self, agent: str, session: Session) -> Effective | None:
@@ -186,9 +194,9 @@ class Unusable(Bare):
         raise InvalidInput(self.why)
 
 
-async def enter(workplaces: Workplaces, directory: str) -> Workplace:
+async def enter(workplaces: Workplaces, directory: str, *, working: bool = False) -> Workplace:
     """Whatever its files are like: what is wrong with them is told by whoever needs them."""
     try:
-        return await workplaces.at(directory)
+        return await workplaces.at(directory, working=working)
     except ConfigError as error:
         return Unusable(str(error))

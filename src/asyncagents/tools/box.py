@@ -15,6 +15,7 @@ from asyncagents.tools.files import Files
 from asyncagents.tools.glob import glob
 from asyncagents.tools.grep import grep
 from asyncagents.tools.list import list_files
+from asyncagents.tools.mcp import Servers
 from asyncagents.tools.patch import patch
 from asyncagents.tools.process import Processes
 from asyncagents.tools.question import question
@@ -44,6 +45,8 @@ class Bench(Struct, frozen=True, kw_only=True):
     home: Path
     output: Path
     """Where output is kept that is too long to be told."""
+    servers: Servers | None = None
+    """Of tools; None: none are started here."""
 
 
 def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:

@@ -47,6 +47,7 @@ def capped(tool: Tool[A], folder: Path) -> Tool[A]:
         timeout=tool.timeout,
         reconcile=tool.reconcile,
         description=tool.description,
+        parameters=tool.parameters,
     )
 
 

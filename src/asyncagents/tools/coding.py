@@ -13,6 +13,7 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.store.store import Store
 from asyncagents.tools.box import Bench
 from asyncagents.tools.cap import forget_old
+from asyncagents.tools.mcp import open_servers
 from asyncagents.tools.projects import Projects
 from asyncagents.tools.web import open_web
 
@@ -26,10 +27,17 @@ async def open_coding(
     """`config` counts in every directory; without one, the files of each do."""
     environment = system_environment()
     forget_old(output, clock.now())
-    async with open_web() as web:
+    async with open_web() as web, open_servers(output) as servers:
 
         def furnish(store: Store, ids: Ids) -> Projects:
-            bench = Bench(web=web, todos=store.todos, ids=ids, home=environment.home, output=output)
+            bench = Bench(
+                web=web,
+                todos=store.todos,
+                ids=ids,
+                home=environment.home,
+                output=output,
+                servers=servers,
+            )
             return Projects(environment, bench, clock=clock, config=config, tools=tools)
 
         yield furnish

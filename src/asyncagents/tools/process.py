@@ -87,13 +87,25 @@ class Processes:
                 _Way(argv, cwd, supervised=way == "supervisor"), timeout, output, on_output
             )
 
+    async def attach(self, command: Sequence[str], *, cwd: Path, ends: "Ends") -> Running:
+        """Start it between pipes; whoever asked for it ends it."""
+        hunt = _hunt()
+        hunt.pipe = f"pipe:[{os.fstat(ends.output).st_ino}]"
+        way = await self.containment()
+        argv = (*self._namespace, *command) if way == "namespace" else tuple(command)
+        start = _Way(argv, cwd, supervised=way == "supervisor", ends=ends)
+        return await self._start(start, ends.output, hunt)
+
     async def _run(self, way: "_Way", timeout: float, output: Output, on_output: OnOutput | None) -> Ended:
-        hunt = Hunt(f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}")
+        hunt = _hunt()
         async with _pipe(hunt) as (reader, write):
-            running = await self._start(way, write, hunt)
+            try:
+                running = await self._start(way, write, hunt)
+            finally:
+                os.close(write)
             timed_out = await _watched(running, timeout, _drain(reader, output, on_output))
         if running.refused is not None:
-            raise ToolError(_refused(running.refused, way.cwd)) from running.refused
+            raise ToolError(refused(running.refused, way.cwd)) from running.refused
         return Ended(
             exit=running.exit,
             timed_out=timed_out,
@@ -105,13 +117,18 @@ class Processes:
     async def _start(self, way: "_Way", write: int, hunt: Hunt) -> Running:
         name, _, value = hunt.marker.partition("=")
         environment = {**self._environment, name: value}
-        order = Order(argv=way.argv, environment=environment, cwd=way.cwd, output=write)
+        order = Order(
+            argv=way.argv,
+            environment=environment,
+            cwd=way.cwd,
+            output=write,
+            errors=way.ends.errors if way.ends else None,
+            given=way.ends.given if way.ends else None,
+        )
         try:
             return await (Kept if way.supervised else Alone).start(order, hunt)
         except (OSError, ValueError) as error:
-            raise ToolError(_refused(error, way.cwd)) from error
-        finally:
-            os.close(write)
+            raise ToolError(refused(error, way.cwd)) from error
 
     async def _find(self) -> Containment:
         if self._namespace and await self._works(_Way((*self._namespace, "true"), Path("/"))):
@@ -128,10 +145,23 @@ class Processes:
             return False
 
 
+class Ends(Struct, frozen=True):
+    """Of three pipes, what the program gets."""
+
+    given: int
+    output: int
+    errors: int
+
+
 class _Way(Struct, frozen=True):
     argv: tuple[str, ...]
     cwd: Path
     supervised: bool = False
+    ends: Ends | None = None
+
+
+def _hunt() -> Hunt:
+    return Hunt(f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}")
 
 
 def _has_interpreter() -> bool:
@@ -192,7 +222,7 @@ async def _ended(running: Running, timeout: float) -> bool:
         await running.end()
 
 
-def _refused(error: OSError | ValueError, cwd: Path) -> str:
+def refused(error: OSError | ValueError, cwd: Path) -> str:
     if not isinstance(error, OSError):
         return "The command has a character that no program can be given, such as NUL: leave it out."
     if error.errno == errno.E2BIG:

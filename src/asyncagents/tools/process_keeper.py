@@ -25,7 +25,8 @@ PATIENCE = 10.0
 LOOK = 1.0
 
 
-def main(started_by: str) -> None:
+def main(started_by: str, given: str = "") -> None:
+    """`given`: where the command reads, if it has anything to read."""
     parent = int(started_by)
     _prctl(PR_SET_NAME, NAME)
     if _prctl(PR_SET_CHILD_SUBREAPER, 1) or _prctl(PR_SET_PDEATHSIG, _signal.SIGTERM):
@@ -42,7 +43,9 @@ def main(started_by: str) -> None:
         _say(f"errno {error.errno}")
         os._exit(1)
     if command == 0:
-        _become(argv, environment, mask, keeper)
+        _become(argv, environment, mask, keeper, given=given)
+    if given:
+        _let_go(int(given))
     _say(f"pid {command}")
     kept = Command(command, parent)
     kept.watch()
@@ -204,13 +207,26 @@ def _say(line: str) -> None:
         return
 
 
-def _become(argv: list[bytes], environment: dict[bytes, bytes], mask: set[int], keeper: int) -> None:
+def _let_go(given: int) -> None:
+    """Who talks with the command must hear when it is gone, though we are not."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    os.close(given)
+
+
+def _become(
+    argv: list[bytes], environment: dict[bytes, bytes], mask: set[int], keeper: int, *, given: str
+) -> None:
     """The command, in a session of its own: a signal to its group does not reach us. It dies with us."""
     report = os.dup(ORDER)
     try:
         _prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
         os.setsid()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), ORDER)
+        os.dup2(int(given) if given else os.open(os.devnull, os.O_RDONLY), ORDER)
+        if given:
+            os.close(int(given))
         for ignored_by_python in (_signal.SIGPIPE, _signal.SIGXFSZ):
             _signal.signal(ignored_by_python, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)

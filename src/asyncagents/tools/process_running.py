@@ -18,7 +18,7 @@ from msgspec import Struct
 from asyncagents.tools.process_hunt import Hunt
 
 # As a module it is compiled once, as a script it would be each time.
-KEEPER = "import sys; sys.path.append(sys.argv[1]); import process_keeper; process_keeper.main(sys.argv[2])"
+KEEPER = "import sys; sys.path.append(sys.argv[1]); import process_keeper; process_keeper.main(*sys.argv[2:])"
 LENGTH = 8
 # A keeper needs twelve seconds at the worst; one that is silent for longer was stopped or hangs.
 KEEPER_PATIENCE = 20.0
@@ -37,6 +37,10 @@ class Order(Struct, frozen=True, kw_only=True):
     cwd: Path
     output: int
     """Where it writes."""
+    errors: int | None = None
+    """Where it complains, if not there."""
+    given: int | None = None
+    """Where it reads; None: it has nothing to read."""
 
 
 class Running(Protocol):
@@ -64,7 +68,8 @@ class Alone:
     @classmethod
     async def start(cls, order: Order, hunt: Hunt) -> "Alone":
         try:
-            process = await _spawn(order.argv, order, order.environment, asyncio.subprocess.DEVNULL)
+            given = asyncio.subprocess.DEVNULL if order.given is None else order.given
+            process = await _spawn(order.argv, order, order.environment, given)
         except asyncio.CancelledError:
             await hunt.end(None)
             raise
@@ -103,7 +108,8 @@ class Kept:
         try:
             with theirs:
                 folder = str(Path(__file__).parent)
-                argv = (sys.executable, "-I", "-S", "-c", KEEPER, folder, str(os.getpid()))
+                given = () if order.given is None else (str(order.given),)
+                argv = (sys.executable, "-I", "-S", "-c", KEEPER, folder, str(os.getpid()), *given)
                 libraries = {name: value for name, value in order.environment.items() if name == LIBRARIES}
                 keeper = await _spawn(argv, order, libraries, theirs.fileno())
         except BaseException:
@@ -216,8 +222,9 @@ async def _spawn(
         env=environment,
         stdin=given,
         stdout=order.output,
-        stderr=order.output,
+        stderr=order.output if order.errors is None else order.errors,
         start_new_session=True,
+        pass_fds=() if order.given in (None, given) else (order.given,),
     )
 
 

@@ -28,6 +28,8 @@ from asyncagents.errors import ConfigError
 from asyncagents.tools.box import Bench, Doors, built_in
 from asyncagents.tools.cap import capped, forget_old
 from asyncagents.tools.files import Files
+from asyncagents.tools.mcp import wanted
+from asyncagents.tools.mcp_link import Wanted
 from asyncagents.tools.process import Processes
 from asyncagents.tools.seen import Seen
 
@@ -46,6 +48,7 @@ class Opened(Struct, frozen=True):
 
     project: Project
     warnings: tuple[str, ...]
+    servers: tuple[Wanted, ...] = ()
 
 
 class Projects:
@@ -74,8 +77,13 @@ class Projects:
         self._reading = [asyncio.Lock() for _ in range(READERS)]
         self._swept = clock.now()
 
-    async def at(self, directory: str) -> Workplace:
+    async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """As its files are, or were a moment ago; if they are broken now, as they were before."""
+        project = await self._read(directory)
+        servers = self._bench.servers
+        return project if servers is None else await servers.join(directory, project, working=working)
+
+    async def _read(self, directory: str) -> Project:
         known = self._fresh(directory)
         if known is not None:
             return known
@@ -96,6 +104,8 @@ class Projects:
             self._tell(f"{error}; what was there before still counts")
             opened = None
         project = opened.project if opened else self._known[directory][1]
+        if opened and self._bench.servers is not None:
+            self._bench.servers.want(directory, opened.servers)
         for warning in opened.warnings if opened else ():
             self._tell(warning)
         self._keep(directory, project)
@@ -107,7 +117,9 @@ class Projects:
         self._known[directory] = (now, project)
         self._known.move_to_end(directory)
         while len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+            gone, _ = self._known.popitem(last=False)
+            if self._bench.servers is not None:
+                self._bench.servers.want(gone, ())
         if now - self._swept > DAY_MS:
             self._swept = now
             forget_old(self._bench.output, now)
@@ -143,7 +155,8 @@ class Projects:
             before=self._before(directory, laid),
             nudges=config.todo_enforcer,
         )
-        return Opened(project, (*agents.told, *skills.told, *instructions.warnings))
+        told = (*agents.told, *skills.told, *instructions.warnings)
+        return Opened(project, told, wanted(environment, config, root))
 
     def _before(self, directory: str, now: Agents) -> Agents:
         """As they were when this runtime first looked."""

@@ -1,0 +1,122 @@
+"""MCP servers with what they offer or why they do not, as text or as JSON."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.place import open_place
+from asyncagents.cli.screen import one_line, plain, print_table
+from asyncagents.config.env import system_environment
+from asyncagents.config.load import load
+from asyncagents.config.place import data_folder
+from asyncagents.domain.call import Effect
+from asyncagents.errors import ToolError
+from asyncagents.tools.mcp import open_servers, tool_name
+from asyncagents.tools.mcp_link import Link, Wanted
+
+
+class ToolRow(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    effect: Effect
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A server for programs. `why`: what is wrong with it; `said`: the last lines of its complaints."""
+
+    name: str
+    transport: str
+    enabled: bool
+    connected: bool
+    why: str | None = None
+    said: tuple[str, ...] = ()
+    tools: tuple[ToolRow, ...] = ()
+    resources: int = 0
+    prompts: int = 0
+
+
+async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool) -> bool:
+    """Whether all that are not switched off can be used."""
+    environment = system_environment()
+    for warning in load(environment, directory=directory).warnings:
+        click.echo(f"warning: {plain(warning)}", err=True)
+    logging.getLogger("asyncagents.tools").setLevel(logging.ERROR)  # each row says what is wrong
+    async with open_place(directory, data_dir) as opened:
+        rows = await _rows(opened.servers, data_folder(environment, data_dir)[0] / "tool-output")
+    if as_json:
+        click.echo(msgspec.json.encode(rows))
+    elif rows:
+        _print(rows)
+    else:
+        click.echo('no MCP servers here; name one under "mcp" in asyncagents.json', err=True)
+    return all(row.connected for row in rows if row.enabled)
+
+
+async def _rows(wanted: Sequence[Wanted], output: Path) -> list[Row]:
+    """All asked side by side."""
+    async with open_servers(output) as servers:
+        servers.want("", tuple(wanted))
+        links = {link.name: link for link in servers.links("")}
+        async with asyncio.TaskGroup() as group:
+            asked = {name: group.create_task(_asked(link)) for name, link in links.items()}
+        return [asked[each.name].result() if each.name in asked else _off(each) for each in wanted]
+
+
+async def _asked(link: Link) -> Row:
+    try:
+        resources = len(await link.ask(lambda line: line.resources()))
+        prompts = len(await link.ask(lambda line: line.prompts()))
+    except ToolError as error:
+        return Row(
+            name=link.name,
+            transport=_transport(link.wanted),
+            enabled=True,
+            connected=False,
+            why=link.why or str(error),
+            said=link.tail.lines,
+        )
+    tools = (
+        ToolRow(name=tool_name(link.name, each.name), description=each.description, effect=each.effect)
+        for each in link.offers
+    )
+    return Row(
+        name=link.name,
+        transport=_transport(link.wanted),
+        enabled=True,
+        connected=True,
+        tools=tuple(tools),
+        resources=resources,
+        prompts=prompts,
+    )
+
+
+def _off(wanted: Wanted) -> Row:
+    return Row(name=wanted.name, transport=_transport(wanted), enabled=False, connected=False)
+
+
+def _transport(wanted: Wanted) -> str:
+    return "stdio" if wanted.config.type == "local" else "http"
+
+
+def _print(rows: Sequence[Row]) -> None:
+    print_table([("server", "by", ""), *((row.name, row.transport, _state(row)) for row in rows)], flexible=2)
+    for row in rows:
+        for line in row.said:
+            click.echo(f"{plain(row.name)} said: {one_line(line)}", err=True)
+    tools = [(tool.name, tool.effect, tool.description) for row in rows for tool in row.tools]
+    if tools:
+        click.echo()
+        print_table([("tool", "effect", ""), *tools], flexible=2)
+
+
+def _state(row: Row) -> str:
+    if not row.enabled:
+        return "switched off"
+    if not row.connected:
+        return f"cannot be used: {row.why}"
+    return f"connected: {len(row.tools)} tools, {row.resources} resources, {row.prompts} prompts"

@@ -1,0 +1,135 @@
+"""A program that is talked with: a pipe to it, one from it, and one for its complaints."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from asyncagents.tools.process import CHUNK, Ends, Processes, refused
+from asyncagents.tools.process_running import Running
+
+GOODBYE = 2.0
+"""So long it may take to end by itself when there is nothing more to read."""
+
+
+class Piped:
+    def __init__(
+        self,
+        running: Running,
+        writer: "Writer",
+        *,
+        output: asyncio.StreamReader,
+        errors: asyncio.StreamReader,
+        cwd: Path,
+    ) -> None:
+        self._running = running
+        self.writer = writer
+        self.output = output
+        self.errors = errors
+        self._cwd = cwd
+
+    def why(self) -> str:
+        """How it ended, once it has."""
+        if self._running.refused is not None:
+            return refused(self._running.refused, self._cwd)
+        return f"It ended with exit code {self._running.exit}."
+
+    async def ended(self) -> None:
+        await self._running.wait()
+
+    async def _goodbye(self) -> None:
+        self.writer.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE):
+                await self._running.wait()
+
+    async def end(self) -> None:
+        """However often this is cancelled: afterwards nothing of it is left."""
+        try:
+            await self._goodbye()
+        finally:
+            await self._running.end()
+
+
+class Writer(asyncio.BaseProtocol):
+    """Waits when the program does not read."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.WriteTransport | None = None
+        self._free = asyncio.Event()
+        self._free.set()
+        self._lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._free.set()
+
+    def pause_writing(self) -> None:
+        self._free.clear()
+
+    def resume_writing(self) -> None:
+        self._free.set()
+
+    async def write(self, data: bytes) -> None:
+        """Raises `BrokenPipeError` once nobody reads."""
+        if self._lost or self._transport is None or self._transport.is_closing():
+            raise BrokenPipeError
+        self._transport.write(data)
+        await self._free.wait()
+
+    def close(self) -> None:
+        """What was written before still goes out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def drop(self) -> None:
+        """At once: what it has not read by now, it will not read."""
+        if self._transport is not None and not self._lost:
+            self._transport.abort()
+
+
+@asynccontextmanager
+async def open_piped(processes: Processes, command: Sequence[str], *, cwd: Path) -> AsyncIterator[Piped]:
+    """It runs while the block does; nothing that it started is left afterwards."""
+    with ExitStack() as ours:
+        with ExitStack() as theirs:
+            given, writing = _pipe(theirs, "read")
+            reading, told = _pipe(theirs, "write")
+            hearing, complained = _pipe(theirs, "write")
+            writer = await _writer(writing, ours)
+            output, errors = await _reader(reading, ours), await _reader(hearing, ours)
+            running = await processes.attach(command, cwd=cwd, ends=Ends(given, told, complained))
+        piped = Piped(running, writer, output=output, errors=errors, cwd=cwd)
+        try:
+            yield piped
+        finally:
+            await piped.end()
+
+
+def _pipe(theirs: ExitStack, end: Literal["read", "write"]) -> tuple[int, int]:
+    """Its two ends; the program's is closed on our side with the stack."""
+    read, write = os.pipe()
+    theirs.callback(os.close, read if end == "read" else write)
+    return read, write
+
+
+async def _writer(end: int, ours: ExitStack) -> Writer:
+    loop = asyncio.get_running_loop()
+    _, writer = await loop.connect_write_pipe(Writer, os.fdopen(end, "wb", buffering=0))
+    ours.callback(writer.drop)
+    return writer
+
+
+async def _reader(end: int, ours: ExitStack) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=CHUNK)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(end, "rb", buffering=0)
+    )
+    ours.callback(transport.close)
+    return reader

@@ -1,0 +1,52 @@
+"""`asyncagents mcp`: each server with what it offers or why it does not; an exit code for scripts."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli_kit import open_desk
+
+SERVER = str(Path(__file__).resolve().parents[1] / "flows" / "mcp_server.py")
+
+
+@pytest.mark.spec("X-04", "X-06")
+async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path) -> None:
+    good = {
+        "type": "local",
+        "command": [sys.executable, SERVER],
+        "environment": {"LEDGER": str(tmp_path / "ledger")},
+    }
+    bad = {"type": "local", "command": ["sh", "-c", "echo $TOKEN is wrong >&2; exit 3"]}
+    off = {"type": "remote", "url": "http://127.0.0.1:1/mcp", "enabled": False}
+    async with open_desk(tmp_path) as (desk, _):
+        desk.configure(mcp={"good": good, "off": off})
+        fine = await desk.run("mcp", "list", "--json")
+        token = {"environment": {"TOKEN": "secret-of-bad"}}
+        desk.configure(mcp={"good": good, "bad": {**bad, **token}, "off": off})
+        failed = await desk.run("mcp")
+        tools = await desk.run("tools")
+        untrusted = await desk.run("mcp", "list", env={"ASYNCAGENTS_TRUST": ""})
+        nothing_kept = not desk.data.exists()
+
+    assert fine.code == 0, fine.err
+    connected, switched_off = fine.json
+    assert (connected["name"], connected["transport"], connected["connected"]) == ("good", "stdio", True)
+    assert {"name": "good_add", "description": "Adds two numbers.", "effect": "none"} in connected["tools"]
+    assert (connected["resources"], connected["prompts"]) == (2, 1)
+    assert (switched_off["enabled"], switched_off["connected"]) == (False, False)
+
+    assert failed.code == 1
+    assert failed.out.splitlines()[1:4] == [
+        "bad     stdio  cannot be used: It ended with exit code 3.",
+        "good    stdio  connected: 15 tools, 2 resources, 1 prompts",
+        "off     http   switched off",
+    ]
+    assert failed.err == "bad said: … is wrong\n"
+    assert "what MCP servers add is listed by `asyncagents mcp list`" in tools.err
+
+    assert (untrusted.code, untrusted.out) == (0, "")
+    assert "this project is not trusted" in untrusted.err
+    starts = [line for line in (tmp_path / "ledger").read_text().splitlines() if line.startswith("start ")]
+    assert len(starts) == 2
+    assert nothing_kept

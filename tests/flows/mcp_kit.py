@@ -1,0 +1,121 @@
+"""MCP servers for flows: by stdio, by HTTP, hostile; what they noted, and how they are killed."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from asyncagents.config.config import Config, McpConfig
+from asyncagents.domain.event import PartUpdated
+from asyncagents.domain.part import ToolPart, ToolRunning
+from asyncagents.llm.scripted import Script
+from tests.flows.kit import PATIENCE, Stage, stage
+
+HERE = Path(__file__).parent
+START = 60.0
+"""Seconds: an interpreter on a busy machine takes its time."""
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Where this is forbidden, a server that loads the SDK takes seconds to start."""
+
+
+class Ledger:
+    """What a server wrote down: who was called with what, by which process."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def lines(self, tool: str) -> list[list[str]]:
+        text = self.file.read_text() if self.file.exists() else ""
+        return [words for line in text.splitlines() if (words := line.split())[0] == tool]
+
+    def pid(self) -> int:
+        """Of the server that was started last."""
+        return int(self.lines("start")[-1][-1])
+
+    async def kill(self) -> None:
+        """With nothing to say about it, and until it is dead."""
+        await killed(self.pid())
+
+
+async def killed(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    await until_dead(pid)
+
+
+async def until_dead(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        dead = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(handle, dead.set)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await dead.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+
+
+def local(ledger: Ledger, **more: Any) -> McpConfig:
+    environment = {"LEDGER": str(ledger.file), **COMPILED, **more.pop("environment", {})}
+    command = (sys.executable, str(HERE / "mcp_server.py"))
+    return McpConfig(type="local", command=command, environment=environment, **more)
+
+
+def hostile(mode: str, **more: Any) -> McpConfig:
+    return McpConfig(type="local", command=(sys.executable, str(HERE / "mcp_hostile.py"), mode), **more)
+
+
+@asynccontextmanager
+async def session_with(
+    tmp_path: Path, script: Script, servers: Mapping[str, McpConfig], **config: Any
+) -> AsyncIterator[Stage]:
+    root = tmp_path / "project"
+    root.mkdir(exist_ok=True)
+    coding = Config(data_dir=tmp_path / "data", mcp=dict(servers), **config)
+    async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
+        yield at
+
+
+async def until_held(at: Stage) -> None:
+    """Until a tool of a server said that it has begun."""
+
+    def says(event: PartUpdated) -> bool:
+        part = event.part
+        if not isinstance(part, ToolPart) or not isinstance(part.state, ToolRunning):
+            return False
+        return "held" in (part.state.metadata or {}).get("output", "")
+
+    await at.ears.until(PartUpdated, says)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def remote(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A server by HTTP, once it listens."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(HERE / "mcp_server.py"), str(port)),
+        env={**os.environ, **COMPILED, "LEDGER": str(ledger.file)},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(START):
+            while b"running on" not in await process.stderr.readline():
+                assert process.returncode is None
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()

@@ -1,0 +1,106 @@
+"""Names of served tools, what is kept of complaints, and answers in words."""
+
+import base64
+
+import mcp_types as types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncagents.domain.call import Completed, Failed
+from asyncagents.tools.mcp import tool_name
+from asyncagents.tools.mcp_content import prompt_of, result_of
+from asyncagents.tools.mcp_line import TAIL_LINE, TAIL_LINES, Tail
+from asyncagents.tools.mcp_session import _effect, _offer
+
+
+@given(st.text(), st.text())
+def test_any_name_becomes_one_that_providers_take(server: str, tool: str) -> None:
+    name = tool_name(server, tool)
+    assert 1 <= len(name) <= 64
+    assert name.isascii()
+    assert name.replace("_", "").replace("-", "").isalnum() or not name.strip("_-")
+
+
+def test_long_names_stay_apart() -> None:
+    assert tool_name("s", "x" * 80) != tool_name("s", "x" * 81)
+
+
+@given(st.lists(st.text(), max_size=40))
+def test_little_is_kept_of_what_a_server_complains_of(texts: list[str]) -> None:
+    tail = Tail(())
+    for text in texts:
+        tail.feed(text)
+    assert len(tail.lines) <= TAIL_LINES + 1
+    assert all(line and len(line) <= TAIL_LINE and "\n" not in line for line in tail.lines)
+
+
+def test_the_last_complaints_are_kept_without_secrets_and_control_characters() -> None:
+    tail = Tail(("secret-value", "short"))
+    for number in range(100):
+        tail.feed(f"line {number}\n")
+    tail.feed("the secret-")
+    tail.feed("value is \x1b[31mshort\x07\nand half a l")
+    assert tail.lines[-2:] == ("the … is  [31mshort", "and half a l")
+    assert tail.lines[0] == f"line {100 - TAIL_LINES + 1}"
+
+
+@pytest.mark.parametrize(
+    ("hints", "effect"),
+    [
+        (None, "once"),
+        (types.ToolAnnotations(), "once"),
+        (types.ToolAnnotations(idempotent_hint=True), "idempotent"),
+        (types.ToolAnnotations(read_only_hint=True, idempotent_hint=True), "none"),
+        (types.ToolAnnotations(read_only_hint=False, destructive_hint=False), "once"),
+    ],
+)
+def test_annotations_may_lower_the_effect(hints: types.ToolAnnotations | None, effect: str) -> None:
+    assert _effect(hints) == effect
+
+
+def test_a_schema_is_passed_on_as_an_object() -> None:
+    offer = _offer(types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"], "$defs": {"D": {}}}))
+    assert offer.parameters == {"type": "object", "properties": {}, "required": ["a"], "$defs": {"D": {}}}
+    assert offer.description == "t"
+
+
+def test_an_answer_is_told_in_words() -> None:
+    data = base64.b64encode(b"12345").decode()
+    blob = types.BlobResourceContents(uri="a://b", mime_type="x/y", blob=data)
+    result = types.CallToolResult(
+        content=[
+            types.TextContent(text="one"),
+            types.AudioContent(data=data, mime_type="audio/wav"),
+            types.EmbeddedResource(resource=types.TextResourceContents(uri="a://t", text="inside")),
+            types.EmbeddedResource(resource=blob),
+            types.ResourceLink(uri="a://l", name="linked", description="more"),
+        ],
+        structured_content={"not": "told"},
+    )
+    assert result_of(result) == Completed(
+        "one\n"
+        "[audio audio/wav, 5 bytes; it is not shown here]\n"
+        "[resource a://t]\ninside\n"
+        "[resource a://b, x/y, 5 bytes; it is not shown here]\n"
+        "[resource a://l: linked, more]"
+    )
+
+
+def test_an_answer_without_words_is_its_structure() -> None:
+    structured = types.CallToolResult(content=[], structured_content={"a": [1, None]})
+    assert result_of(structured) == Completed('{"a":[1,null]}')
+    assert result_of(types.CallToolResult(content=[])) == Completed("(the tool said nothing)")
+
+
+def test_an_error_is_a_failure() -> None:
+    result = types.CallToolResult(content=[types.TextContent(text="no")], is_error=True)
+    assert result_of(result) == Failed("no")
+
+
+def test_a_prompt_of_several_voices_names_them() -> None:
+    hello = types.PromptMessage(role="user", content=types.TextContent(text="Hello"))
+    answer = types.PromptMessage(role="assistant", content=types.TextContent(text="Hi"))
+    assert [each.text for each in prompt_of(types.GetPromptResult(messages=[hello]))] == ["Hello"]
+    both = prompt_of(types.GetPromptResult(messages=[hello, answer]))
+    assert [each.text for each in both] == ["user: Hello", "assistant: Hi"]
