@@ -5,8 +5,11 @@ import asyncio
 from msgspec import Struct
 
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted
+from asyncagents.domain.fact import Admit
+from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import Closed, NotFound
+from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 
 
@@ -59,3 +62,27 @@ class Answers:
         for waiting in [each for some in self._waiting.values() for each in some]:
             if session_id in (None, waiting.session_id) and not waiting.future.done():
                 waiting.future.set_exception(error)
+
+
+async def answered(store: Store, answers: Answers, fact: Admit) -> Entry:
+    """Admit input and wait for its answer; if its key was used before, for the answer of that."""
+    session_id, message_id = fact.session_id, fact.message.id
+    answer = answers.expect(session_id, message_id)
+    try:
+        admitted = await store.admit(fact)
+        if admitted.new:
+            return await store.message(await answer)
+    finally:
+        answer.cancel()
+    return await _known_answer(store, answers, session_id, admitted.message_id)
+
+
+async def _known_answer(
+    store: Store, answers: Answers, session_id: SessionId, message_id: MessageId
+) -> Entry:
+    answer = answers.expect(session_id, message_id)
+    try:
+        known = (await store.input(message_id)).answer_id
+        return await store.message(known or await answer)
+    finally:
+        answer.cancel()

@@ -5,16 +5,18 @@ from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.fact import Admit
-from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import FilePart, Part, TextPart
+from asyncagents.domain.part import CompactionPart, Part
+from asyncagents.domain.part_input import PartInput, TextInput, addressed
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule
+from asyncagents.engine.compose import File
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Attachment
 
 HOW_TO_ANSWER = (
     'answer with "once", "always" or "reject", or with a list for each question; '
@@ -34,7 +36,12 @@ class To(TypedDict, total=False):
 
     agent: str | None
     model: str | ModelRef | None
-    files: Sequence[Attachment]
+    variant: str | None
+    """Of the model."""
+    files: Sequence[File]
+    """Paths, `file:` URLs, or attachments with their content."""
+    parts: Sequence[PartInput]
+    """What a client has made ready; nothing in its texts is looked up."""
 
 
 class Inputs:
@@ -44,46 +51,53 @@ class Inputs:
         self._defaults = defaults
 
     def admit(
-        self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
+        self,
+        session_id: SessionId,
+        said: str | Sequence[PartInput],
+        *,
+        key: str | None,
+        to: To,
+        wakes: bool = True,
     ) -> Admit:
-        files = to.get("files", ())
-        if not a_text(text, "a prompt").strip() and not files:
+        """Parts are complete: what they name has been looked up."""
+        text = [TextInput(text=said)] if isinstance(said, str) and said.strip() else []
+        parts = text if isinstance(said, str) else said
+        if not parts:
             raise InvalidInput("a prompt needs some text")
-        message = UserMessage(
+        message = self._message(session_id, to)
+        addresses = [
+            addressed(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
+            for part in parts
+        ]
+        return self._fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
+
+    def compaction(self, session_id: SessionId, *, key: str | None, to: To) -> Admit:
+        """A person asks that the conversation be summed up."""
+        message = self._message(session_id, to)
+        part = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=False)
+        return self._fact(message, (part,), key=key, to=to)
+
+    def _message(self, session_id: SessionId, to: To) -> UserMessage:
+        model = model_ref(to.get("model")) or self._defaults.model
+        return UserMessage(
             id=self._ids.message(),
             session_id=session_id,
             time=MessageTime(created=self._clock.now()),
             agent=to.get("agent") or self._defaults.agent,
-            model=model_ref(to.get("model")) or self._defaults.model,
+            model=replace(model, variant=to.get("variant") or model.variant),
         )
+
+    def _fact(
+        self, message: UserMessage, parts: tuple[Part, ...], *, key: str | None, to: To, wakes: bool = True
+    ) -> Admit:
         return Admit(
             message=message,
-            parts=self._parts(session_id, message.id, text, files),
+            parts=parts,
             key=key or message.id,
             wakes=wakes,
             same_agent=not to.get("agent"),
-            same_model=not to.get("model"),
+            same_model=not to.get("model") and not to.get("variant"),
         )
-
-    def _parts(
-        self, session_id: SessionId, message_id: MessageId, text: str, files: Sequence[Attachment]
-    ) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        if text:
-            part = TextPart(id=self._ids.part(), session_id=session_id, message_id=message_id, text=text)
-            parts.append(part)
-        parts.extend(
-            FilePart(
-                id=self._ids.part(),
-                session_id=session_id,
-                message_id=message_id,
-                mime=file.mime,
-                url=file.url,
-                filename=file.filename,
-            )
-            for file in files
-        )
-        return tuple(parts)
 
 
 def a_reply(
@@ -117,6 +131,14 @@ def model_ref(model: str | ModelRef | None) -> ModelRef | None:
     if not (provider_id and model_id):
         raise InvalidInput(f'{model!r} is no model; write it as "provider/model"')
     return ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def some_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
+    """Types are promised, not checked: what is stored must be readable again."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(tuple(parts)), tuple[PartInput, ...])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidInput(f"a part of a prompt is a text, a file, an agent or a subtask: {error}") from error
 
 
 def a_text(value: object, what: str) -> str:

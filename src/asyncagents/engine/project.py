@@ -13,8 +13,9 @@ from asyncagents.domain.permission import Action, Effective, judge, permission_o
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
+from asyncagents.engine.material import Material, Resource
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
-from asyncagents.engine.workplace import Asking, Brief
+from asyncagents.engine.workplace import Asking, Brief, no_server
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Options, Request
 from asyncagents.store.verb.remind import Stepping
@@ -33,7 +34,7 @@ class Texts(Struct, frozen=True, kw_only=True):
 class Project:
     reminds = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it is made of
         self,
         agents: Agents,
         tools: Sequence[AnyTool],
@@ -42,12 +43,14 @@ class Project:
         *,
         before: Agents | None = None,
         nudges: int = 0,
+        material: Material | None = None,
     ) -> None:
         """`before`: as they were when the runtime first looked. What has been loosened since does not count:
         an agent that may edit could have done it."""
         self.agents = agents
         self._before = before or agents
         self.nudges = nudges
+        self.material = material
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking
@@ -105,6 +108,9 @@ class Project:
 
     def model(self, agent: str) -> ModelRef | None:
         return self.agents.get(agent).model
+
+    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+        raise no_server(server)
 
     def titling(self, used: ModelRef) -> Request | None:
         try:

@@ -9,6 +9,7 @@ from asyncagents.domain.call import Effect, Failed
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
+from asyncagents.engine.material import Material, Resource
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
@@ -91,6 +92,15 @@ class Workplace(Protocol):
         """How a model is asked for a title, with nothing told yet; None: not here. `used`: the session's."""
         ...
 
+    @property
+    def material(self) -> Material | None:
+        """What prompts may draw on; None: they are taken as they come."""
+        ...
+
+    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+        """What a server of the project has there; `InvalidInput` if there is no such server or resource."""
+        ...
+
 
 class Workplaces(Protocol):
     @property
@@ -109,6 +119,7 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    material: Material | None = None
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
@@ -140,6 +151,13 @@ class Bare:
 
     def titling(self, used: ModelRef) -> Request | None:
         return None
+
+    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+        raise no_server(server)
+
+
+def no_server(server: str) -> InvalidInput:
+    return InvalidInput(f"no server is called {server!r} here, so there is no resource to attach")
 
 
 class Unusable(Bare):
