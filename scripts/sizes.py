@@ -24,6 +24,7 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "apsw": {"store", "testing"},
     "asyncpg": {"store", "testing"},
     "click": {"cli"},
+    "jsonschema_rs": {"engine"},
     "rich": {"cli"},
     "sqlite3": {"store", "testing"},
     "tree_sitter": {"tools"},

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.message import MessageTime, ModelRef, OutputFormat, UserMessage
 from asyncagents.domain.part import CompactionPart, Part
 from asyncagents.domain.part_input import PartInput, TextInput, addressed
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule
 from asyncagents.engine.compose import File
+from asyncagents.engine.schema import as_format
 from asyncagents.errors import InvalidInput
 
 HOW_TO_ANSWER = (
@@ -42,6 +43,8 @@ class To(TypedDict, total=False):
     """Paths, `file:` URLs, or attachments with their content."""
     parts: Sequence[PartInput]
     """What a client has made ready; nothing in its texts is looked up."""
+    format: OutputFormat | dict[str, Any] | type | None
+    """The form of the answer: a JSON schema, or a type of msgspec. It is then `structured` of the answer."""
 
 
 class Inputs:
@@ -85,6 +88,7 @@ class Inputs:
             time=MessageTime(created=self._clock.now()),
             agent=to.get("agent") or self._defaults.agent,
             model=replace(model, variant=to.get("variant") or model.variant),
+            format=as_format(to.get("format")),
         )
 
     def _fact(

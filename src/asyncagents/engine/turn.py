@@ -17,6 +17,7 @@ from asyncagents.engine.permission import Standing
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
+from asyncagents.engine.structured import Acceptance, offered
 from asyncagents.engine.title import Titles
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
@@ -109,6 +110,9 @@ class Turn:
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
         )
         brief = await self._brief(place, started.message, snapshot.info, draft)
+        last = brief is not None and brief.steps is not None and started.number >= brief.steps
+        if brief is not None and started.wanted is not None:
+            brief = offered(brief, started.wanted, last=last)
         try:
             if brief is not None:
                 await self._stream(run, draft, scribe, _request(run, started.message, brief))
@@ -116,9 +120,10 @@ class Turn:
             await scribe.close()
         finally:
             scribe.drop()
-        last = brief is not None and brief.steps is not None and started.number >= brief.steps
-        end = scribe.complete(draft.end(self._clock.now(), place.effects, last=last))
-        return await self._finish(lease, end, draft, started.attempt)
+        end = draft.end(self._clock.now(), place.effects, last=last)
+        if started.wanted is not None:
+            end = Acceptance(started.wanted, self._ids, self._clock.now(), last=last).judged(end)
+        return await self._finish(lease, scribe.complete(end), draft, started.attempt)
 
     async def _brief(
         self, place: Workplace, message: AssistantMessage, session: Session, draft: Draft
@@ -194,6 +199,7 @@ def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:
         tools=brief.specs,
         system=brief.system,
         options=brief.options,
+        tool_choice=brief.tool_choice,
     )
 
 

@@ -46,6 +46,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     options: Options = Options()
     steps: int | None = None
     """How many steps may follow what a person says; None is no limit."""
+    tool_choice: str | None = None
+    """As in a `Request`."""
 
 
 class Workplace(Protocol):

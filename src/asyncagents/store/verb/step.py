@@ -7,7 +7,7 @@ from asyncagents.domain.call import Call, CallState, Open, Requested, Running, S
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
-from asyncagents.domain.fact import Source
+from asyncagents.domain.fact import Fact, Source
 from asyncagents.domain.failure import MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
@@ -36,6 +36,8 @@ from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.read import placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
+from asyncagents.store.verb.signal import apply
+from asyncagents.store.verb.wanted import Wanted, wanted
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
@@ -59,6 +61,8 @@ class Started(Struct, frozen=True):
     """What the model reads from `since` on, before this step."""
     shown: frozenset[PartId]
     """The tool parts whose calls the model is told are pending."""
+    wanted: Wanted | None = None
+    """The form of the answer."""
 
 
 class Unread(Struct, frozen=True):
@@ -92,6 +96,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """What the provider reported; without a report the estimate is charged, and marked so."""
     said: bool = True
     """Whether anything came of it; a request that failed without a word, and without a report, is free."""
+    facts: tuple[Fact, ...] = ()
+    """What commits with it."""
 
     @property
     def spent(self) -> Tokens | None:
@@ -123,7 +129,8 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     estimate = max(_estimate(tail), before.estimate, key=lambda tokens: tokens.input)
     await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
-    return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown)
+    form = await wanted(tx, control)
+    return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown, form)
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
@@ -252,6 +259,9 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
         tx.emit(SessionError(session_id=row.control.id, error=end.message.error))
     control = replace(row.control.progressed(), steps=row.control.steps + 1)
     row = await save(tx, row, control, info)
+    if end.facts:
+        await apply(tx, end.facts)
+        row = await held(tx, lease)  # a fact may be about this very session
     return await snapshot(tx, row, last=end.message)
 
 

@@ -43,6 +43,13 @@ SELECT info, version FROM message WHERE session_id = ? AND position <= ? AND hid
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
+-- name: newest_format
+-- What a person said last in a turn, if it says which form its answer is to have; most say nothing.
+SELECT CASE WHEN instr(message.info, '"format":') THEN message.info END, message.version
+FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
+ORDER BY message.position DESC LIMIT 1;
+
 -- name: positions
 -- For checks: the places given out so far.
 SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position;
