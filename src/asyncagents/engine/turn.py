@@ -11,6 +11,7 @@ from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
+from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.draft import Draft
 from asyncagents.engine.permission import Standing
@@ -26,6 +27,7 @@ from asyncagents.llm.model import Model, Request
 from asyncagents.store.store import Store
 from asyncagents.store.verb.remind import Aside
 from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
+from asyncagents.store.verb.subtask import TASK, Tasking
 
 SHORT_HISTORY = 32
 """Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
@@ -142,12 +144,18 @@ class Turn:
             told = await self._store.told(lease.session_id)
             run.prompt.extend(told.entries, told.shown, since=told.since)
         aside = Aside(self._ids.message(), place.reminders) if place.reminds else None
+        tasking = Tasking(
+            effect=place.effects.get(TASK, "once"),
+            go_on=prompt_text("subtask-done"),
+            message_id=self._ids.message(),
+        )
         new = NewStep(
             aside=aside,
             message_id=self._ids.message(),
             part_id=self._ids.part(),
             request_id=self._ids.request(),
             since=run.prompt.since,
+            tasking=tasking,
         )
         started = await self._store.start_step(lease, new)
         if started is not None:

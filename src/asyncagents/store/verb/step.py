@@ -37,6 +37,7 @@ from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.read import placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.signal import apply
+from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
 from asyncagents.store.verb.wanted import Wanted, wanted
 
 
@@ -49,6 +50,7 @@ class NewStep(Struct, frozen=True, kw_only=True):
     since: int
     """The position from which the run has not read the history yet."""
     aside: Aside | None = None
+    tasking: Tasking = Tasking()
 
 
 class Started(Struct, frozen=True):
@@ -119,6 +121,11 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         spoken = row.control.positions if any(each.source == "person" for each in unread) else None
         control = await remind(tx, control, asked_by, new.aside, spoken=spoken)
     tail = await placed(tx, control.id, new.since)
+    if tasks := subtasks(tail, {each.message_id for each in unread}):
+        made = await _message(tx, row, new, asked_by)
+        await save(tx, row, await begin_tasks(tx, control, made, tasks, effect=new.tasking.effect))
+        return None
+    control, tail = await go_on(tx, control, tail, new.tasking)
     shown = await shown_calls(tx, control.id, tail)
     message, position = before.message, before.position
     if message is None:
