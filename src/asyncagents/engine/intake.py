@@ -74,6 +74,9 @@ class Intake:
         if not self._workplaces.bare:
             if key is not None and new.key is not None and await self._store.has_begun(new.key, key):
                 return self._known(session.id, key)
+            called = invocation(a_text(text, "a prompt"))
+            if called is not None and called.name in BUILT_IN:
+                raise InvalidInput(f"/{called.name} is for a session that has begun: continue one")
             return await self._taken_in(session, text, key=key, to=to)
         return self._inputs.admit(session.id, await self._bare(text, to), key=key, to=to)
 
