@@ -1,5 +1,6 @@
 """Slash commands: a template is filled, its shell and files are asked, and the words become the prompt."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -162,6 +163,19 @@ async def test_the_same_key_again_runs_no_shell_again(tmp_path: Path) -> None:
     assert first.info.id == again.info.id
     assert begun[0][1] == begun[1][1]
     assert (root / "ran").read_text() == "x\nx\n"
+
+
+@pytest.mark.spec("S-08")
+async def test_the_same_key_at_the_same_time_runs_the_shell_once(tmp_path: Path) -> None:
+    async with project(tmp_path, {"count": command("!`echo x >> ran; sleep 0.2`Counted")}) as at:
+        prompts = [at.prompt("/count", key="k"), at.prompt("/count", key="k")]
+        sends = [at.runtime.send(at.session_id, "/count", key="s") for _ in range(2)]
+        first, again, *sent = await asyncio.gather(*prompts, *sends)
+        await at.runtime.wait(at.session_id)
+        assert at.runtime._intake._under_way == {}
+    assert first == again
+    assert sent[0] == sent[1]
+    assert (tmp_path / "project" / "ran").read_text() == "x\nx\n"
 
 
 @pytest.mark.spec("S-08")

@@ -5,7 +5,7 @@ import asyncio
 from msgspec import Struct
 
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted
-from asyncagents.domain.fact import Admit
+from asyncagents.domain.fact import Admit, Admitted
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import Closed, NotFound
@@ -64,25 +64,40 @@ class Answers:
                 waiting.future.set_exception(error)
 
 
-async def answered(store: Store, answers: Answers, fact: Admit) -> Entry:
-    """Admit input and wait for its answer; if its key was used before, for the answer of that."""
-    session_id, message_id = fact.session_id, fact.message.id
-    answer = answers.expect(session_id, message_id)
-    try:
-        admitted = await store.admit(fact)
-        if admitted.new:
-            return await store.message(await answer)
-    finally:
-        answer.cancel()
-    return await _known_answer(store, answers, session_id, admitted.message_id)
+class Sent:
+    """Input that was admitted, on its way to its answer."""
+
+    def __init__(
+        self, store: Store, answers: Answers, admitted: Admitted, answer: asyncio.Future[MessageId]
+    ) -> None:
+        self._store = store
+        self._answers = answers
+        self._admitted = admitted
+        self._answer = answer
+
+    async def answer(self, session_id: SessionId) -> Entry:
+        """If its key was used before, the answer of that."""
+        try:
+            if self._admitted.new:
+                return await self._store.message(await self._answer)
+        finally:
+            self._answer.cancel()
+        return await self._known_answer(session_id)
+
+    async def _known_answer(self, session_id: SessionId) -> Entry:
+        answer = self._answers.expect(session_id, self._admitted.message_id)
+        try:
+            known = (await self._store.input(self._admitted.message_id)).answer_id
+            return await self._store.message(known or await answer)
+        finally:
+            answer.cancel()
 
 
-async def _known_answer(
-    store: Store, answers: Answers, session_id: SessionId, message_id: MessageId
-) -> Entry:
-    answer = answers.expect(session_id, message_id)
+async def send(store: Store, answers: Answers, fact: Admit) -> Sent:
+    """Admit it; its answer is expected before: it may be there at once."""
+    answer = answers.expect(fact.session_id, fact.message.id)
     try:
-        known = (await store.input(message_id)).answer_id
-        return await store.message(known or await answer)
-    finally:
+        return Sent(store, answers, await store.admit(fact), answer)
+    except BaseException:
         answer.cancel()
+        raise

@@ -29,6 +29,8 @@ from asyncagents.llm.model import Attachment
 
 MOST_MENTIONS = 50
 """Of so many an `@` is looked up; a text with more is pasted, and speaks of something else."""
+LOOKED_AT = 100_000
+"""So much of a text is searched for mentions; what is longer was not typed."""
 NO_FILES = "no files can be read here: attach the content itself, as a data: URL"
 
 File: TypeAlias = Attachment | Path | str
@@ -59,7 +61,9 @@ class Composer:
     async def mentioned(self, text: str) -> list[PartInput]:
         """Files and agents that are there; whatever else stands behind an `@` is a word like others."""
         material = self._material
-        found = {mention.path: mention for mention in reversed(mentions(text))} if material else {}
+        found = (
+            {mention.path: mention for mention in reversed(mentions(text[:LOOKED_AT]))} if material else {}
+        )
         parts: list[PartInput] = []
         if len(found) <= MOST_MENTIONS:
             for mention in reversed(found.values()):

@@ -1,7 +1,11 @@
 """A prompt on its way in: everything it needs is looked up and run before it is admitted, once per key."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from asyncagents.config.commands import Command
 from asyncagents.domain.command import Invocation, hints, invocation
@@ -50,12 +54,34 @@ class CommandInfo(Shape, frozen=True, kw_only=True):
     subtask: bool | None = None
 
 
+class _Turnstile(Struct):
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: int = 0
+
+
 class Intake:
     def __init__(self, *, store: Store, workplaces: Workplaces, inputs: Inputs) -> None:
         self._store = store
         self._workplaces = workplaces
         self._inputs = inputs
         self._standing = Standing(store, workplaces)
+        self._under_way: dict[tuple[str, str], _Turnstile] = {}
+
+    @asynccontextmanager
+    async def alone(self, scope: str, key: str | None) -> AsyncIterator[None]:
+        """Until input of this key is admitted nobody else makes it here, so that a retry runs no shell."""
+        if key is None or self._workplaces.bare:
+            yield
+            return
+        lock = self._under_way.setdefault((scope, key), _Turnstile())
+        lock.wanted += 1
+        try:
+            async with lock.lock:
+                yield
+        finally:
+            lock.wanted -= 1
+            if not lock.wanted:
+                del self._under_way[scope, key]
 
     async def admit(
         self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True

@@ -17,7 +17,7 @@ from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, defau
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
-from asyncagents.engine.answers import Answers, answered
+from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
@@ -127,8 +127,9 @@ class Runtime:
         info = self._new_session(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)
-        fact = await self._intake.begin(new, text, key=key, to=to)
-        session, admitted = await self._store.begin(new, fact)
+        async with self._intake.alone(info.project_id, key):
+            fact = await self._intake.begin(new, text, key=key, to=to)
+            session, admitted = await self._store.begin(new, fact)
         return session, admitted.message_id
 
     def serve_tree(self, root_id: SessionId) -> None:
@@ -142,8 +143,10 @@ class Runtime:
 
         `agent` and `model` ("provider/model") choose who answers, from here on; `files` go along.
         """
-        fact = await self._intake.admit(session_id, text, key=key, to=to)
-        return await answered(self._store, self._answers, fact)
+        async with self._intake.alone(session_id, key):
+            fact = await self._intake.admit(session_id, text, key=key, to=to)
+            sent = await send(self._store, self._answers, fact)
+        return await sent.answer(session_id)
 
     async def send(
         self,
@@ -155,8 +158,9 @@ class Runtime:
         **to: Unpack[To],
     ) -> MessageId:
         """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
-        fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
-        return (await self._store.admit(fact)).message_id
+        async with self._intake.alone(session_id, key):
+            fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
+            return (await self._store.admit(fact)).message_id
 
     async def command(
         self,
@@ -169,8 +173,10 @@ class Runtime:
     ) -> Entry:
         """Run a slash command of the session's directory, as a prompt `/name arguments` does."""
         called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
-        fact = await self._intake.command(session_id, called, key=key, to=to)
-        return await answered(self._store, self._answers, fact)
+        async with self._intake.alone(session_id, key):
+            fact = await self._intake.command(session_id, called, key=key, to=to)
+            sent = await send(self._store, self._answers, fact)
+        return await sent.answer(session_id)
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
         """The slash commands of a directory."""
@@ -330,7 +336,8 @@ class Runtime:
     ) -> AsyncGenerator[Event, None]:
         """Send a message and follow its session until the message is answered, or the session is gone."""
         async with self.events(session_id) as events:
-            admitted = await self._store.admit(await self._intake.admit(session_id, text, key=key, to=to))
+            async with self._intake.alone(session_id, key):
+                admitted = await self._store.admit(await self._intake.admit(session_id, text, key=key, to=to))
             message_id = admitted.message_id
             if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
                 return
