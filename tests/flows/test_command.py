@@ -178,6 +178,25 @@ async def test_the_same_key_at_the_same_time_runs_the_shell_once(tmp_path: Path)
     assert (tmp_path / "project" / "ran").read_text() == "x\nx\n"
 
 
+@pytest.mark.parametrize(
+    "to",
+    [{"files": ["missing"]}, {"format": {"type": "x"}}, {"model": "x"}, {"agent": "x"}, {"parts": [1]}],
+)
+async def test_what_is_wrong_with_a_prompt_is_said_before_its_shell_runs(tmp_path: Path, to: Any) -> None:
+    async with project(tmp_path, {"go": command("!`touch ran`")}) as at:
+        with pytest.raises(InvalidInput):
+            await at.runtime.prompt(at.session_id, "/go", **to)
+    assert not (tmp_path / "project" / "ran").exists()
+
+
+async def test_a_command_that_wakes_nobody_is_read_with_the_next_prompt(tmp_path: Path) -> None:
+    async with project(tmp_path, {"note": command("Noted: $1")}) as at:
+        await at.runtime.send(at.session_id, "/note this", wakes=False)
+        assert at.model.requests == []
+        await at.prompt("Hello")
+    assert [told.text for told in at.told() if isinstance(told, FromUser)] == ["Noted: this", "Hello"]
+
+
 @pytest.mark.spec("S-08")
 async def test_commands_of_a_project_count_once_it_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.event import SessionError
-from asyncagents.domain.failure import StructuredOutputError
+from asyncagents.domain.failure import APIError, MessageAbortedError, StructuredOutputError
 from asyncagents.domain.message import JsonFormat, UserMessage
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Line, ScriptedModel, call, end, pause, say
+from asyncagents.llm.scripted import Line, ScriptedModel, call, end, fail, pause, say
 from tests.flows.kit import ECHO, Stage, answer_of, stage
 from tests.flows.test_restart import reopened
 
@@ -117,6 +117,32 @@ async def test_the_last_step_of_an_agent_gives_the_answer_or_an_error(tmp_path: 
     assert len(at.model.requests) == 2
 
 
+async def test_all_of_a_turn_get_the_form_that_one_of_them_wants(tmp_path: Path) -> None:
+    steps = {"hello": [[ROME]]}
+    async with stage(tmp_path, steps) as at:
+        await at.runtime.send(at.session_id, "go", format=CITY, wakes=False)
+        entry = await at.prompt("hello")
+    assert answer_of(entry).structured == {"name": "Rome", "people": 3}
+    assert len(at.model.requests) == 1
+
+
+async def test_an_abort_ends_the_asking_again(tmp_path: Path) -> None:
+    async with stage(tmp_path, script([WRONG], [say("I beg"), pause(3600)])) as at:
+        await at.runtime.send(at.session_id, "go", format=CITY)
+        await at.ears.until_said("I beg")
+        assert await at.abort()
+        entry = (await at.messages())[-1]
+    assert isinstance(answer_of(entry).error, MessageAbortedError)
+    assert len(at.model.requests) == 2
+
+
+async def test_a_provider_s_failure_is_no_try(tmp_path: Path) -> None:
+    async with stage(tmp_path, script([fail("Nope.", status=400)])) as at:
+        entry = await go(at)
+    assert isinstance(answer_of(entry).error, APIError)
+    assert len(at.model.requests) == 1
+
+
 class City(Struct):
     name: str
     twins: "list[City]" = []
@@ -166,6 +192,7 @@ async def test_a_type_or_any_schema_will_do(tmp_path: Path, format: Any, given: 
         ("json", "a format is a JSON schema"),
         (object, "has no JSON schema"),
         ({"const": float("nan"), "type": object()}, "no JSON form"),
+        ({"enum": ["x" * 300_000]}, "more than 256 KiB"),
     ],
 )
 async def test_a_schema_that_is_none_is_refused_with_the_prompt(

@@ -1,6 +1,7 @@
 """What goes along with a prompt: files by name or content, mentions, agents, resources, ready-made parts."""
 
 import base64
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from asyncagents.app import Setup
-from asyncagents.config.config import Config
+from asyncagents.config.config import CommandConfig, Config
 from asyncagents.domain.history import Entry
+from asyncagents.domain.id import PartId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import (
     AgentPart,
@@ -264,6 +266,53 @@ async def test_a_part_that_cannot_be_used_is_refused(tmp_path: Path, part: Any, 
         with pytest.raises(InvalidInput, match=said):
             await sent(at, "", parts=[part])
         assert await at.messages() == ()
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ({"variant": 5}, "a variant is a text"),
+        ({"agent": 5}, "an agent is a text"),
+        ({"model": 5}, "is no model"),
+        ({"files": 5}, "files are a list"),
+        ({"files": "a.txt"}, "files are a list"),
+        ({"parts": 5}, "a part of a prompt is"),
+        ({"parts": [TextInput(text="x", id=PartId("a\0"))]}, "zero byte"),
+        ({"parts": [FileInput(mime="image/png", url="file:///%00")]}, "NUL"),
+        ({"parts": [FileInput(mime="image/png", url="file://[")]}, "is no address of a file"),
+    ],
+)
+async def test_what_is_of_another_type_is_refused_and_the_session_can_be_read(
+    tmp_path: Path, to: Any, said: str
+) -> None:
+    async with project(tmp_path) as at:
+        with pytest.raises(InvalidInput, match=said):
+            await sent(at, "Hello", **to)
+        await sent(at, "Hello")
+
+
+async def test_what_cannot_be_stored_is_refused_before_a_shell_runs(tmp_path: Path) -> None:
+    commands = {"go": CommandConfig(template="!`touch ran`")}
+    async with project(tmp_path, command=commands) as at:
+        with pytest.raises(InvalidInput, match="half a character"):
+            await sent(at, "/go \ud800")
+        with pytest.raises(InvalidInput, match="half a character"):
+            await at.runtime.command(at.session_id, "go", "\ud800")
+    assert not (tmp_path / "project" / "ran").exists()
+
+
+@pytest.mark.spec("S-07")
+@pytest.mark.parametrize("name", ["pipe", "loop", "big", "/dev/zero", "/proc/self/environ"])
+async def test_what_is_no_file_to_read_is_not_opened(tmp_path: Path, name: str) -> None:
+    async with project(tmp_path) as at:
+        root = tmp_path / "project"
+        os.mkfifo(root / "pipe")
+        (root / "loop").symlink_to("loop")
+        (root / "big").write_bytes(b"x" * (10 * 1024 * 1024 + 1))
+        with pytest.raises(InvalidInput, match=r"device|circle|larger than 10 MiB|/proc"):
+            await sent(at, "Read", files=[name])
+        entry = await sent(at, f"See @{name}")
+    assert files_of(entry) == []
 
 
 async def test_without_coding_only_content_goes_along(tmp_path: Path) -> None:

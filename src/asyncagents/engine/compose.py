@@ -101,6 +101,8 @@ class Composer:
     async def files(self, files: Iterable[File]) -> list[PartInput]:
         """What goes along by its name or its content; what cannot is refused."""
         parts: list[PartInput] = []
+        if not isinstance(files, list | tuple):
+            raise InvalidInput("files are a list of paths, file: URLs or Attachments")
         for file in files:
             match file:
                 case Attachment():
@@ -223,7 +225,10 @@ def _call_on(part: AgentInput) -> list[PartInput]:
 
 
 def _sight(url: str, directory: str) -> Sight:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidInput(f"{url[:80]!r} is no address of a file: {error}") from error
     if parts.netloc not in ("", "localhost"):
         raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL begins with file:///")
     query = parse_qs(parts.query)

@@ -15,6 +15,7 @@ from asyncagents.domain.part import CompactionPart, Part
 from asyncagents.domain.part_input import PartInput, TextInput, addressed
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule
+from asyncagents.domain.text import whole
 from asyncagents.engine.compose import File
 from asyncagents.engine.schema import as_format
 from asyncagents.errors import InvalidInput
@@ -74,6 +75,11 @@ class Inputs:
         ]
         return self._fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
 
+    def check(self, to: To) -> None:
+        """What is wrong with it is said before anything is looked up or run."""
+        self._message(SessionId(""), to)
+        some_parts(to.get("parts") or ())
+
     def compaction(self, session_id: SessionId, *, key: str | None, to: To) -> Admit:
         """A person asks that the conversation be summed up."""
         message = self._message(session_id, to)
@@ -82,12 +88,15 @@ class Inputs:
 
     def _message(self, session_id: SessionId, to: To) -> UserMessage:
         model = model_ref(to.get("model")) or self._defaults.model
+        variant, agent = to.get("variant"), to.get("agent")
+        if variant is not None:
+            model = replace(model, variant=a_text(variant, "a variant"))
         return UserMessage(
             id=self._ids.message(),
             session_id=session_id,
             time=MessageTime(created=self._clock.now()),
-            agent=to.get("agent") or self._defaults.agent,
-            model=replace(model, variant=to.get("variant") or model.variant),
+            agent=a_text(agent, "an agent") if agent else self._defaults.agent,
+            model=model,
             format=as_format(to.get("format")),
         )
 
@@ -129,8 +138,10 @@ def a_reply(
 
 
 def model_ref(model: str | ModelRef | None) -> ModelRef | None:
-    if not isinstance(model, str):
+    if model is None or isinstance(model, ModelRef):
         return model
+    if not isinstance(model, str):
+        raise InvalidInput(f'{model!r} is no model; write it as "provider/model"')
     provider_id, _, model_id = model.partition("/")
     if not (provider_id and model_id):
         raise InvalidInput(f'{model!r} is no model; write it as "provider/model"')
@@ -150,6 +161,14 @@ def a_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
     return value
+
+
+def a_prompt(value: object) -> str:
+    """What could not be stored is refused before anything is done for it."""
+    text = a_text(value, "a prompt")
+    if whole(text) != text:
+        raise InvalidInput("a prompt has no JSON form with half a character in it: write it in valid Unicode")
+    return text
 
 
 def some_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from asyncagents.config.commands import Command
 from asyncagents.domain.command import Invocation, hints, invocation
@@ -17,7 +18,7 @@ from asyncagents.domain.permission import Action
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.compose import Composer, subtask
-from asyncagents.engine.input import Inputs, To, a_text, some_parts
+from asyncagents.engine.input import Inputs, To, a_prompt, a_text, some_parts
 from asyncagents.engine.material import Judge, Material
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.tool import Ask, ToolContext
@@ -114,6 +115,8 @@ class Intake:
             return self._known(session_id, key)
         session = await self._store.session(session_id)
         place = await enter(self._workplaces, session.directory)
+        a_prompt(called.arguments)
+        self._inputs.check(to)
         fact = await self._called(session, place, called, key=key, to=to)
         if fact is None:
             raise InvalidInput(f"there is no command {called.name!r}: `asyncagents commands` lists them")
@@ -137,12 +140,13 @@ class Intake:
     async def _taken_in(
         self, session: Session, text: str, *, key: str | None, to: To, wakes: bool = True
     ) -> Admit:
-        text = a_text(text, "a prompt")
+        text = a_prompt(text)
+        self._inputs.check(to)
         place = await enter(self._workplaces, session.directory)
         called = invocation(text)
         fact = await self._called(session, place, called, key=key, to=to) if called else None
         if fact is not None:
-            return fact
+            return replace(fact, wakes=wakes)
         to = _addressed(place, session, to)
         composer = self._composer(session, place, to)
         parts = [*await composer.typed(text), *await _along(composer, to)]
@@ -179,10 +183,11 @@ class Intake:
         worker = _worker(place, command)
         to = _addressed(place, session, to if worker else _as_it_says(place, command, to))
         composer = self._composer(session, place, to)
+        along = await _along(composer, to)
         filled = await composer.filled(command, arguments)
         said: list[PartInput] = [TextInput(text=filled.text)] if filled.text else []
         parts = [subtask(command, worker, filled)] if worker else [*said, *filled.beside]
-        return self._inputs.admit(session.id, [*parts, *await _along(composer, to)], key=key, to=to)
+        return self._inputs.admit(session.id, [*parts, *along], key=key, to=to)
 
     def _composer(self, session: Session, place: Workplace, to: To) -> Composer:
         agent = to.get("agent") or session.agent or place.default_agent() or ""

@@ -11,6 +11,7 @@ from asyncagents.store.body import body
 
 RETRIES = 2
 MOST_RETRIES = 20
+LARGEST = 256 * 1024
 _MOST_COMPLAINTS = 8
 _LONGEST = 400
 _BACKTRACKS = 100_000
@@ -62,7 +63,8 @@ def _check(format: JsonFormat) -> None:
     count = format.retry_count
     if count is not None and count not in range(MOST_RETRIES + 1):
         raise InvalidInput(f"retry_count is a number from 0 to {MOST_RETRIES}")
-    body(format.schema)
+    if len(body(format.schema)) > LARGEST:
+        raise InvalidInput(f"the schema of an answer has more than {LARGEST // 1024} KiB: make it smaller")
     if not _is_object(format.schema) and _refers_to_itself(format.schema):
         raise InvalidInput(
             "the schema of an answer that is no object may refer only to its own $defs: "

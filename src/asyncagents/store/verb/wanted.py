@@ -1,4 +1,4 @@
-"""The form that a turn's answer is wanted in: what the newest prompt of the turn says."""
+"""The form that a turn's answer is wanted in: what the newest prompt of the turn says that wants one."""
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ def _prefix(message_id: MessageId) -> str:
 async def wanted(tx: Tx, control: Control) -> Wanted | None:
     """None: as the model likes."""
     row = await tx.one("newest_format", control.id, control.turn)
-    if row is None or row[0] is None:
+    if row is None:
         return None
     message = decode_message(upcast(row[1], row[0]))
     if not isinstance(message, UserMessage) or not isinstance(message.format, JsonFormat):

@@ -44,10 +44,10 @@ SELECT message.info, message.version FROM input JOIN message ON message.id = inp
 WHERE input.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
 -- name: newest_format
--- What a person said last in a turn, if it says which form its answer is to have; most say nothing.
-SELECT CASE WHEN instr(message.info, '"format":') THEN message.info END, message.version
-FROM input JOIN message ON message.id = input.message_id
+-- What a person said last in a turn of which the answer is to have a form: all of a turn get one answer.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
+  AND instr(message.info, '"format":')
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: positions
