@@ -22,6 +22,7 @@ from asyncagents.domain.part import (
     Span,
     SubtaskPart,
     TextPart,
+    ToolCompleted,
 )
 from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, SubtaskInput, TextInput
 from asyncagents.engine.material import FOLDER, Resource
@@ -29,7 +30,7 @@ from asyncagents.engine.tool import ask_everything
 from asyncagents.engine.workplace import Bare
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, FromUser
-from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.llm.scripted import Script, ScriptedModel, call, say
 from tests.flows.kit import Stage, open_world, stage
 from tests.flows.test_project import repository
 
@@ -38,7 +39,7 @@ PDF = b"%PDF-1.7\n\xff"
 
 
 @asynccontextmanager
-async def project(tmp_path: Path, **config: Any) -> AsyncIterator[Stage]:
+async def project(tmp_path: Path, script: Script | None = None, **config: Any) -> AsyncIterator[Stage]:
     root = tmp_path / "project"
     lines = "".join(f"line {n}\n" for n in range(1, 11))
     repository(root, {"a.txt": lines, "docs/guide.md": "# Guide", ".env": "KEY=1"})
@@ -46,7 +47,7 @@ async def project(tmp_path: Path, **config: Any) -> AsyncIterator[Stage]:
     (root / "paper.pdf").write_bytes(PDF)
     (root / "program").write_bytes(b"\x7fELF\x02\xff\x00")
     coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", ScriptedModel({}), coding=coding, directory=root) as at:
+    async with stage(tmp_path / "data", script or {}, coding=coding, directory=root) as at:
         yield at
 
 
@@ -222,6 +223,17 @@ async def test_words_of_a_file_cannot_leave_their_tag(tmp_path: Path) -> None:
         await sent(at, "Read", files=['b">.txt'])
     assert told(at).text.count("</file>") == 1
     assert '<file name="b&quot;&gt;.txt">' in told(at).text
+
+
+@pytest.mark.spec("S-07")
+async def test_a_file_that_came_along_has_been_read_and_may_be_edited(tmp_path: Path) -> None:
+    edit = call("edit", filePath="a.txt", oldString="line 3\n", newString="line three\n")
+    async with project(tmp_path, {"go": [[edit], [say("Done.")]]}) as at:
+        await sent(at, "See @a.txt")
+        await sent(at, "go")
+        states = await at.states()
+    assert [type(state) for state in states] == [ToolCompleted]
+    assert "line three" in (tmp_path / "project" / "a.txt").read_text()
 
 
 @pytest.mark.spec("S-07")

@@ -18,6 +18,7 @@ from asyncagents.domain.command import (
     fill,
     mentions,
 )
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import FileSource, ResourceSource, Source, Span
 from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, SubtaskInput, TextInput
 from asyncagents.engine.agents import prompt_text
@@ -46,8 +47,16 @@ class Filled(Struct, frozen=True):
 class Composer:
     """For one prompt, where it is read. `judge` is asked for only if there is something to look at."""
 
-    def __init__(self, place: Workplace, directory: str, judge: Callable[[], Awaitable[Judge]]) -> None:
+    def __init__(
+        self,
+        place: Workplace,
+        directory: str,
+        judge: Callable[[], Awaitable[Judge]],
+        *,
+        session_id: SessionId,
+    ) -> None:
         self._place = place
+        self._session_id = session_id
         self._material: Material | None = place.material
         self._directory = directory
         self._ask_judge = judge
@@ -72,7 +81,7 @@ class Composer:
 
     async def _mention(self, mention: Mention) -> list[PartInput]:
         at = Span(value=mention.text, start=mention.start, end=mention.start + len(mention.text))
-        match await self._look(Sight(path=mention.path, directory=self._directory)):
+        match await self._look(self._sight(mention.path)):
             case Attached() as file:
                 return _beside(file, FileSource(path=file.path, text=at))
             case NotThere():
@@ -90,6 +99,21 @@ class Composer:
         if agent is None or agent.mode == "primary":
             return []
         return _call_on(AgentInput(name=agent.name, source=at))
+
+    def _sight(self, path: str, *, first: int | None = None, last: int | None = None) -> Sight:
+        directory, session_id = self._directory, self._session_id
+        return Sight(path=path, directory=directory, session_id=session_id, first=first, last=last)
+
+    def _named(self, url: str) -> Sight:
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise InvalidInput(f"{url[:80]!r} is no address of a file: {error}") from error
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL begins with file:///")
+        query = parse_qs(parts.query)
+        path = unquote(parts.path) or "."
+        return self._sight(path, first=_line(query, "start"), last=_line(query, "end"))
 
     async def _look(self, sight: Sight, *, meant: bool = False) -> Looked:
         if self._material is None:
@@ -110,7 +134,7 @@ class Composer:
                 case str() if file.startswith("file:"):
                     parts += await self._file(FileInput(mime="text/plain", url=file))
                 case Path() | str():
-                    parts += await self._meant(Sight(path=str(file), directory=self._directory))
+                    parts += await self._meant(self._sight(str(file)))
                 case _:
                     raise InvalidInput("a file is a path, a file: URL, or an Attachment with its content")
         return parts
@@ -148,7 +172,7 @@ class Composer:
             return [part]
         if not part.url.startswith("file:"):
             raise InvalidInput(f"{part.url[:80]!r} is no address of a file: use a file: or data: URL")
-        return await self._meant(_sight(part.url, self._directory), part)
+        return await self._meant(self._named(part.url), part)
 
     async def _meant(self, sight: Sight, part: FileInput | None = None) -> list[PartInput]:
         match await self._look(sight, meant=True):
@@ -199,7 +223,7 @@ class Composer:
             raise InvalidInput(f"/{command.name} cannot run `{piece.command}`: {error}") from error
 
     async def _file_piece(self, command: Command, piece: FilePiece) -> list[PartInput]:
-        match await self._look(Sight(path=piece.path, directory=self._directory)):
+        match await self._look(self._sight(piece.path)):
             case Attached() as file:
                 return _beside(file, None)
             case NotThere():
@@ -222,18 +246,6 @@ def _beside(file: Attached, source: Source | None, part: FileInput | None = None
 
 def _call_on(part: AgentInput) -> list[PartInput]:
     return [part, TextInput(text=prompt_text("agent-mention").format(name=part.name), synthetic=True)]
-
-
-def _sight(url: str, directory: str) -> Sight:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise InvalidInput(f"{url[:80]!r} is no address of a file: {error}") from error
-    if parts.netloc not in ("", "localhost"):
-        raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL begins with file:///")
-    query = parse_qs(parts.query)
-    first, last = _line(query, "start"), _line(query, "end")
-    return Sight(path=unquote(parts.path) or ".", directory=directory, first=first, last=last)
 
 
 def _line(query: dict[str, list[str]], name: str) -> int | None:

@@ -134,7 +134,7 @@ class Intake:
         said: list[PartInput] = [TextInput(text=text)] if a_text(text, "a prompt").strip() else []
         if not to.get("files") and not to.get("parts"):
             return said
-        composer = Composer(await self._workplaces.at("/"), "/", _no_judge)
+        composer = Composer(await self._workplaces.at("/"), "/", _no_judge, session_id=SessionId(""))
         return said + await _along(composer, to)
 
     async def _taken_in(
@@ -209,7 +209,7 @@ class Intake:
 
             return judged
 
-        return Composer(place, session.directory, judge)
+        return Composer(place, session.directory, judge, session_id=session.id)
 
 
 async def _no_judge() -> Judge:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from asyncagents.config.commands import FoundCommands
 from asyncagents.domain.agent import Agent
 from asyncagents.domain.command import ShellPiece
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.permission import Action
 from asyncagents.engine.tool import Ask
 
@@ -22,6 +23,8 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     path: str
     directory: str
+    session_id: SessionId
+    """Who has read it then, and so may change it."""
     first: int | None = None
     last: int | None = None
 

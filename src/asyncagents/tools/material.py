@@ -67,12 +67,19 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
             refused = _refused(place, judge, folder=folder, meant=meant)
             if refused is not None:
                 return refused
-            shown = _folder(files, place) if folder else _file(files, place, sight)
+            shown = _folder(files, place) if folder else self._file(place, sight)
             return shown if meant else _cut(shown)
         except Missing as error:
             return NotThere(str(error))
         except ToolError as error:
             return Unfit(str(error))
+
+    def _file(self, place: Place, sight: Sight) -> Attached | Unfit:
+        content = self.doors.files.read(place)
+        shown = _shown(place, content.data, sight)
+        if isinstance(shown, Attached) and shown.words is not None:
+            self.doors.seen.note(sight.session_id, place, content.stamp)
+        return shown
 
     async def shell(self, piece: ShellPiece, directory: str) -> str:
         with _said(piece.script, self.scratch) as words:
@@ -100,8 +107,7 @@ def _folder(files: Files, place: Place) -> Attached:
     return Attached(path=place.path, name=whole(place.name), mime=FOLDER, words=words)
 
 
-def _file(files: Files, place: Place, sight: Sight) -> Attached | Unfit:
-    data = files.read(place).data
+def _shown(place: Place, data: bytes, sight: Sight) -> Attached | Unfit:
     if len(data) > LARGEST:
         return Unfit(f"{place.name} is larger than 10 MiB: attach a part of it, or make it smaller")
     mime = _mime(place.name, data)
