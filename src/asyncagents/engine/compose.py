@@ -185,7 +185,11 @@ class Composer:
 
     async def _resource(self, part: FileInput, source: ResourceSource) -> list[PartInput]:
         parts: list[PartInput] = []
-        for each in await self._place.resource(source.client_name, source.uri):
+        try:
+            found = await self._place.resource(source.client_name, source.uri)
+        except ToolError as error:
+            raise InvalidInput(f"{source.uri} cannot be attached: {error}") from error
+        for each in found:
             if each.text is not None:
                 words = in_a_tag(part.filename or source.uri, each.text)
                 parts += [TextInput(text=words, synthetic=True), replace(part, url=source.uri)]
