@@ -303,6 +303,14 @@ async def test_what_is_of_another_type_is_refused_and_the_session_can_be_read(
         await sent(at, "Hello")
 
 
+async def test_a_prompt_of_nothing_is_refused(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        for text in ("", "  \n"):
+            with pytest.raises(InvalidInput, match="needs some text"):
+                await sent(at, text)
+        assert files_of(await sent(at, " ", files=["a.txt"]))
+
+
 async def test_what_cannot_be_stored_is_refused_before_a_shell_runs(tmp_path: Path) -> None:
     commands = {"go": CommandConfig(template="!`touch ran`")}
     async with project(tmp_path, command=commands) as at:

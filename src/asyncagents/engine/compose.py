@@ -64,15 +64,13 @@ class Composer:
 
     async def typed(self, text: str) -> list[PartInput]:
         """A text with what it mentions beside it."""
-        said: list[PartInput] = [TextInput(text=text)] if text else []
+        said: list[PartInput] = [TextInput(text=text)] if text.strip() else []
         return said + await self.mentioned(text)
 
     async def mentioned(self, text: str) -> list[PartInput]:
         """Files and agents that are there; whatever else stands behind an `@` is a word like others."""
-        material = self._material
-        found = (
-            {mention.path: mention for mention in reversed(mentions(text[:LOOKED_AT]))} if material else {}
-        )
+        seen = mentions(text[:LOOKED_AT]) if self._material else ()
+        found = {mention.path: mention for mention in reversed(seen)}  # each where it stands first
         parts: list[PartInput] = []
         if len(found) <= MOST_MENTIONS:
             for mention in reversed(found.values()):
