@@ -186,3 +186,19 @@ async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(
         states = await at.states()
     assert len(seen) == 1
     assert [type(state) for state in states] == [ToolCompleted, ToolCompleted]
+
+
+@pytest.mark.spec("S-05")
+async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) -> None:
+    seen: list[Task] = []
+    async with stage(tmp_path, ScriptedModel({}), tools=[task(seen)]) as at:
+        for number in range(20):
+            await at.prompt(f"prompt {number}")
+        await ask(at, FIND)
+        await at.prompt("And now?")
+    kinds = [type(told) for told in at.told()]
+    assert kinds == [FromUser, FromModel] * 20 + [
+        *(FromUser, FromModel, FromTool, FromUser, FromModel),
+        FromUser,
+    ]
+    assert len(seen) == 1
