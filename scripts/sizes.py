@@ -26,6 +26,7 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "asyncpg": {"store", "testing"},
     "click": {"cli"},
     "httpx2": {"tools"},
+    "jsonschema_rs": {"engine"},
     "mcp": {"tools"},
     "mcp_types": {"tools"},
     "rich": {"cli"},

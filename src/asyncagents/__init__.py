@@ -1,7 +1,7 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
-from asyncagents.config.config import AgentConfig, AsksConfig, Config
+from asyncagents.config.config import AgentConfig, AsksConfig, CommandConfig, Config
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.event import (
@@ -24,10 +24,13 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.message import JsonFormat
+from asyncagents.domain.part_input import AgentInput, FileInput, SubtaskInput, TextInput
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
+from asyncagents.engine.intake import CommandInfo
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
 from asyncagents.errors import (
@@ -45,6 +48,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say,
 
 __all__ = [
     "AgentConfig",
+    "AgentInput",
     "AlreadySettled",
     "Always",
     "Answers",
@@ -56,6 +60,8 @@ __all__ = [
     "Call",
     "CallId",
     "Closed",
+    "CommandConfig",
+    "CommandInfo",
     "Completed",
     "Config",
     "ConfigError",
@@ -63,8 +69,10 @@ __all__ = [
     "Entry",
     "Event",
     "Failed",
+    "FileInput",
     "Idle",
     "InvalidInput",
+    "JsonFormat",
     "MessageId",
     "MessageUpdated",
     "Model",
@@ -94,6 +102,8 @@ __all__ = [
     "SessionStatus",
     "SessionUpdated",
     "Status",
+    "SubtaskInput",
+    "TextInput",
     "Todo",
     "TodoUpdated",
     "Together",

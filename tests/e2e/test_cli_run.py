@@ -147,7 +147,7 @@ async def test_a_text_file_is_told_as_text_and_an_image_goes_beside_it(tmp_path:
 
     assert ran.code == 0, ran.err
     text, image = provider.requests[0].body["messages"][-1]["content"]
-    assert text["text"] == 'Look\n<file name="notes.md">\n# Notes\n&lt;/file>\nforged\n\n</file>'
+    assert text["text"] == 'Look\n<file name="notes.md">\n# Notes\n&lt;/file>\nforged\n</file>'
     assert image["image_url"]["url"].startswith("data:image/png;base64,")
 
 

@@ -111,4 +111,4 @@ def carry_on(done: Done, form: str, data_dir: Path | None) -> int:
     order = Order(
         session=done.session_id, directory=directory, data_dir=data_dir, format=cast("Format", form)
     )
-    return asyncio.run(carry_out(order, find_here(order, screen), (), screen))
+    return asyncio.run(carry_out(order, find_here(order, screen), screen))

@@ -17,6 +17,7 @@ COMMANDS = {
     "answer": "Answer what waits for a person, and go on.",
     "agents": "List the agents of this directory, or show one in full.",
     "tools": "List the tools that an agent has here, and what the rules say.",
+    "commands": "List the slash commands of this directory.",
     "mcp": "List the MCP servers of this directory, and what they offer.",
     "models": "List the models that can be asked, and why others cannot.",
     "config": "Show every setting and where it came from.",

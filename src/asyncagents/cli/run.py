@@ -75,7 +75,6 @@ def run(
     """
     import asyncio
 
-    from asyncagents.cli.run_file import attach
     from asyncagents.cli.run_order import Order, check, session_rules, whole_prompt
     from asyncagents.cli.run_session import carry_out, find_here
     from asyncagents.cli.screen import Screen, listen
@@ -86,8 +85,7 @@ def run(
     rules = session_rules(given.pop("allow"), given.pop("deny"), str(system_environment().home))
     order = Order(prompt=whole_prompt(prompt), directory=project_folder(directory), rules=rules, **given)
     check(order)
-    files = tuple(attach(path) for path in order.files)
     data_directory(order.data_dir)
     screen = Screen()
     listen(screen)
-    context.exit(asyncio.run(carry_out(order, find_here(order, screen), files, screen)))
+    context.exit(asyncio.run(carry_out(order, find_here(order, screen), screen)))

@@ -30,7 +30,6 @@ from asyncagents.domain.session import Session, Tokens
 from asyncagents.engine.agents import Agents
 from asyncagents.engine.input import To
 from asyncagents.engine.runtime import Runtime
-from asyncagents.llm.model import Attachment
 
 STOP_SECONDS = 5.0
 STEPS = 1000
@@ -54,7 +53,7 @@ def find_here(order: Order, screen: Screen) -> Here:
     return Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)))
 
 
-async def carry_out(order: Order, place: Here, files: tuple[Attachment, ...], screen: Screen) -> int:
+async def carry_out(order: Order, place: Here, screen: Screen) -> int:
     """Returns the exit code. Nothing is stored for an order that cannot be carried out."""
     config = place.config
     chosen = choose(config, place.agents, order, None) if order.sends and not order.resumes else None
@@ -62,7 +61,7 @@ async def carry_out(order: Order, place: Here, files: tuple[Attachment, ...], sc
         async with open_runtime(
             config.data_dir, config=config, coding="each directory", serve=False
         ) as runtime:
-            job = Job(runtime, order, place, files=files, screen=screen)
+            job = Job(runtime, order, place, screen=screen)
             return await _supervised(job, signals, chosen)
 
 
@@ -83,13 +82,11 @@ class Job:
         order: Order,
         here: Here,
         *,
-        files: tuple[Attachment, ...],
         screen: Screen,
     ) -> None:
         self._runtime = runtime
         self._order = order
         self._here = here
-        self._files = files
         self._screen = screen
         self._view: View = JsonView()
         self._before: Entry | None = None
@@ -131,7 +128,8 @@ class Job:
         if chosen is None:
             assert session is not None, "without a prompt there is a session to go on with"
             return session.id, None
-        to = To(agent=chosen.agent, model=chosen.model, files=self._files)
+        files = [path.absolute() for path in order.files]  # from where the person is, not the session
+        to = To(agent=chosen.agent, model=chosen.model, files=files)
         if session is not None:
             return session.id, await self._runtime.send(session.id, order.prompt, key=order.key, **to)
         session, message_id = await self._runtime.begin(

@@ -15,12 +15,23 @@ from asyncagents.cli.tool_line import todo_lines, tool_lines
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
 from asyncagents.domain.message import AssistantMessage, Message
-from asyncagents.domain.part import FilePart, Part, ReasoningPart, TextPart, ToolPart, ToolPending
+from asyncagents.domain.part import (
+    FilePart,
+    Part,
+    ReasoningPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+    ToolPending,
+)
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.domain.todo import Todo
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound
+
+ASIDE = 6
+"""So many lines are shown of what only the model reads; --json has them all."""
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -95,10 +106,21 @@ def _lines(entry: Entry) -> Iterator[str]:
         yield f"error: {failure_text(entry.info.error)}"
 
 
+def _aside(lines: list[str]) -> Iterator[str]:
+    """What only the model is meant to read, such as the words of a file: its beginning."""
+    yield from (f"[{line}]" for line in lines[:ASIDE])
+    if len(lines) > ASIDE:
+        yield f"[… {len(lines) - ASIDE} more lines]"
+
+
 def _part_lines(part: Part | UnknownPart) -> Iterator[str]:
     match part:
-        case TextPart(text=text, synthetic=synthetic) if text:
-            yield from (f"[{line}]" if synthetic else line for line in plain(text).splitlines())
+        case TextPart(text=text, synthetic=True) if text:
+            yield from _aside(plain(text).splitlines())
+        case TextPart(text=text) if text:
+            yield from plain(text).splitlines()
+        case SubtaskPart():
+            yield f"[task for {one_line(part.agent)}: {one_line(part.description)}]"
         case ReasoningPart(text=text) if text:
             yield from (f"| {line}" for line in plain(text).splitlines())
         case FilePart(filename=name, mime=mime):

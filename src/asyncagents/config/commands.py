@@ -45,6 +45,18 @@ class Command(Struct, frozen=True, kw_only=True):
 
 class FoundCommands(Found, frozen=True, kw_only=True):
     commands: dict[str, Command] = field(default_factory=dict)
+    strange: dict[str, Path] = field(default_factory=dict)
+    """Files of a project that is not trusted, by the name they would have; nobody has read them."""
+
+    def why_not(self, name: str) -> str | None:
+        """Why there is no such command though somebody wrote one; None: nobody did."""
+        name = name.replace(":", "/")
+        for each in self.broken:
+            if each.path.with_suffix("").as_posix().endswith(f"/{name}"):
+                return f"{each.path} {each.reason}"
+        if name in self.strange:
+            return f"{self.strange[name]} counts once the project is trusted: `asyncagents trust` does that"
+        return None
 
     def get(self, name: str) -> Command | None:
         """By its name; a command in a folder also as Claude Code calls it, `folder:name`."""
@@ -74,13 +86,23 @@ def find_commands(
                 continue
             if commands.setdefault(command.name, command) is command:
                 warnings += [f"{path}: {warning}" for warning in odd]
-    strange = [path for folder in left_out for path in markdown_files(folder.path, [])]
-    warnings += distrust_warning(strange, "command", project_root(environment, directory))
-    return FoundCommands(commands=commands, broken=tuple(broken), warnings=tuple(warnings))
+    strange = [(folder, path) for folder in left_out for path in markdown_files(folder.path, [])]
+    paths = [path for _, path in strange]
+    warnings += distrust_warning(paths, "command", project_root(environment, directory))
+    return FoundCommands(
+        commands=commands,
+        strange={_name(path, folder): path for folder, path in reversed(strange)},
+        broken=tuple(broken),
+        warnings=tuple(warnings),
+    )
+
+
+def _name(path: Path, folder: Folder) -> str:
+    return path.relative_to(folder.path).with_suffix("").as_posix()
 
 
 def _read(path: Path, folder: Folder) -> tuple[Command, list[str]]:
-    name = path.relative_to(folder.path).with_suffix("").as_posix()
+    name = _name(path, folder)
     if not _NAME.fullmatch(name):
         raise ConfigError("has a name that cannot be typed: use letters, digits, - and _")
     matter = _matter(path)

@@ -73,6 +73,17 @@ class FilePiece(Struct, frozen=True, tag="file"):
 Piece: TypeAlias = TextPiece | ShellPiece | FilePiece
 
 
+class Mention(Struct, frozen=True):
+    """What somebody wrote behind an `@`, and where the `@` stands."""
+
+    path: str
+    start: int
+
+    @property
+    def text(self) -> str:
+        return f"@{self.path}"
+
+
 class _Shell(Struct, frozen=True):
     written: str
     command: str
@@ -118,6 +129,18 @@ def _unquoted(part: re.Match[str]) -> str:
     if part["double"] is not None:
         return _ESCAPED_IN_QUOTES.sub(r"\1", part["double"])
     return part["single"] or part["escaped"] or part["plain"] or ""
+
+
+def mentions(text: str) -> tuple[Mention, ...]:
+    """What may be a file or an agent in a text that somebody typed; never what stands in code."""
+    fences = _fences(text)
+    found = []
+    for mark in _MARK.finditer(text):
+        in_code = bisect(fences, mark.start()) % 2 == 1
+        path = "" if in_code or mark["shell"] else _path(mark["file"] or "")
+        if path:
+            found.append(Mention(path, mark.start()))
+    return tuple(found)
 
 
 def hints(template: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ DEFAULT_AGENT = "build"
 PromptName: TypeAlias = Literal[
     "build", "plan", "general", "explore", "title", "compaction",
     "max-steps", "plan-reminder", "build-switch", "todo", "todo-reminder", "compaction-go-on",
+    "agent-mention", "subtask-done", "structured-output", "structured-again",
 ]  # fmt: skip
 
 # What the model of a subagent that only looks may use; everything else, also of plugins, is denied.

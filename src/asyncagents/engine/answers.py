@@ -5,8 +5,11 @@ import asyncio
 from msgspec import Struct
 
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted
+from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import Closed, NotFound
+from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 
 
@@ -59,3 +62,42 @@ class Answers:
         for waiting in [each for some in self._waiting.values() for each in some]:
             if session_id in (None, waiting.session_id) and not waiting.future.done():
                 waiting.future.set_exception(error)
+
+
+class Sent:
+    """Input that was admitted, on its way to its answer."""
+
+    def __init__(
+        self, store: Store, answers: Answers, admitted: Admitted, answer: asyncio.Future[MessageId]
+    ) -> None:
+        self._store = store
+        self._answers = answers
+        self._admitted = admitted
+        self._answer = answer
+
+    async def answer(self, session_id: SessionId) -> Entry:
+        """If its key was used before, the answer of that."""
+        try:
+            if self._admitted.new:
+                return await self._store.message(await self._answer)
+        finally:
+            self._answer.cancel()
+        return await self._known_answer(session_id)
+
+    async def _known_answer(self, session_id: SessionId) -> Entry:
+        answer = self._answers.expect(session_id, self._admitted.message_id)
+        try:
+            known = (await self._store.input(self._admitted.message_id)).answer_id
+            return await self._store.message(known or await answer)
+        finally:
+            answer.cancel()
+
+
+async def send(store: Store, answers: Answers, fact: Admit) -> Sent:
+    """Admit it; its answer is expected before: it may be there at once."""
+    answer = answers.expect(fact.session_id, fact.message.id)
+    try:
+        return Sent(store, answers, await store.admit(fact), answer)
+    except BaseException:
+        answer.cancel()
+        raise

@@ -5,16 +5,20 @@ from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.fact import Admit
-from asyncagents.domain.id import Ids, MessageId, SessionId
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import CompactionPart, FilePart, Part, TextPart
+from asyncagents.domain.id import Ids, SessionId
+from asyncagents.domain.message import MessageTime, ModelRef, OutputFormat, UserMessage
+from asyncagents.domain.part import CompactionPart, Part, TextPart
+from asyncagents.domain.part_input import PartInput, TextInput, addressed
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule
+from asyncagents.domain.text import whole
+from asyncagents.engine.compose import File
+from asyncagents.engine.schema import as_format
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Attachment
 
 HOW_TO_ANSWER = (
     'answer with "once", "always" or "reject", or with a list for each question; '
@@ -34,7 +38,14 @@ class To(TypedDict, total=False):
 
     agent: str | None
     model: str | ModelRef | None
-    files: Sequence[Attachment]
+    variant: str | None
+    """Of the model."""
+    files: Sequence[File]
+    """Paths, `file:` URLs, or attachments with their content."""
+    parts: Sequence[PartInput]
+    """What a client has made ready; nothing in its texts is looked up."""
+    format: OutputFormat | dict[str, Any] | type | None
+    """The form of the answer: a JSON schema, or a type of msgspec. It is then `structured` of the answer."""
 
 
 class Inputs:
@@ -44,62 +55,64 @@ class Inputs:
         self._defaults = defaults
 
     def admit(
-        self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
+        self,
+        session_id: SessionId,
+        said: str | Sequence[PartInput],
+        *,
+        key: str | None,
+        to: To,
+        wakes: bool = True,
     ) -> Admit:
-        files = to.get("files", ())
-        if not a_text(text, "a prompt").strip() and not files:
+        """Parts are complete: what they name has been looked up."""
+        text = [TextInput(text=said)] if isinstance(said, str) and said.strip() else []
+        parts = text if isinstance(said, str) else said
+        if not parts:
             raise InvalidInput("a prompt needs some text")
         message = self._message(session_id, to)
-        return Admit(
-            message=message,
-            parts=self._parts(session_id, message.id, text, files),
-            key=key or message.id,
-            wakes=wakes,
-            same_agent=not to.get("agent"),
-            same_model=not to.get("model"),
-        )
+        addresses = [
+            addressed(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
+            for part in parts
+        ]
+        return self._fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
+
+    def check(self, to: To) -> None:
+        """What is wrong with it is said before anything is looked up or run."""
+        self._message(SessionId(""), to)
+        some_parts(to.get("parts") or ())
 
     def compaction(self, session_id: SessionId, focus: str = "", *, key: str | None, to: To) -> Admit:
         """A wish for a summary; `focus`: what it should mind above all."""
         message = self._message(session_id, to)
         wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=False)
-        return Admit(
-            message=message,
-            parts=(wish, *self._parts(session_id, message.id, focus, ())),
-            key=key or message.id,
-            source="compaction",
-            same_agent=not to.get("agent"),
-            same_model=not to.get("model"),
-        )
+        about = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=focus)
+        fact = self._fact(message, (wish, about) if focus.strip() else (wish,), key=key, to=to)
+        return replace(fact, source="compaction")
 
     def _message(self, session_id: SessionId, to: To) -> UserMessage:
+        model = model_ref(to.get("model")) or self._defaults.model
+        variant, agent = to.get("variant"), to.get("agent")
+        if variant is not None:
+            model = replace(model, variant=a_text(variant, "a variant"))
         return UserMessage(
             id=self._ids.message(),
             session_id=session_id,
             time=MessageTime(created=self._clock.now()),
-            agent=to.get("agent") or self._defaults.agent,
-            model=model_ref(to.get("model")) or self._defaults.model,
+            agent=a_text(agent, "an agent") if agent else self._defaults.agent,
+            model=model,
+            format=as_format(to.get("format")),
         )
 
-    def _parts(
-        self, session_id: SessionId, message_id: MessageId, text: str, files: Sequence[Attachment]
-    ) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        if text:
-            part = TextPart(id=self._ids.part(), session_id=session_id, message_id=message_id, text=text)
-            parts.append(part)
-        parts.extend(
-            FilePart(
-                id=self._ids.part(),
-                session_id=session_id,
-                message_id=message_id,
-                mime=file.mime,
-                url=file.url,
-                filename=file.filename,
-            )
-            for file in files
+    def _fact(
+        self, message: UserMessage, parts: tuple[Part, ...], *, key: str | None, to: To, wakes: bool = True
+    ) -> Admit:
+        return Admit(
+            message=message,
+            parts=parts,
+            key=key or message.id,
+            wakes=wakes,
+            same_agent=not to.get("agent"),
+            same_model=not to.get("model") and not to.get("variant"),
         )
-        return tuple(parts)
 
 
 def a_reply(
@@ -127,12 +140,22 @@ def a_reply(
 
 
 def model_ref(model: str | ModelRef | None) -> ModelRef | None:
-    if not isinstance(model, str):
+    if model is None or isinstance(model, ModelRef):
         return model
+    if not isinstance(model, str):
+        raise InvalidInput(f'{model!r} is no model; write it as "provider/model"')
     provider_id, _, model_id = model.partition("/")
     if not (provider_id and model_id):
         raise InvalidInput(f'{model!r} is no model; write it as "provider/model"')
     return ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def some_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
+    """Types are promised, not checked: what is stored must be readable again."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(tuple(parts)), tuple[PartInput, ...])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidInput(f"a part of a prompt is a text, a file, an agent or a subtask: {error}") from error
 
 
 def a_text(value: object, what: str) -> str:
@@ -140,6 +163,14 @@ def a_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
     return value
+
+
+def a_prompt(value: object) -> str:
+    """What could not be stored is refused before anything is done for it."""
+    text = a_text(value, "a prompt")
+    if whole(text) != text:
+        raise InvalidInput("a prompt has no JSON form with half a character in it: write it in valid Unicode")
+    return text
 
 
 def some_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:

@@ -14,9 +14,10 @@ from asyncagents.domain.permission import Action, Effective, judge, permission_o
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
+from asyncagents.engine.material import Material, Resource
 from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
-from asyncagents.engine.workplace import Asking, Brief, Keeping
+from asyncagents.engine.workplace import Asking, Brief, Keeping, no_server
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Options, Request
 from asyncagents.store.verb.remind import Stepping
@@ -37,7 +38,7 @@ class Project:
     reminds = True
     served: Served | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it is made of
         self,
         agents: Agents,
         tools: Sequence[AnyTool],
@@ -46,12 +47,14 @@ class Project:
         *,
         before: Agents | None = None,
         nudges: int = 0,
+        material: Material | None = None,
     ) -> None:
         """`before`: as they were when the runtime first looked. What has been loosened since does not count:
         an agent that may edit could have done it."""
         self.agents = agents
         self._before = before or agents
         self.nudges = nudges
+        self.material = material
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking
@@ -129,6 +132,9 @@ class Project:
             return Request(model=used, messages=(), system=prompt_text("compaction"))
         options = Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
         return Request(model=agent.model or used, messages=(), system=agent.prompt, options=options)
+
+    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+        raise no_server(server)
 
     def titling(self, used: ModelRef) -> Request | None:
         try:

@@ -14,6 +14,7 @@ from asyncagents.domain.part import (
     FilePart,
     Part,
     ReasoningPart,
+    SubtaskPart,
     TextPart,
     ToolCompleted,
     ToolError,
@@ -134,17 +135,21 @@ def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
         match part:
             case TextPart(text=text, ignored=ignored) if text and not ignored:
                 texts.append(text)
+            case FilePart(url=url) if not url.startswith(("data:", "http:", "https:")):
+                pass  # its words stand beside it
+            case SubtaskPart():
+                texts.append(f"The user starts a task for the subagent {part.agent}: {part.description}")
             case FilePart():
                 file = Attachment(part.mime, part.url, part.filename)
                 words = words_in(file)
-                files.append(file) if words is None else texts.append(_in_a_tag(name_of(file), words))
+                files.append(file) if words is None else texts.append(in_a_tag(name_of(file), words))
             case _:
                 pass
     if texts or files:
         yield FromUser("\n".join(texts), tuple(files))
 
 
-def _in_a_tag(name: str, words: str) -> str:
+def in_a_tag(name: str, words: str) -> str:
     """What a file says stays inside its tag, and what it is called inside its quotes."""
     inside = _CLOSING.sub(lambda tag: f"&lt;{tag[0][1:]}", words)
     return f'<file name="{escape(" ".join(name.split()))}">\n{inside}\n</file>'

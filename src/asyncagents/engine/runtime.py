@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from asyncagents.domain.call import Call, Completed, Failed, Reply
+from asyncagents.domain.command import Invocation
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
-from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
@@ -17,11 +17,12 @@ from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, defau
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
-from asyncagents.engine.answers import Answers
+from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
-from asyncagents.engine.workplace import Workplace, Workplaces, enter
+from asyncagents.engine.intake import CommandInfo, Intake
+from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import Feed
@@ -60,6 +61,7 @@ class Runtime:
         self._rng = rng
         self._ids = ids
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults)
+        self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs)
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -123,10 +125,11 @@ class Runtime:
         The same key again, in the same directory, gives the session and the message that are there.
         """
         info = self._new_session(title, None, _absolute(directory), permission)
-        fact = self._inputs.admit(info.id, text, key=key, to=await self._to(info.directory, to))
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)
-        session, admitted = await self._store.begin(new, fact)
+        async with self._intake.alone(info.project_id, key):
+            fact = await self._intake.begin(new, text, key=key, to=to)
+            session, admitted = await self._store.begin(new, fact)
         return session, admitted.message_id
 
     def serve_tree(self, root_id: SessionId) -> None:
@@ -140,24 +143,10 @@ class Runtime:
 
         `agent` and `model` ("provider/model") choose who answers, from here on; `files` go along.
         """
-        fact = await self._input(session_id, text, key=key, to=to)
-        answer = self._answers.expect(session_id, fact.message.id)
-        try:
-            admitted = await self._store.admit(fact)
-            if not admitted.new:
-                return await self._known_answer(session_id, admitted.message_id)
-            return await self._store.message(await answer)
-        finally:
-            answer.cancel()
-
-    async def _known_answer(self, session_id: SessionId, message_id: MessageId) -> Entry:
-        """The key was used before: its answer, once there is one."""
-        answer = self._answers.expect(session_id, message_id)
-        try:
-            known = (await self._store.input(message_id)).answer_id
-            return await self._store.message(known or await answer)
-        finally:
-            answer.cancel()
+        async with self._intake.alone(session_id, key):
+            fact = await self._intake.admit(session_id, text, key=key, to=to)
+            sent = await send(self._store, self._answers, fact)
+        return await sent.answer(session_id)
 
     async def send(
         self,
@@ -169,27 +158,29 @@ class Runtime:
         **to: Unpack[To],
     ) -> MessageId:
         """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
-        fact = await self._input(session_id, text, key=key, to=to, wakes=wakes)
-        return (await self._store.admit(fact)).message_id
+        async with self._intake.alone(session_id, key):
+            fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
+            return (await self._store.admit(fact)).message_id
 
-    async def _input(
-        self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
-    ) -> Admit:
-        if not self._workplaces.bare:
-            session = await self._store.session(session_id)
-            to = await self._to(session.directory, to) if to.get("agent") or not session.agent else to
-        return self._inputs.admit(session_id, text, key=key, to=to, wakes=wakes)
+    async def command(
+        self,
+        session_id: SessionId,
+        name: str,
+        arguments: str = "",
+        *,
+        key: str | None = None,
+        **to: Unpack[To],
+    ) -> Entry:
+        """Run a slash command of the session's directory, as a prompt `/name arguments` does."""
+        called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
+        async with self._intake.alone(session_id, key):
+            fact = await self._intake.command(session_id, called, key=key, to=to)
+            sent = await send(self._store, self._answers, fact)
+        return await sent.answer(session_id)
 
-    async def _to(self, directory: str, to: To) -> To:
-        """Whoever is chosen, or answers by default, brings a model of its own; a stranger is refused."""
-        if self._workplaces.bare:
-            return to
-        place = await enter(self._workplaces, directory)
-        agent = to.get("agent") or place.default_agent()
-        if agent is None:
-            return to
-        own = place.model(agent)
-        return To(agent=agent, model=to.get("model") or own, files=to.get("files", ()))
+    async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
+        """The slash commands of a directory."""
+        return await self._intake.commands(_absolute(directory))
 
     async def answer(
         self,
@@ -345,7 +336,8 @@ class Runtime:
     ) -> AsyncGenerator[Event, None]:
         """Send a message and follow its session until the message is answered, or the session is gone."""
         async with self.events(session_id) as events:
-            admitted = await self._store.admit(await self._input(session_id, text, key=key, to=to))
+            async with self._intake.alone(session_id, key):
+                admitted = await self._store.admit(await self._intake.admit(session_id, text, key=key, to=to))
             message_id = admitted.message_id
             if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
                 return

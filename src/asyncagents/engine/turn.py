@@ -15,6 +15,7 @@ from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
 from asyncagents.domain.window import taken
+from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
 from asyncagents.engine.draft import Draft
@@ -23,6 +24,7 @@ from asyncagents.engine.prompt import Prompt
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
+from asyncagents.engine.structured import Acceptance, offered
 from asyncagents.engine.title import Titles
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
@@ -32,6 +34,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.compact import NewSummary
 from asyncagents.store.verb.remind import Aside
 from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
+from asyncagents.store.verb.subtask import TASK, Tasking
 
 SHORT_HISTORY = 32
 """Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
@@ -168,8 +171,11 @@ class Turn:
         finally:
             slot.release()
             scribe.drop()
-        end = scribe.complete(draft.end(self._clock.now(), place.effects, last=job.last))
-        return await self._finish(run, Ended(lease, started, end, draft.retry_after), job)
+        end = draft.end(self._clock.now(), place.effects, last=job.last)
+        if started.wanted is not None:
+            end = Acceptance(started.wanted, self._ids, self._clock.now(), last=job.last).judged(end)
+        ended = Ended(lease, started, scribe.complete(end), draft.retry_after)
+        return await self._finish(run, ended, job)
 
     async def _job(self, run: Run, place: Workplace, started: Started, session: Session) -> Job:
         message = started.message
@@ -182,9 +188,12 @@ class Turn:
         except InvalidInput as error:  # the agent is gone
             return Job(request=None, why_not=str(error))
         run.overhead = brief.tokens
+        last = brief.steps is not None and started.number >= brief.steps
+        if started.wanted is not None:
+            brief = offered(brief, started.wanted, last=last)
         return Job(
             request=_request(run, message, brief),
-            last=brief.steps is not None and started.number >= brief.steps,
+            last=last,
             room=window.room(place.keeping.reserved) if place.keeping.auto else None,
             shrinks=place.keeping.auto,
         )
@@ -219,6 +228,11 @@ class Turn:
             told=run.prompt.tokens + run.overhead,
             room=room,
             summary=NewSummary(self._ids.message(), self._ids.part(), model),
+            tasking=Tasking(
+                effect=place.effects.get(TASK, "once"),
+                go_on=prompt_text("subtask-done"),
+                message_id=self._ids.message(),
+            ),
         )
 
     async def _weigh_brief(self, run: Run, place: Workplace, session: Session) -> None:
@@ -303,6 +317,7 @@ def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:
         tools=brief.specs,
         system=brief.system,
         options=brief.options,
+        tool_choice=brief.tool_choice,
     )
 
 

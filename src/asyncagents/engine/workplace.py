@@ -11,6 +11,7 @@ from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.window import words
 from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.material import Material, Resource
 from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
@@ -63,6 +64,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     options: Options = Options()
     steps: int | None = None
     """How many steps may follow what a person says; None is no limit."""
+    tool_choice: str | None = None
+    """As in a `Request`."""
 
     @property
     def tokens(self) -> int:
@@ -126,6 +129,15 @@ class Workplace(Protocol):
         """How a model is asked for a title, with nothing told yet; None: not here. `used`: the session's."""
         ...
 
+    @property
+    def material(self) -> Material | None:
+        """What prompts may draw on; None: they are taken as they come."""
+        ...
+
+    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+        """What a server of the project has there; `InvalidInput` if there is no such server or resource."""
+        ...
+
 
 class Workplaces(Protocol):
     @property
@@ -147,6 +159,7 @@ class Bare:
     bare = True
     keeping = Keeping()
     served: Served | None = None
+    material: Material | None = None
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
@@ -181,6 +194,13 @@ class Bare:
 
     def titling(self, used: ModelRef) -> Request | None:
         return None
+
+    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+        raise no_server(server)
+
+
+def no_server(server: str) -> InvalidInput:
+    return InvalidInput(f"no server is called {server!r} here, so there is no resource to attach")
 
 
 class Unusable(Bare):

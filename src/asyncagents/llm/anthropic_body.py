@@ -54,6 +54,7 @@ def write_body(endpoint: Endpoint, request: Request) -> Json:
         "system": _system(request.system),
         "messages": [{"role": turn.role, "content": turn.blocks} for turn in _cached(_turns(request))],
         "tools": _tools(request.tools),
+        "tool_choice": _choice(request.tool_choice) if request.tools else None,
         "temperature": options.temperature,
         "top_p": options.top_p,
     }
@@ -62,12 +63,12 @@ def write_body(endpoint: Endpoint, request: Request) -> Json:
 
 
 def _for_thinking(given: Json, max_tokens: int) -> Json:
-    """A model that thinks takes no sampling options, and its budget must fit below `max_tokens`."""
+    """A model that thinks takes no sampling options and no forced tool; its budget is below `max_tokens`."""
     match given.get("thinking"):
         case {"type": str(kind), **rest} if kind in _THINKS:
             budget = rest.get("budget_tokens")
             room = max_tokens + budget if isinstance(budget, int) and budget >= max_tokens else max_tokens
-            return {"temperature": None, "top_p": None, "max_tokens": room}
+            return {"temperature": None, "top_p": None, "tool_choice": None, "max_tokens": room}
         case _:
             return {}
 
@@ -86,6 +87,12 @@ def _tools(tools: tuple[ToolSpec, ...]) -> list[Json] | None:
         for tool in tools
     ]
     return [*listed[:-1], _marked(listed[-1])] if listed else None
+
+
+def _choice(choice: str | None) -> Json | None:
+    if choice is None:
+        return None
+    return {"type": "any"} if choice == "required" else {"type": "tool", "name": choice}
 
 
 def _marked(block: Json) -> Json:

@@ -20,6 +20,7 @@ _OPEN_BODY = ("anthropic", "azure", "openai")
 _GOOGLE = ("google", "google-cloud")
 # Its client adds the version itself; elsewhere it is part of the address.
 _GOOGLE_VERSION = re.compile(r"/v1(alpha|beta\d*)?/?$")
+_THINKING = {"effort", "reasoningEffort", "thinking", "thinkingConfig"}
 _GOOGLE_THINKING = {
     "includeThoughts": "include_thoughts",
     "thinkingBudget": "thinking_budget",
@@ -60,6 +61,7 @@ def settings(kind: str, model: Model, request: Request, headers: Mapping[str, st
         "temperature": options.temperature,
         "top_p": options.top_p,
         "extra_headers": dict(headers) or None,
+        "tool_choice": _choice(request),
         **_body(kind, dict(options.body)),
     }
     if kind.endswith("responses"):
@@ -68,6 +70,14 @@ def settings(kind: str, model: Model, request: Request, headers: Mapping[str, st
     known = {name: value for name, value in whole.items() if value is not None}
     taken = {name: value for name, value in known.items() if name not in model.unsupported_settings}
     return cast("ModelSettings", taken)  # each provider adds names of its own
+
+
+def _choice(request: Request) -> str | list[str] | None:
+    """Some refuse a forced tool while their model thinks, so none is forced then."""
+    choice = request.tool_choice
+    if not request.tools or choice is None or _THINKING & request.options.body.keys():
+        return None
+    return choice if choice == "required" else [choice]
 
 
 def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:

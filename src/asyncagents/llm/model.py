@@ -96,6 +96,8 @@ class Request(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     system: str = ""
     options: Options = Options()
+    tool_choice: str | None = None
+    """The tool that must be called, or `required`: any. A wire that refuses to force one leaves it out."""
 
 
 class StreamStart(Struct, frozen=True, tag="start"):

@@ -34,6 +34,7 @@ def write_body(endpoint: Endpoint, request: Request) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
         "tools": [_tool(tool) for tool in request.tools] or None,
+        "tool_choice": _choice(request.tool_choice) if request.tools else None,
         "temperature": request.options.temperature,
         "top_p": request.options.top_p,
         **_length(endpoint, request.model.model_id, request.options),
@@ -65,6 +66,12 @@ def _reasons(model_id: str) -> bool:
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
+
+
+def _choice(choice: str | None) -> str | dict[str, Any] | None:
+    if choice is None or choice == "required":
+        return choice
+    return {"type": "function", "function": {"name": choice}}
 
 
 def _messages(request: Request) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from asyncagents.store.verb import (
     claim,
     compact,
     feed,
+    known,
     read,
     rest,
     session,
@@ -231,6 +232,14 @@ class Store:
 
     async def input(self, message_id: MessageId) -> InputRow:
         return await self._read(lambda tx: read.input_row(tx, message_id))
+
+    async def is_known(self, session_id: SessionId, key: str) -> bool:
+        """Whether input of this key was admitted."""
+        return await self._read(lambda tx: known.is_known(tx, session_id, key))
+
+    async def has_begun(self, session_key: str, key: str) -> bool:
+        """Whether a session of this key began with input of that key."""
+        return await self._read(lambda tx: known.has_begun(tx, session_key, key))
 
     async def count_inputs(self, session_id: SessionId, prefix: str) -> int:
         """How many inputs of a session have a key that begins like this."""

@@ -98,6 +98,11 @@ def anthropic_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str |
         messages = msgspec.convert(body, Messages).messages
     except msgspec.ValidationError as error:
         return str(error)
+    forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    if forced and not body.get("tools"):
+        return "tool_choice: may only be specified while providing tools"
+    if forced and body.get("thinking", {}).get("type") in ("enabled", "adaptive"):
+        return "Thinking may not be enabled when tool_choice forces tool use."
     refused = [name for name in SAMPLING if name in body] if version >= NO_SAMPLING else []
     if refused:
         return f"{refused[0]}: Extra inputs are not permitted"

@@ -9,7 +9,7 @@ _PNG, _PDF = b"\x89PNG\r\n\x1a\n", b"%PDF-"
 
 def about_media(name: str, data: bytes) -> Completed | None:
     """None: it is neither a picture nor a PDF."""
-    mime = _mime(data)
+    mime = mime_of(data)
     if mime is None:
         return None
     size = _size(mime, data)
@@ -23,7 +23,7 @@ def about_media(name: str, data: bytes) -> Completed | None:
     return Completed(output, title=name, metadata={"mime": mime, "size": len(data)})
 
 
-def _mime(data: bytes) -> str | None:
+def mime_of(data: bytes) -> str | None:
     starts = {_PNG: "image/png", b"GIF8": "image/gif", b"\xff\xd8\xff": "image/jpeg", _PDF: "application/pdf"}
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"

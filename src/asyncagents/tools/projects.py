@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from asyncagents.config.agents import find_agents
 from asyncagents.config.child import child_environment, without_bare_repositories
+from asyncagents.config.commands import find_commands
 from asyncagents.config.config import CompactionConfig, Config
 from asyncagents.config.env import Environment
 from asyncagents.config.instructions import find_instructions
@@ -28,6 +29,7 @@ from asyncagents.errors import ConfigError
 from asyncagents.tools.box import Bench, Doors, built_in
 from asyncagents.tools.cap import capped, forget_old
 from asyncagents.tools.files import Files
+from asyncagents.tools.material import ProjectMaterial
 from asyncagents.tools.mcp import wanted
 from asyncagents.tools.mcp_link import Wanted
 from asyncagents.tools.process import Processes
@@ -140,7 +142,9 @@ class Projects:
         root = project_root(environment, place)
         free = (str(self._bench.output), *(str(skill.path.parent) for skill in skills.skills.values()))
         laid = Agents(config, agents, home=str(environment.home), directories=free)
-        tools = built_in(self._bench, self._doors_of(root, config), tuple(skills.skills.values()))
+        doors = self._doors_of(root, config)
+        tools = built_in(self._bench, doors, tuple(skills.skills.values()))
+        commands = find_commands(environment, place, trusted=trusted, configured=config.command)
         project = Project(
             laid,
             (*tools, *self._own),
@@ -154,8 +158,9 @@ class Projects:
             _asking(config),
             before=self._before(directory, laid),
             nudges=config.todo_enforcer,
+            material=ProjectMaterial(doors=doors, commands=commands, agents=laid, scratch=self._bench.output),
         )
-        told = (*agents.told, *skills.told, *instructions.warnings)
+        told = (*agents.told, *commands.told, *skills.told, *instructions.warnings)
         return Opened(project, told, wanted(environment, config, root))
 
     def _before(self, directory: str, now: Agents) -> Agents:

@@ -1,12 +1,11 @@
 """What cannot be carried out is refused before anything is stored."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from asyncagents.cli.run_file import LARGEST, attach
+from asyncagents.cli.run_order import LONGEST_PROMPT as LARGEST
 from tests.unit.config.build import Desk
 
 Invoke = Callable[..., Result]
@@ -88,27 +87,6 @@ def test_stdin_must_be_text_of_a_sane_length(invoke: Invoke, desk: Desk) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "mime"),
-    [
-        ("a.bin", b"\x89PNG\r\n\x1a\n....", "image/png"),
-        ("a", b"\xff\xd8\xff\xe0", "image/jpeg"),
-        ("a.gif", b"GIF89a", "image/gif"),
-        ("a.txt", b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
-        ("a.txt", b"%PDF-1.7\n\xff", "application/pdf"),
-        ("a.py", b"x = 1", "text/plain"),
-        ("a.svg", b"<svg/>", "text/plain"),
-        ("empty", b"", "text/plain"),
-        ("photo.heic", b"\x00\x00\x00\x18ftypheic\xff", "image/heic"),
-    ],
-)
-def test_a_file_is_what_is_in_it(tmp_path: Path, name: str, content: bytes, mime: str) -> None:
-    (tmp_path / name).write_bytes(content)
-    attached = attach(tmp_path / name)
-    assert (attached.mime, attached.filename) == (mime, name)
-    assert attached.url.startswith(f"data:{mime};base64,")
-
-
-@pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"\x7fELF\x02\xff", "neither text nor an image nor a PDF"),
@@ -119,6 +97,7 @@ def test_a_file_is_what_is_in_it(tmp_path: Path, name: str, content: bytes, mime
 def test_a_file_that_no_model_could_read_is_refused(
     invoke: Invoke, desk: Desk, content: bytes, said: str
 ) -> None:
+    desk.write("asyncagents.json", LOCAL)
     (desk.project / "a.dat").write_bytes(content)
     ended = invoke("run", "Hi", "--file", "a.dat")
     assert (ended.exit_code, ended.stdout) == (2, "")

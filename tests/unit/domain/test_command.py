@@ -16,6 +16,7 @@ from asyncagents.domain.command import (
     fill,
     hints,
     invocation,
+    mentions,
     split_arguments,
 )
 from asyncagents.domain.text import whole
@@ -307,3 +308,25 @@ def test_filling_is_total_and_without_arguments_loses_nothing(template: str, typ
     if not hints(template) and "!`" not in template and "\0" not in template:
         pieces = fill(template, "")
         assert "".join(piece.text for piece in pieces if not isinstance(piece, ShellPiece)) == template
+
+
+@pytest.mark.spec("S-07")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("See @a.txt, please", [("a.txt", 4)]),
+        ("@a @b/c.d.", [("a", 0), ("b/c.d", 3)]),
+        ("(@a) [@b] <@c>", [("a", 1), ("b", 6), ("c", 11)]),
+        ("me@a.txt x@y", []),
+        ("`@a` and ```\n@b\n```", [("b", 13)]),
+        ("```\n@a\n```\n@b", [("b", 11)]),
+        ("@app.route('/') @$1", [("$1", 16)]),
+        ("!`cat @a`", []),
+        ("@ @@ @@a", []),
+    ],
+)
+def test_a_mention_is_a_word_with_an_at_that_stands_in_no_code(
+    text: str, found: list[tuple[str, int]]
+) -> None:
+    assert [(mention.path, mention.start) for mention in mentions(text)] == found
+    assert all(text.startswith(mention.text, mention.start) for mention in mentions(text))

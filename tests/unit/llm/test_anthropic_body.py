@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from asyncagents.domain.message import ModelRef
 from asyncagents.llm.anthropic_body import CLOSING, OPENING, write_body
@@ -135,6 +136,20 @@ def test_thinking_gets_room_and_no_sampling_options() -> None:
     assert body(FromUser("x"), max_output=32_000, body=thinking)["max_tokens"] == 32_000
     assert body(FromUser("x"), body={**thinking, "max_tokens": 20_000})["max_tokens"] == 20_000
     assert body(FromUser("x"), temperature=0.5, body={"thinking": {"type": "disabled"}})["temperature"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [("required", {"type": "any"}), ("find", {"type": "tool", "name": "find"}), (None, None)],
+)
+def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent: Any) -> None:
+    request = Request(model=MODEL, messages=(FromUser("Hi"),), tools=TOOLS, tool_choice=choice)
+    thinking = Options(body={"thinking": {"type": "enabled", "budget_tokens": 2000}})
+    assert write_body(ENDPOINT, request).get("tool_choice") == sent
+    for sends in (replace(request, options=thinking), replace(request, tools=())):
+        written = write_body(ENDPOINT, sends)
+        assert "tool_choice" not in written
+        assert anthropic_refusal(written, {"anthropic-version": "2023-06-01"}) is None
 
 
 def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:

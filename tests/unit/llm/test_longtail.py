@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic_ai.messages import (
     ModelRequest,
     PartDeltaEvent,
@@ -357,6 +358,21 @@ async def test_a_whole_conversation_reaches_the_provider_in_order() -> None:
     assert (no_place["tool_call_id"], "No place was given." in no_place["content"]) == ("c2", True)
     assert go_on == {"role": "user", "content": "Go on."}
     assert body["tools"][0]["function"]["parameters"] == WEATHER.parameters
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("required", "required"),
+        ("weather", "required"),  # the only one that is offered then
+        (None, "auto"),
+    ],
+)
+async def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent: Any) -> None:
+    request = ask(FromUser("Hi."), tools=(WEATHER,), tool_choice=choice)
+    assert (await seen_by(request)).get("tool_choice", "auto") == sent
+    thinks = replace(request, options=Options(body={"reasoningEffort": "high"}))
+    assert (await seen_by(thinks)).get("tool_choice", "auto") == "auto"
 
 
 async def test_a_models_own_thoughts_go_back_to_it_and_nobody_elses() -> None:

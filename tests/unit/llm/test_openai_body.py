@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents.domain.message import ModelRef
 from asyncagents.llm.endpoint import Endpoint
@@ -76,6 +77,21 @@ def test_the_limit_of_an_answer_has_the_name_that_the_model_wants(
     endpoint = Endpoint(provider_id="acme", base_url=base_url)
     limits = {name for name in body(endpoint=endpoint, model=model, max_output=9) if name.startswith("max_")}
     assert limits == {field}
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("required", "required"),
+        ("find", {"type": "function", "function": {"name": "find"}}),
+        (None, None),
+    ],
+)
+def test_a_tool_is_forced_where_there_are_tools(choice: str | None, sent: Any) -> None:
+    model = ModelRef(provider_id="acme", model_id="sage-1")
+    request = Request(model=model, messages=(FromUser("Hi"),), tools=TOOLS, tool_choice=choice)
+    assert write_body(ENDPOINT, request).get("tool_choice") == sent
+    assert "tool_choice" not in write_body(ENDPOINT, replace(request, tools=()))
 
 
 def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:

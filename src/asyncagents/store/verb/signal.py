@@ -23,7 +23,7 @@ from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle, WriteTodos
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.message import MessageTime, UserMessage
-from asyncagents.domain.part import TextPart
+from asyncagents.domain.part import SubtaskPart, TextPart
 from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
 from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound
@@ -107,6 +107,7 @@ def _titled(info: Session, fact: Admit) -> Session:
     if info.parent_id is not None or fact.source != "person" or not is_default_title(info.title):
         return info
     texts = [part.text for part in fact.parts if isinstance(part, TextPart) and not part.synthetic]
+    texts = texts or [part.description for part in fact.parts if isinstance(part, SubtaskPart)]
     title = title_from("\n".join(texts))
     return replace(info, title=title) if title else info
 

@@ -7,7 +7,7 @@ from asyncagents.domain.call import Call, CallState, Open, Requested, Running, S
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import WANTED, Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
-from asyncagents.domain.fact import Source
+from asyncagents.domain.fact import Fact, Source
 from asyncagents.domain.failure import ContextOverflowError, MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
@@ -37,6 +37,9 @@ from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
 from asyncagents.store.verb.read import placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
+from asyncagents.store.verb.signal import apply
+from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
+from asyncagents.store.verb.wanted import Wanted, wanted
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class NewStep(Struct, frozen=True, kw_only=True):
     """How much the model can be told; None: nobody knows, or cares."""
     summary: NewSummary | None = None
     """How to ask for a summary instead, if there is need for one."""
+    tasking: Tasking = Tasking()
 
 
 class Started(Struct, frozen=True):
@@ -66,6 +70,8 @@ class Started(Struct, frozen=True):
     """What the model reads from `since` on, before this step."""
     shown: frozenset[PartId]
     """The tool parts whose calls the model is told are pending."""
+    wanted: Wanted | None = None
+    """The form of the answer."""
 
 
 class Unread(Struct, frozen=True):
@@ -101,6 +107,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """Whether anything came of it; a request that failed without a word, and without a report, is free."""
     full: bool = False
     """The context is: the step came close to its end, or the provider refused it for its length."""
+    facts: tuple[Fact, ...] = ()
+    """What commits with it."""
 
     @property
     def spent(self) -> Tokens | None:
@@ -122,6 +130,11 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         spoken = row.control.positions if any(each.source == "person" for each in unread) else None
         control = await remind(tx, control, asked_by, new.aside, spoken=spoken)
     tail = await placed(tx, control.id, new.since)
+    if tasks := subtasks(tail, {each.message_id for each in unread}):
+        made = await _message(tx, row, new, asked_by)
+        await save(tx, row, await begin_tasks(tx, control, made, tasks, effect=new.tasking.effect))
+        return None
+    control, tail = await go_on(tx, control, tail, new.tasking)
     shown = await shown_calls(tx, control.id, tail)
     estimate = max(_estimate(tail, new.told), before.estimate, key=lambda tokens: tokens.input)
     message, position = before.message, before.position
@@ -134,7 +147,8 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
     await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
-    return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown)
+    form = None if message.summary else await wanted(tx, control)
+    return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown, form)
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
@@ -266,6 +280,9 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
         control = replace(control, compacting=row.control.compacting)
         tx.emit(SessionError(session_id=control.id, error=end.message.error))
     row = await save(tx, row, replace(control, steps=control.steps + 1), info)
+    if end.facts:
+        await apply(tx, end.facts)
+        row = await held(tx, lease)  # a fact may be about this very session
     return await snapshot(tx, row, last=end.message)
 
 

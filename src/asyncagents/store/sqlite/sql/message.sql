@@ -60,6 +60,13 @@ WHERE session_id = ? AND turn = ? AND position IS NOT NULL AND hidden = 0 ORDER 
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
+-- name: newest_format
+-- What a person said last in a turn of which the answer is to have a form: all of a turn get one answer.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
+  AND instr(message.info, '"format":')
+ORDER BY message.position DESC LIMIT 1;
+
 -- name: positions
 -- For checks: the places given out so far.
 SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position;

@@ -1,0 +1,273 @@
+"""What somebody typed becomes the parts of a prompt: commands filled in, mentions and files looked up."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TypeAlias, assert_never
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.commands import Command
+from asyncagents.domain.command import (
+    FilePiece,
+    Mention,
+    Piece,
+    ShellPiece,
+    TextPiece,
+    fill,
+    mentions,
+)
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import FileSource, ResourceSource, Source, Span
+from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, SubtaskInput, TextInput
+from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.material import Attached, Judge, Looked, Material, NotAllowed, NotThere, Sight, Unfit
+from asyncagents.engine.prompt import in_a_tag
+from asyncagents.engine.workplace import Unusable, Workplace
+from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.llm.model import Attachment
+
+MOST_MENTIONS = 50
+"""Of so many an `@` is looked up; a text with more is pasted, and speaks of something else."""
+LOOKED_AT = 100_000
+"""So much of a text is searched for mentions; what is longer was not typed."""
+NO_FILES = "no files can be read here: attach the content itself, as a data: URL"
+
+File: TypeAlias = Attachment | Path | str
+
+
+class Filled(Struct, frozen=True):
+    """A command as a prompt: what was written, and what stands beside it."""
+
+    text: str
+    beside: tuple[PartInput, ...] = ()
+
+
+class Composer:
+    """For one prompt, where it is read. `judge` is asked for only if there is something to look at."""
+
+    def __init__(
+        self,
+        place: Workplace,
+        directory: str,
+        judge: Callable[[], Awaitable[Judge]],
+        *,
+        session_id: SessionId,
+    ) -> None:
+        self._place = place
+        self._session_id = session_id
+        self._material: Material | None = place.material
+        self._directory = directory
+        self._ask_judge = judge
+        self._judge: Judge | None = None
+
+    async def typed(self, text: str) -> list[PartInput]:
+        """A text with what it mentions beside it."""
+        said: list[PartInput] = [TextInput(text=text)] if text.strip() else []
+        return said + await self.mentioned(text)
+
+    async def mentioned(self, text: str) -> list[PartInput]:
+        """Files and agents that are there; whatever else stands behind an `@` is a word like others."""
+        seen = mentions(text[:LOOKED_AT]) if self._material else ()
+        found = {mention.path: mention for mention in reversed(seen)}  # each where it stands first
+        parts: list[PartInput] = []
+        if len(found) <= MOST_MENTIONS:
+            for mention in reversed(found.values()):
+                parts += await self._mention(mention)
+        return parts
+
+    async def _mention(self, mention: Mention) -> list[PartInput]:
+        at = Span(value=mention.text, start=mention.start, end=mention.start + len(mention.text))
+        match await self._look(self._sight(mention.path)):
+            case Attached() as file:
+                return _beside(file, FileSource(path=file.path, text=at))
+            case NotThere():
+                return self._agent(mention.path, at)
+            case NotAllowed(outside=True):
+                return []
+            case NotAllowed(why) | Unfit(why):
+                return [TextInput(text=f"[{mention.text} is not shown here: {why}]", synthetic=True)]
+            case looked:
+                assert_never(looked)
+
+    def _agent(self, name: str, at: Span | None) -> list[PartInput]:
+        """Nothing, if there is none of that name whom others may call."""
+        agent = self._material.agent(name) if self._material else None
+        if agent is None or agent.mode == "primary":
+            return []
+        return _call_on(AgentInput(name=agent.name, source=at))
+
+    def _sight(self, path: str, *, first: int | None = None, last: int | None = None) -> Sight:
+        directory, session_id = self._directory, self._session_id
+        return Sight(path=path, directory=directory, session_id=session_id, first=first, last=last)
+
+    def _named(self, url: str) -> Sight:
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise InvalidInput(f"{url[:80]!r} is no address of a file: {error}") from error
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL begins with file:///")
+        query = parse_qs(parts.query)
+        path = unquote(parts.path) or "."
+        return self._sight(path, first=_line(query, "start"), last=_line(query, "end"))
+
+    async def _look(self, sight: Sight, *, meant: bool = False) -> Looked:
+        if self._material is None:
+            raise InvalidInput(self._place.why if isinstance(self._place, Unusable) else NO_FILES)
+        if self._judge is None:
+            self._judge = await self._ask_judge()
+        return await self._material.look(sight, self._judge, meant=meant)
+
+    async def files(self, files: Iterable[File]) -> list[PartInput]:
+        """What goes along by its name or its content; what cannot is refused."""
+        parts: list[PartInput] = []
+        if not isinstance(files, list | tuple):
+            raise InvalidInput("files are a list of paths, file: URLs or Attachments")
+        for file in files:
+            match file:
+                case Attachment():
+                    parts += await self._file(FileInput(mime=file.mime, url=file.url, filename=file.filename))
+                case str() if file.startswith("file:"):
+                    parts += await self._file(FileInput(mime="text/plain", url=file))
+                case Path() | str():
+                    parts += await self._meant(self._sight(str(file)))
+                case _:
+                    raise InvalidInput("a file is a path, a file: URL, or an Attachment with its content")
+        return parts
+
+    async def ready(self, parts: Iterable[PartInput]) -> list[PartInput]:
+        """Parts that a client made: each with what the model needs beside it."""
+        made: list[PartInput] = []
+        for part in parts:
+            match part:
+                case FileInput():
+                    made += await self._file(part)
+                case AgentInput():
+                    self._check_agent(part.name)
+                    made += _call_on(part)
+                case SubtaskInput():
+                    self._check_agent(part.agent)
+                    made.append(part)
+                case TextInput():
+                    made.append(part)
+                case _:
+                    assert_never(part)
+        return made
+
+    def _check_agent(self, name: str) -> None:
+        if self._material is None:
+            return
+        agent = self._material.agent(name)
+        if agent is None or agent.mode == "primary":
+            raise InvalidInput(f"{name!r} is no agent that others may call: choose a subagent")
+
+    async def _file(self, part: FileInput) -> list[PartInput]:
+        if isinstance(part.source, ResourceSource):
+            return await self._resource(part, part.source)
+        if part.url.startswith(("data:", "https:", "http:")):
+            return [part]
+        if not part.url.startswith("file:"):
+            raise InvalidInput(f"{part.url[:80]!r} is no address of a file: use a file: or data: URL")
+        return await self._meant(self._named(part.url), part)
+
+    async def _meant(self, sight: Sight, part: FileInput | None = None) -> list[PartInput]:
+        match await self._look(sight, meant=True):
+            case Attached() as file:
+                return _beside(file, part.source if part else None, part)
+            case NotThere(why) | NotAllowed(why) | Unfit(why):
+                raise InvalidInput(why)
+            case looked:
+                assert_never(looked)
+
+    async def _resource(self, part: FileInput, source: ResourceSource) -> list[PartInput]:
+        parts: list[PartInput] = []
+        try:
+            found = await self._place.resource(source.client_name, source.uri)
+        except ToolError as error:
+            raise InvalidInput(f"{source.uri} cannot be attached: {error}") from error
+        for each in found:
+            if each.text is not None:
+                words = in_a_tag(part.filename or source.uri, each.text)
+                parts += [TextInput(text=words, synthetic=True), replace(part, url=source.uri)]
+            elif each.blob is not None:
+                url = f"data:{each.mime};base64,{each.blob}"
+                parts.append(replace(part, mime=each.mime, url=url))
+        return parts
+
+    async def filled(self, command: Command, arguments: str) -> Filled:
+        """The command's template with what was typed, and what its shell and its files say."""
+        texts: list[str] = []
+        beside: list[PartInput] = []
+        for piece in fill(command.config.template, arguments):
+            text, parts = await self._piece(command, piece)
+            texts.append(text)
+            beside += parts
+        return Filled("".join(texts).strip(), (*beside, *await self.mentioned(arguments)))
+
+    async def _piece(self, command: Command, piece: Piece) -> tuple[str, list[PartInput]]:
+        match piece:
+            case TextPiece(text):
+                return text, []
+            case ShellPiece():
+                return await self._shell(command, piece), []
+            case FilePiece():
+                return piece.text, await self._file_piece(command, piece)
+            case _:
+                assert_never(piece)
+
+    async def _shell(self, command: Command, piece: ShellPiece) -> str:
+        assert self._material is not None, "the command is its"
+        try:
+            return await self._material.shell(piece, self._directory)
+        except ToolError as error:
+            raise InvalidInput(f"/{command.name} cannot run `{piece.command}`: {error}") from error
+
+    async def _file_piece(self, command: Command, piece: FilePiece) -> list[PartInput]:
+        match await self._look(self._sight(piece.path)):
+            case Attached() as file:
+                return _beside(file, None)
+            case NotThere():
+                return self._agent(piece.path, None)
+            case NotAllowed(why) | Unfit(why):
+                raise InvalidInput(f"/{command.name} names {piece.text}: {why}")
+            case looked:
+                assert_never(looked)
+
+
+def _beside(file: Attached, source: Source | None, part: FileInput | None = None) -> list[PartInput]:
+    """The file as people see it, after its words as the model reads them."""
+    part = part or FileInput(mime=file.mime, url=Path(file.path).as_uri(), source=source)
+    part = replace(part, mime=file.mime, filename=part.filename or file.name)
+    if file.data is not None:
+        return [replace(part, url=file.data)]
+    words = in_a_tag(part.filename or file.name, file.words or "")
+    return [TextInput(text=words, synthetic=True), part]
+
+
+def _call_on(part: AgentInput) -> list[PartInput]:
+    return [part, TextInput(text=prompt_text("agent-mention").format(name=part.name), synthetic=True)]
+
+
+def _line(query: dict[str, list[str]], name: str) -> int | None:
+    values = query.get(name)
+    if not values:
+        return None
+    if not (values[0].isascii() and values[0].isdigit() and len(values[0]) < 10):
+        raise InvalidInput(f"{name}={values[0][:20]} is no line: write a number, as in ?start=3&end=9")
+    return int(values[0])
+
+
+def subtask(command: Command, agent: str, filled: Filled) -> SubtaskInput:
+    """A child reads one text: words of files stand in it, a picture is only named."""
+    words = [part.text for part in filled.beside if isinstance(part, TextInput)]
+    config = command.config
+    model = config.model and replace(config.model, variant=config.variant or config.model.variant)
+    return SubtaskInput(
+        prompt="\n\n".join([filled.text, *words]),
+        description=config.description or f"/{command.name}",
+        agent=agent,
+        model=model,
+        command=command.name,
+    )

@@ -1,0 +1,98 @@
+"""A subtask that a person asks for: a call of the tool `task` that no model has made, before one is asked."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Effect
+from asyncagents.domain.control import Control
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import AssistantMessage, MessageTime, UserMessage
+from asyncagents.domain.part import StepStartPart, SubtaskPart, TextPart
+from asyncagents.store.row import insert_message, put_call, put_part
+from asyncagents.store.tx import Tx
+
+TASK = "task"
+
+
+class Tasking(Struct, frozen=True, kw_only=True):
+    """What a step needs to know to begin tasks, and to go on after them."""
+
+    effect: Effect = "once"
+    """Of the tool."""
+    go_on: str = ""
+    """What the model reads once they have ended."""
+    message_id: MessageId = MessageId("")
+    """Under which id: it is older than the step's."""
+
+
+def subtasks(tail: tuple[Entry, ...], promoted: set[MessageId]) -> tuple[SubtaskPart, ...]:
+    """Of the input that this step promotes."""
+    entries = [entry for entry in tail if entry.info.id in promoted] if promoted else []
+    return tuple(part for entry in entries for part in entry.parts if isinstance(part, SubtaskPart))
+
+
+async def begin_tasks(
+    tx: Tx, control: Control, message: AssistantMessage, tasks: tuple[SubtaskPart, ...], *, effect: Effect
+) -> Control:
+    """A step that nobody has thought of: its calls run next, and then the model is asked."""
+    time = replace(message.time, completed=tx.now)
+    message = replace(message, finish="tool-calls", time=time)
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, message, position=control.positions, turn=control.turn)
+    for task in tasks:
+        call = Call(
+            id=tx.ids.call(),
+            session_id=control.id,
+            message_id=message.id,
+            part_id=tx.ids.part(),
+            call_id=task.id,
+            tool=TASK,
+            input=_input(task),
+            turn=control.turn,
+            created=tx.now,
+            agent=message.agent,
+            effect=effect,
+        )
+        await put_call(tx, call)
+    return control
+
+
+def _input(task: SubtaskPart) -> dict[str, str]:
+    given = {"description": task.description, "prompt": task.prompt, "subagent_type": task.agent}
+    return given if task.command is None else {**given, "command": task.command}
+
+
+async def go_on(
+    tx: Tx, control: Control, tail: tuple[Entry, ...], tasking: Tasking
+) -> tuple[Control, tuple[Entry, ...]]:
+    """The model has not asked for what it reads last: it is told what to do with it, once."""
+    step = _begun(tail) if tasking.go_on else None
+    if step is None:
+        return control, tail
+    message = UserMessage(
+        id=tasking.message_id,
+        session_id=control.id,
+        time=MessageTime(created=tx.now),
+        agent=step.agent,
+        model=step.model_ref,
+    )
+    text = TextPart(
+        id=tx.ids.part(),
+        session_id=control.id,
+        message_id=message.id,
+        text=tasking.go_on,
+        synthetic=True,
+    )
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, message, position=control.positions, turn=control.turn)
+    await put_part(tx, text)
+    return control, (*tail, Entry(info=message, parts=(text,)))
+
+
+def _begun(tail: tuple[Entry, ...]) -> AssistantMessage | None:
+    """The step, if the last thing was one without a model."""
+    if not tail or not isinstance(tail[-1].info, AssistantMessage):
+        return None
+    asked = any(isinstance(part, StepStartPart) for part in tail[-1].parts)
+    return None if asked else tail[-1].info

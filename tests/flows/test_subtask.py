@@ -1,0 +1,204 @@
+"""A subtask that a person asks for is begun before the model is asked, as a call of the tool `task`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.part_input import PartInput, SubtaskInput
+from asyncagents.domain.status import WaitingAsync
+from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.tool import Pending, Tool, ToolContext
+from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from tests.flows.kit import Gate, Stage, answer_of, roles, stage
+from tests.flows.test_restart import reopened
+
+FIND = SubtaskInput(prompt="Find it", description="Find", agent="explore", command="find")
+DO = SubtaskInput(prompt="Do it", description="Do", agent="general")
+GO_ON = "The task that the user started has ended"
+
+
+class Task(Struct, frozen=True):
+    description: str
+    prompt: str
+    subagent_type: str
+    command: str | None = None
+
+
+def allow(ask: Any, context: Any) -> Any:
+    return "allow"
+
+
+def task(seen: list[Task]) -> Tool[Task]:
+    async def run(args: Task, context: ToolContext) -> Completed:
+        seen.append(args)
+        return Completed(f"{args.subagent_type} did it")
+
+    return Tool("task", Task, run)
+
+
+async def ask(at: Stage, *parts: PartInput, text: str = "") -> Any:
+    return await at.runtime.prompt(at.session_id, text, parts=list(parts))
+
+
+@pytest.mark.spec("S-05")
+async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_came_of_them(
+    tmp_path: Path,
+) -> None:
+    seen: list[Task] = []
+    async with stage(tmp_path, ScriptedModel({}), tools=[task(seen)]) as at:
+        entry = await ask(at, FIND, DO, text="Both, please")
+        entries = await at.messages()
+        title = (await at.runtime.session(at.session_id)).title
+    assert seen == [Task("Find", "Find it", "explore", "find"), Task("Do", "Do it", "general")]
+    assert len(at.model.requests) == 1
+    asked, called, first, second, go_on = at.told()
+    assert isinstance(asked, FromUser)
+    assert asked.text.splitlines() == [
+        "Both, please",
+        "The user starts a task for the subagent explore: Find",
+        "The user starts a task for the subagent general: Do",
+    ]
+    assert isinstance(called, FromModel)
+    assert [made.input["subagent_type"] for made in called.calls] == ["explore", "general"]
+    assert [told.output for told in (first, second) if isinstance(told, FromTool)] == [
+        "explore did it",
+        "general did it",
+    ]
+    assert isinstance(go_on, FromUser)
+    assert go_on.text.startswith(GO_ON)
+    assert roles(entries) == ["user", "assistant", "user", "assistant"]
+    begun = entries[1].info
+    assert isinstance(begun, AssistantMessage)
+    assert (begun.finish, begun.parent_id) == ("tool-calls", entries[0].info.id)
+    assert answer_of(entry).parent_id == entries[0].info.id
+    assert title == "Both, please"
+
+
+@pytest.mark.spec("S-05")
+async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Path) -> None:
+    async with stage(tmp_path, ScriptedModel({})) as at:
+        entry = await ask(at, FIND)
+        (state,) = await at.states()
+        title = (await at.runtime.session(at.session_id)).title
+    assert isinstance(state, ToolError)
+    assert "There is no tool named 'task'" in state.error
+    assert entry.text == "ok"
+    assert title == "Find"
+
+
+@pytest.mark.spec("S-05")
+async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_path: Path) -> None:
+    async def run(args: Task, context: ToolContext) -> Pending:
+        return Pending(note="started")
+
+    async with stage(tmp_path, ScriptedModel({}), tools=[Tool("task", Task, run)]) as at:
+        entry = await ask(at, FIND)
+        assert isinstance(entry.parts[0], ToolPart)
+        assert isinstance(entry.parts[0].state, ToolWaiting)
+        assert isinstance(await at.status(), WaitingAsync)
+        assert at.model.requests == []
+        waiting = await at.open_call()
+        await at.runtime.complete(waiting.id, "Found.")
+        await at.runtime.wait(at.session_id)
+    *_, result, go_on = at.told()
+    assert isinstance(result, FromTool)
+    assert (result.output, len(at.model.requests)) == ("Found.", 1)
+    assert isinstance(go_on, FromUser)
+    assert go_on.text.startswith(GO_ON)
+
+
+@pytest.mark.spec("S-05")
+async def test_a_prompt_that_comes_while_a_subtask_waits_is_answered_with_it_pending(tmp_path: Path) -> None:
+    async def run(args: Task, context: ToolContext) -> Pending:
+        return Pending()
+
+    async with stage(tmp_path, {"hello": [[say("Hello.")]]}, tools=[Tool("task", Task, run)]) as at:
+        await ask(at, FIND)
+        entry = await at.prompt("hello")
+        waiting = await at.open_call()
+        await at.runtime.complete(waiting.id, "Found.")
+        await at.runtime.wait(at.session_id)
+    assert entry.text == "Hello."
+    assert [GO_ON in told.text for told in at.told() if isinstance(told, FromUser)] == [False] * 3
+
+
+@pytest.mark.spec("S-05")
+async def test_an_abort_ends_a_subtask_and_the_next_prompt_does_not_begin_it_again(tmp_path: Path) -> None:
+    gate = Gate("task")
+    async with stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
+        await at.runtime.send(at.session_id, "", parts=[FIND])
+        await gate.until_started()
+        assert await at.abort()
+        entry = await at.prompt("hello")
+        states = await at.states()
+    assert entry.text == "ok"
+    assert gate.runs == 1
+    assert [type(state) for state in states] == [ToolError]
+
+
+@pytest.mark.spec("S-05")
+async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("task")
+    async with stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
+        await at.runtime.send(at.session_id, "", parts=[FIND])
+        await gate.until_started()
+    model = ScriptedModel({})
+    entries = await reopened(tmp_path, at.session_id, model, gate.tool)
+    (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
+    assert gate.runs == 1
+    assert isinstance(state, ToolError)
+    assert entries[-1].text == "ok"
+    assert len(model.requests) == 1
+
+
+@pytest.mark.spec("S-05")
+async def test_a_step_after_a_subtask_that_was_cut_off_is_told_once_what_to_do(tmp_path: Path) -> None:
+    seen: list[Task] = []
+    script = {prompt_text("subtask-done"): [[say("I beg"), pause(3600)]]}
+    async with stage(tmp_path, script, tools=[task(seen)]) as at:
+        await at.runtime.send(at.session_id, "", parts=[FIND])
+        await at.ears.until_said("I beg")
+    model = ScriptedModel({})
+    entries = await reopened(tmp_path, at.session_id, model, task(seen))
+    told = [each for each in model.requests[0].messages if isinstance(each, FromUser) and GO_ON in each.text]
+    assert len(seen) == len(told) == 1
+    assert entries[-1].text == "ok"
+
+
+async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(tmp_path: Path) -> None:
+    seen: list[Task] = []
+    gate = Gate("gate")
+    script = {"go": [[call("gate")], [say("Done.")]]}
+    async with stage(tmp_path, script, tools=[gate.tool, task(seen)]) as at:
+        await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        await at.runtime.send(at.session_id, "", parts=[FIND])
+        gate.go.set()
+        await at.runtime.wait(at.session_id)
+        states = await at.states()
+    assert len(seen) == 1
+    assert [type(state) for state in states] == [ToolCompleted, ToolCompleted]
+
+
+@pytest.mark.spec("S-05")
+async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) -> None:
+    seen: list[Task] = []
+    async with stage(tmp_path, ScriptedModel({}), tools=[task(seen)]) as at:
+        for number in range(20):
+            await at.prompt(f"prompt {number}")
+        await ask(at, FIND)
+        await at.prompt("And now?")
+    kinds = [type(told) for told in at.told()]
+    assert kinds == [FromUser, FromModel] * 20 + [
+        *(FromUser, FromModel, FromTool, FromUser, FromModel),
+        FromUser,
+    ]
+    assert len(seen) == 1

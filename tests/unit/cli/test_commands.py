@@ -1,0 +1,49 @@
+"""`asyncagents commands`: what there is, where it comes from, and why some of it cannot be used."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from asyncagents.config.trust import distrust, trust
+from tests.unit.config.build import Desk
+
+Invoke = Callable[..., Result]
+CONFIG = {"command": {"fix": {"template": "Fix $1", "description": "Fixes", "subtask": True}}}
+
+
+@pytest.mark.spec("S-08")
+def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: Desk) -> None:
+    folder = desk.home / ".config" / "asyncagents" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "go.md").write_text("---\ndescription: Goes\nagent: plan\n---\nGo to $ARGUMENTS")
+    ended = invoke("commands")
+    assert ended.exit_code == 0
+    head, compact, go = ended.stdout.splitlines()
+    assert head.split() == ["command", "arguments", "agent", "from"]
+    assert compact.startswith("/compact")
+    assert go.split() == ["/go", "$ARGUMENTS", "plan", str(folder / "go.md"), "Goes"]
+
+
+@pytest.mark.spec("S-08")
+def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: Desk) -> None:
+    distrust(desk.environment, desk.project)
+    desk.write("asyncagents.json", CONFIG)
+    folder = desk.project / ".asyncagents" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "go.md").write_text("---\nagent: 3\n---\nGo")
+    strange = invoke("commands")
+    assert "/fix" not in strange.stdout
+    assert f"not usable: {folder / 'go.md'}: its project is not trusted" in strange.stderr
+    trust(desk.environment, desk.project)
+    broken = json.loads(invoke("commands", "--json").stdout)
+    assert [row["name"] for row in broken] == ["compact", "fix", "go"]
+    assert broken[1] == {
+        "name": "fix",
+        "source": "config",
+        "description": "Fixes",
+        "hints": ["$1"],
+        "subtask": True,
+    }
+    assert "agent" in broken[2]["why_not"]
