@@ -37,6 +37,9 @@ PUBLIC = [
     "Pending",
     "PermissionAsked",
     "PermissionReplied",
+    "Plugin",
+    "PluginContext",
+    "PluginHooks",
     "PromptAnswered",
     "Question",
     "QuestionAsked",
@@ -63,6 +66,7 @@ PUBLIC = [
     "ToolError",
     "Waiting",
     "WaitingAsync",
+    "async_tool",
     "call",
     "end",
     "fail",
@@ -70,6 +74,7 @@ PUBLIC = [
     "pause",
     "say",
     "think",
+    "tool",
 ]
 
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "answer": "Answer what waits for a person, and go on.",
     "agents": "List the agents of this directory, or show one in full.",
     "tools": "List the tools that an agent has here, and what the rules say.",
+    "plugins": "List the plugins of this directory, and how they do.",
     "models": "List the models that can be asked, and why others cannot.",
     "config": "Show every setting and where it came from.",
     "trust": "Let the config files of a project count in full.",

@@ -1,6 +1,5 @@
 """What a directory offers to agents, read without making or opening anything that is kept."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from asyncagents.config.env import system_environment
 from asyncagents.config.place import data_folder
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.todo import Todo
+from asyncagents.plugins.plugins import Plugins
 from asyncagents.tools.box import Bench
 from asyncagents.tools.projects import Opened, Projects
 from asyncagents.tools.web import open_web
@@ -23,8 +23,12 @@ async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Op
     async with open_web() as web:
         ids = Ids(clock, SystemRng())
         bench = Bench(web=web, todos=_no_todos, ids=ids, home=environment.home, output=output)
-        projects = Projects(environment, bench, clock=clock)
-        yield await asyncio.to_thread(projects.open, str(directory))
+        plugins = Plugins(environment, output=output)
+        projects = Projects(environment, bench, clock=clock, extensions=plugins)
+        try:
+            yield await projects.opened(str(directory))
+        finally:
+            await plugins.end()
 
 
 async def _no_todos(session_id: SessionId) -> tuple[Todo, ...]:

@@ -13,6 +13,7 @@ from asyncagents.domain.permission import Action, Effective, judge, permission_o
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
+from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
 from asyncagents.engine.workplace import Asking, Brief
 from asyncagents.errors import InvalidInput
@@ -33,7 +34,7 @@ class Texts(Struct, frozen=True, kw_only=True):
 class Project:
     reminds = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that a directory offers
         self,
         agents: Agents,
         tools: Sequence[AnyTool],
@@ -42,12 +43,15 @@ class Project:
         *,
         before: Agents | None = None,
         nudges: int = 0,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`before`: as they were when the runtime first looked. What has been loosened since does not count:
         an agent that may edit could have done it."""
         self.agents = agents
         self._before = before or agents
         self.nudges = nudges
+        self.hooks = hooks
+        self.worktree = texts.facts.worktree
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking

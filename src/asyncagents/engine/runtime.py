@@ -1,7 +1,6 @@
 """The library's face: sessions, prompts, answers, results and events, over the store and the engine."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -13,13 +12,15 @@ from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, slug
+from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, project_id, slug
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers
+from asyncagents.engine.arrival import arrived
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
 from asyncagents.engine.workplace import Workplace, Workplaces, enter
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
@@ -124,6 +125,7 @@ class Runtime:
         """
         info = self._new_session(title, None, _absolute(directory), permission)
         fact = self._inputs.admit(info.id, text, key=key, to=await self._to(info.directory, to))
+        fact = await arrived(self._workplaces, info.directory, fact, self._ids)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)
         session, admitted = await self._store.begin(new, fact)
@@ -175,10 +177,12 @@ class Runtime:
     async def _input(
         self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
     ) -> Admit:
-        if not self._workplaces.bare:
-            session = await self._store.session(session_id)
-            to = await self._to(session.directory, to) if to.get("agent") or not session.agent else to
-        return self._inputs.admit(session_id, text, key=key, to=to, wakes=wakes)
+        if self._workplaces.bare:
+            return self._inputs.admit(session_id, text, key=key, to=to, wakes=wakes)
+        session = await self._store.session(session_id)
+        to = await self._to(session.directory, to) if to.get("agent") or not session.agent else to
+        fact = self._inputs.admit(session_id, text, key=key, to=to, wakes=wakes)
+        return await arrived(self._workplaces, session.directory, fact, self._ids)
 
     async def _to(self, directory: str, to: To) -> To:
         """Whoever is chosen, or answers by default, brings a model of its own; a stranger is refused."""
@@ -221,6 +225,10 @@ class Runtime:
     async def workplace(self, directory: str | Path = ".") -> Workplace:
         """The tools and agents of a directory."""
         return await self._workplaces.at(_absolute(directory))
+
+    async def plugins(self, directory: str | Path = ".") -> tuple[PluginReport, ...]:
+        """Those that are loaded for a directory, and how their hooks do."""
+        return (await self.workplace(directory)).hooks.reports()
 
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
         """Give an open call its result, once; the same again is answered alike, another is a conflict."""
@@ -388,8 +396,3 @@ class Runtime:
 
 def _absolute(directory: str | Path) -> str:
     return str(Path(directory).absolute())
-
-
-def project_id(directory: str) -> str:
-    """A project is its directory."""
-    return hashlib.sha1(directory.encode(), usedforsecurity=False).hexdigest()

@@ -13,6 +13,8 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.draft import Draft
+from asyncagents.engine.hook import Hooks
+from asyncagents.engine.hooked import complete, complete_rest, shaped
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
@@ -111,11 +113,13 @@ class Turn:
         brief = await self._brief(place, started.message, snapshot.info, draft)
         try:
             if brief is not None:
-                await self._stream(run, draft, scribe, _request(run, started.message, brief))
+                await self._stream(run, draft, scribe, _request(run, started.message, brief), place.hooks)
             slot.release()
             await scribe.close()
         finally:
             scribe.drop()
+        if "experimental.text.complete" in place.hooks.names:
+            await complete_rest(place.hooks, draft)
         last = brief is not None and brief.steps is not None and started.number >= brief.steps
         end = scribe.complete(draft.end(self._clock.now(), place.effects, last=last))
         return await self._finish(lease, end, draft, started.attempt)
@@ -171,20 +175,31 @@ class Turn:
         retry = Retrying(end=end, part=part, next_at=now + wait)
         return await self._store.retry_step(lease, retry)
 
-    async def _stream(self, run: Run, draft: Draft, scribe: Scribe, request: Request) -> None:
+    async def _stream(  # noqa: PLR0917  what a stream goes through
+        self, run: Run, draft: Draft, scribe: Scribe, request: Request, hooks: Hooks
+    ) -> None:
         """Whatever the provider does ends in the draft."""
         try:
-            async with run.interruptible(), aclosing(self._model.stream(request)) as events:
-                async for event in events:
-                    change = draft.take(event, self._clock.now())
-                    if change is not None:
-                        scribe.take(change)
+            async with run.interruptible():
+                if hooks.names:
+                    request = await shaped(hooks, draft.message, request)
+                await self._read(draft, scribe, request, hooks)
         except (Exception, asyncio.CancelledError) as error:  # the edge of a provider
             if told_to_stop():
                 raise
             draft.fail(_failure(error))
         if run.interrupted:
             draft.abort()
+
+    async def _read(self, draft: Draft, scribe: Scribe, request: Request, hooks: Hooks) -> None:
+        completes = "experimental.text.complete" in hooks.names
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                if completes:
+                    await complete(hooks, draft, event)
+                change = draft.take(event, self._clock.now())
+                if change is not None:
+                    scribe.take(change)
 
 
 def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:

@@ -9,6 +9,7 @@ from asyncagents.domain.call import Effect, Failed
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
+from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
@@ -63,6 +64,14 @@ class Workplace(Protocol):
     def reminds(self) -> bool: ...
 
     @property
+    def hooks(self) -> Hooks: ...
+
+    @property
+    def worktree(self) -> str:
+        """The root of the project; nothing: the directory itself."""
+        ...
+
+    @property
     def nudges(self) -> int:
         """How often an agent that stops with todos left is told to go on."""
         ...
@@ -109,6 +118,8 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    hooks: Hooks = NO_HOOKS
+    worktree = ""
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
