@@ -5,9 +5,9 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, get_args
 
 from asyncagents.engine.hook import HookName
@@ -105,16 +105,24 @@ def _tools(offered: object) -> tuple[AnyTool, ...]:
     return tuple(tools)
 
 
+class _Source(SourceFileLoader):
+    """Reads the file itself: no bytecode beside it is believed, and none is left there."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
 def _import_file(path: Path) -> ModuleType:
     """Under a name that no package has; known to Python, as dataclasses want it."""
     name = f"asyncagents_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError("cannot be imported: it is no Python file")
+    loader = _Source(name, str(path))
+    spec = ModuleSpec(name, loader, origin=str(path))
+    spec.has_location = True
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
