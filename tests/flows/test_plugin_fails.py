@@ -158,7 +158,7 @@ async def test_plugins_that_fail_at_random_change_nothing(tmp_path: Path, seed: 
         hooks: PluginHooks = {}
         for name in CHANGING:
             allowed = [b for b in BAD if name != "tool.execute.before" or b not in MAY_REFUSE]
-            hooks[name] = rng.choice([good, *allowed])  # type: ignore[literal-required]
+            hooks[name] = rng.choice([good, *allowed])
         return hooks
 
     plugins = [with_hooks(drawn()) for _ in range(3)]

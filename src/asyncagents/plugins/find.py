@@ -100,15 +100,22 @@ class Finder:
 
     def _files(self, directory: Path, kind: str, *, trusted: bool) -> tuple[list[File], list[File]]:
         """Those that count, the nearest first, and those that take the user's trust."""
-        environment = self._environment
-        own = [config_folder(environment, "asyncagents") / kind, environment.home / ".asyncagents" / kind]
-        around = reversed(folders_up(environment.folder(str(directory))))
-        project = [folder / ".asyncagents" / kind for folder in around]
-        theirs = [
-            File(path, "project") for folder in project if folder not in own for path in _python(folder)
-        ]
+        theirs = [File(path, "project") for path in project_files(self._environment, directory, kind)]
+        own = _user_folders(self._environment, kind)
         ours = [File(path, "user") for folder in own for path in _python(folder)]
         return ([*theirs, *ours], []) if trusted else (ours, theirs)
+
+
+def project_files(environment: Environment, directory: Path, kind: str) -> list[Path]:
+    """Of plugins or tools, from the directory outwards; the user's own folders are no project's."""
+    own = _user_folders(environment, kind)
+    around = reversed(folders_up(environment.folder(str(directory))))
+    folders = [folder / ".asyncagents" / kind for folder in around]
+    return [path for folder in folders if folder not in own for path in _python(folder)]
+
+
+def _user_folders(environment: Environment, kind: str) -> list[Path]:
+    return [config_folder(environment, "asyncagents") / kind, environment.home / ".asyncagents" / kind]
 
 
 def is_strange(place: str, strangers: Sequence[Path]) -> bool:
