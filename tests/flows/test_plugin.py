@@ -15,9 +15,10 @@ from asyncagents.domain.call import Completed
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
-from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refusal
+from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, pause, say
 from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
@@ -257,6 +258,61 @@ async def test_a_call_that_died_while_it_ran_runs_again_as_it_was_prepared(tmp_p
         async with asyncio.timeout(PATIENCE):
             await runtime.wait(at.session_id)
     assert (runs, len(prepared)) == (["x!", "x!"], 1)
+
+
+@pytest.mark.spec("A-06", "X-11")
+async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(tmp_path: Path) -> None:
+    planning = asyncio.Event()
+    prepared: list[str] = []
+
+    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+        planning.set()
+        if len(prepared) == 1 and not reopened:
+            await asyncio.Event().wait()
+        return ()
+
+    async def run(args: Text, context: ToolContext) -> Completed:
+        return Completed(args.text)
+
+    async def hook(input: Both, output: Both) -> None:
+        prepared.append(input["callID"])
+        output["args"]["text"] += "!"
+
+    reopened = False
+    tool: Tool[Text] = Tool("again", Text, run, plan=plan)
+    script = {"go": [[call("again", text="x")], [say("Ok.")]]}
+    options: Both = {
+        "coding": Config(data_dir=tmp_path),
+        "tools": [tool],
+        "plugins": [with_hooks({"tool.execute.before": hook})],
+    }
+    async with stage(tmp_path, script, **options) as at:
+        await at.runtime.send(at.session_id, "go")
+        await planning.wait()
+    reopened = True
+    model = ScriptedModel(script)
+    async with open_runtime(tmp_path, model=model, **options) as runtime:
+        async with asyncio.timeout(PATIENCE):
+            await runtime.wait(at.session_id)
+        *_, last = await runtime.messages(at.session_id)
+    assert (len(prepared), last.text) == (1, "Ok.")
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["x!"]
+
+
+@pytest.mark.spec("A-04", "A-06")
+async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        output["args"]["content"] = "of a hook"
+
+    script = {"go": [[call("write", filePath="a", content="of the model")], [say("Ok.")]]}
+    plugin = with_hooks({"tool.execute.before": hook})
+    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        mine = {"filePath": "a", "content": "of a person"}
+        await at.runtime.answer(asked.request.id, "once", input=mine)
+        await at.runtime.wait(at.session_id)
+    assert (tmp_path / "project" / "a").read_text() == "of a person"
 
 
 async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_path: Path) -> None:

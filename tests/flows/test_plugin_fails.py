@@ -15,7 +15,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.event import Event
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.engine.hook import HookName
-from asyncagents.llm.scripted import Script, ScriptedModel, call, say
+from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.author import Hook, PluginContext, PluginHooks
 from asyncagents.plugins.health import MOST_HANGS
 from tests.flows.kit import ECHO, PATIENCE, Stage
@@ -266,6 +266,38 @@ async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad:
         async with asyncio.timeout(PATIENCE):
             await started.wait()
             assert await at.abort()
+
+
+async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: Path) -> None:
+    plugin = with_hooks({"experimental.text.complete": hangs})
+    async with project(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+        assert await at.abort()
+        *_, answer = await at.messages()
+    assert answer.text == "I beg"
+
+
+async def test_a_plugin_that_starts_slowly_is_started_once_though_who_asked_gave_up(tmp_path: Path) -> None:
+    starts = 0
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        nonlocal starts
+        starts += 1
+        started.set()
+        await go.wait()
+        return {}
+
+    async with project(tmp_path, SCRIPT, plugin) as at:
+        asking = asyncio.get_running_loop().create_task(at.runtime.plugins(tmp_path / "project"))
+        await started.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        go.set()
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert (starts, report.error) == (1, None)
 
 
 async def test_a_runtime_closes_although_a_hook_will_not_end(tmp_path: Path) -> None:

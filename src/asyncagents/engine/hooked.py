@@ -1,5 +1,8 @@
 """A step under hooks: the request before it is sent, each text before it is kept as finished."""
 
+import asyncio
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from asyncagents.domain.id import PartId
@@ -8,6 +11,8 @@ from asyncagents.domain.part import TextPart
 from asyncagents.engine.draft import Draft
 from asyncagents.engine.hook import Hooks
 from asyncagents.llm.model import ModelEvent, Request
+
+HURRY_SECONDS = 2.0
 
 
 async def shaped(hooks: Hooks, message: AssistantMessage, request: Request) -> Request:
@@ -26,9 +31,12 @@ async def complete(hooks: Hooks, draft: Draft, event: ModelEvent) -> None:
         await _complete(hooks, draft, part)
 
 
-async def complete_rest(hooks: Hooks, draft: Draft) -> None:
+async def complete_rest(hooks: Hooks, draft: Draft, *, hurry: bool) -> None:
+    """`hurry`: somebody waits for the turn to be over."""
     for part in draft.left_open():
-        await _complete(hooks, draft, part)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HURRY_SECONDS if hurry else None):
+                await _complete(hooks, draft, part)
 
 
 async def _complete(hooks: Hooks, draft: Draft, part: TextPart) -> None:

@@ -119,7 +119,7 @@ class Turn:
         finally:
             scribe.drop()
         if "experimental.text.complete" in place.hooks.names:
-            await complete_rest(place.hooks, draft)
+            await complete_rest(place.hooks, draft, hurry=run.interrupted)
         last = brief is not None and brief.steps is not None and started.number >= brief.steps
         end = scribe.complete(draft.end(self._clock.now(), place.effects, last=last))
         return await self._finish(lease, end, draft, started.attempt)

@@ -26,6 +26,7 @@ from asyncagents.engine.tool import (
 from asyncagents.errors import InvalidInput
 from asyncagents.plugins.signature import Signature, signature_of
 from asyncagents.plugins.thread import in_thread
+from asyncagents.plugins.usable import unusable
 from asyncagents.store.body import body
 
 Function = Callable[..., Any]
@@ -108,6 +109,8 @@ def _tool(function: Function, options: ToolOptions, outcome: Callable[[Any], Out
         reconcile=None if reconcile is None else _reconciled(reconcile, signature),
         description=options.get("description", signature.description),
     )
+    if why := unusable(made):
+        raise InvalidInput(f"the tool {made.name!r} cannot be used: {why}")
     return made
 
 

@@ -1,11 +1,13 @@
 """Finds plugins and tool files, and imports nothing: packages, the configuration, folders."""
 
+import logging
 import os
 import re
 import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from asyncagents.plugins.loaded import Scope
 
 GROUP = "asyncagents.plugins"
 MOST_FILES = 200
+_log = logging.getLogger(__name__)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 NO_PYTHON = (
     "is neither a Python module, as package.module:function, nor the path of a .py file; "
@@ -86,9 +89,15 @@ class Finder:
 
     def strangers(self, directory: Path) -> tuple[Path, ...]:
         """Roots of projects whose code must not be imported: the directory's, and where we were started."""
+        home = Path(os.path.realpath(self._environment.home))
         places = (directory, self._environment.cwd)
         roots = {project_root(self._environment, place): place for place in places}
-        return tuple(root for root, place in roots.items() if not is_trusted(self._environment, place))
+        return tuple(
+            root
+            for root, place in roots.items()
+            # All of the user's own lies in those, and nobody else may write there.
+            if root not in (home, *home.parents) and not is_trusted(self._environment, place)
+        )
 
     def _installed(self, directory: Path) -> tuple[Source, ...]:
         """Entry points, by package and name; a package of an untrusted project does not even hide another."""
@@ -126,6 +135,7 @@ def is_strange(place: str, strangers: Sequence[Path]) -> bool:
     return any(_inside(real, str(root)) for root in strangers)
 
 
+@cache
 def _homes() -> list[str]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     places = [sysconfig.get_path(name) for name in names] + site.getsitepackages()
@@ -138,19 +148,19 @@ def _inside(place: str, folder: str) -> bool:
 
 
 def _entry_points(path: Sequence[str]) -> Iterable[Source]:
-    packages: dict[str, metadata.Distribution] = {}
+    packages: dict[str, list[metadata.EntryPoint]] = {}
     for package in metadata.distributions(path=list(path)):
-        if name := package.name:
-            packages.setdefault(re.sub(r"[-_.]+", "-", name).lower(), package)
-    for name, package in sorted(packages.items()):
-        for point in sorted(package.entry_points, key=lambda each: each.name):
-            if point.group == GROUP:
-                yield Source(
-                    name=point.name,
-                    origin=f"package {name}",
-                    scope="user",
-                    module=point.value.split("[")[0].replace(" ", ""),
-                )
+        try:
+            name = re.sub(r"[-_.]+", "-", package.name or "").lower()
+            points = [point for point in package.entry_points if point.group == GROUP]
+        except Exception:  # noqa: BLE001  what is left of a package, in whatever state, is no plugin
+            _log.warning("a package in %s has metadata that cannot be read", package.locate_file(""))
+            continue
+        packages.setdefault(name, points)
+    for name, points in sorted(packages.items()):
+        for point in sorted(points, key=lambda each: each.name):
+            module = point.value.split("[")[0].replace(" ", "")
+            yield Source(name=point.name, origin=f"package {name}", scope="user", module=module)
 
 
 def _configured(name: str, config: Config, root: Path) -> Source:

@@ -1,6 +1,5 @@
 """Events for a plugin: from a queue of its own, which forgets the oldest when the plugin is too slow."""
 
-import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -79,7 +78,7 @@ class Listener:
         if event.session_id not in self._known:
             try:
                 here = await self._directory_of(event.session_id) == self._directory
-            except (AsyncAgentsError, asyncio.InvalidStateError):  # it is gone
+            except AsyncAgentsError:  # it is gone, or the database is
                 return False
             self._known[event.session_id] = here
             while len(self._known) > MOST_SESSIONS:

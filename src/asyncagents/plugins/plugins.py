@@ -1,7 +1,6 @@
 """The plugins of a runtime: found and loaded for each directory, asked by the engine, told of events."""
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,13 +25,13 @@ from asyncagents.plugins.health import said
 from asyncagents.plugins.listen import Listener
 from asyncagents.plugins.load import Importer, read_hooks, tools_in
 from asyncagents.plugins.loaded import Loaded
+from asyncagents.plugins.usable import usable
 from asyncagents.tools.added import Added
 from asyncagents.tools.process import Processes
 from asyncagents.tools.projects import Additions
 
-START_SECONDS = 30.0
+START_SECONDS = 10.0
 MOST_DIRECTORIES = 1_000
-_log = logging.getLogger(__name__)
 
 
 class Here(Struct, frozen=True):
@@ -55,6 +54,7 @@ class Plugins:
         self._custody = Custody()
         self._importer = Importer(self._custody)
         self._here: OrderedDict[tuple[str, bool], Here] = OrderedDict()
+        self._loading: dict[tuple[str, bool], asyncio.Task[Here]] = {}
         self._runtime: Runtime | None = None
         self._bus: Bus | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -64,6 +64,8 @@ class Plugins:
         self._runtime, self._bus, self._group = runtime, bus, group
 
     async def end(self) -> None:
+        for loading in self._loading.values():
+            loading.cancel()
         for here in self._here.values():
             for listener in here.listeners:
                 listener.cancel()
@@ -80,7 +82,7 @@ class Plugins:
     async def load(self, found: Found, config: Config) -> Additions:
         key = found.directory, found.trusted
         if key not in self._here:
-            self._here[key] = await self._load(found, config)
+            self._here[key] = await self._once(key, found, config)
             while len(self._here) > MOST_DIRECTORIES:
                 _, oldest = self._here.popitem(last=False)
                 for listener in oldest.listeners:
@@ -94,12 +96,26 @@ class Plugins:
             warnings=here.warnings,
         )
 
+    async def _once(self, key: tuple[str, bool], found: Found, config: Config) -> Here:
+        """Whoever asked for it may be cancelled meanwhile: who asks next must not start them again."""
+        if self._group is None:
+            return await self._load(found, config)
+        if key not in self._loading:
+            self._loading[key] = self._group.create_task(self._load(found, config))
+        try:
+            return await asyncio.shield(self._loading[key])
+        finally:
+            if self._loading[key].done():
+                del self._loading[key]
+
     async def _load(self, found: Found, config: Config) -> Here:
         added, warnings = await self._tools(found)
         plugins = [await self._program(plugin, found, config) for plugin in self._own]
         plugins += [await self._plugin(source, found, config) for source in found.plugins]
         for plugin in plugins:
             own = plugin.scope != "project"
+            plugin.tools, odd = usable(plugin.tools)
+            warnings += [f"plugin {plugin.name}: {each}" for each in odd]
             added += [Added(tool, f"plugin {plugin.name}", own) for tool in plugin.tools]
             if plugin.error is not None:
                 warnings.append(f"plugin {plugin.name} ({plugin.origin}) {plugin.error}")
@@ -123,11 +139,12 @@ class Plugins:
         added, warnings = [], []
         for file in found.tools:
             try:
-                tools = tools_in(await self._importer.file(file.path))
+                tools, odd = usable(tools_in(await self._importer.file(file.path)))
             except ConfigError as error:
                 warnings.append(f"{file.path} {error}")
                 continue
-            if not tools:
+            warnings += [f"{file.path}: {each}" for each in odd]
+            if not (tools or odd):
                 warnings.append(f"{file.path} has no tool: write a function and put @tool above it")
             added += [Added(tool, str(file.path), file.scope == "user") for tool in tools]
         return added, warnings

@@ -232,6 +232,7 @@ async def test_a_parameter_that_no_model_could_give_is_refused_with_what_to_writ
         (strange, "something that JSON does not have"),
         (unknown, "cannot be read"),
         (int, "above a function"),
+        (lambda: None, "its name must be"),
     ]
     for function, why in cases:
         with pytest.raises(InvalidInput, match=why):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import asyncagents.tools
 from asyncagents.config.config import Config
@@ -292,6 +293,59 @@ async def test_trust_that_is_taken_back_counts_at_once(desk: Desk) -> None:
         counts.append(len((await plugins.load(found, config)).tools))
     assert counts == [1, 0, 1]
     assert distrust(desk.environment, project_root(desk.environment, desk.project))
+
+
+async def test_who_starts_at_home_may_keep_packages_there(stranger: Desk) -> None:
+    """All of the user's own lies in it, and it cannot be trusted as a project."""
+    installed(stranger.home / "src", "mine", "mine_plugin", PLUGIN.format(name="mine"))
+    sys.path.append(str(stranger.home / "src"))
+    environment = replace(stranger.environment, cwd=stranger.home)
+    found = Plugins(environment, output=stranger.home).find(
+        str(stranger.home), stranger.load().config, trusted=False
+    )
+    assert found is not None
+    assert [source.name for source in found.plugins] == ["mine"]
+
+
+async def test_a_package_with_broken_metadata_is_passed_over(desk: Desk, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    installed(site, "good", "good_plugin", PLUGIN.format(name="good"))
+    installed(site, "odd", "odd_plugin", PLUGIN.format(name="odd"))
+    (site / "odd-1.0.dist-info" / "entry_points.txt").write_bytes(b"[asyncagents.plugins\n\xff")
+    (site / "empty-1.0.dist-info").mkdir()
+    sys.path.append(str(site))
+    assert [report.name for report in await reports(desk)] == ["good"]
+
+
+BAD_TOOLS = """
+from msgspec import Struct
+from asyncagents import Tool
+
+class Args(Struct):
+    x: int
+
+class Odd(Struct):
+    x: type
+
+async def run(args, context): ...
+
+good = Tool("good", Args, run)
+spaced = Tool("not a name", Args, run)
+long = Tool("x" * 65, Args, run)
+number = Tool(7, Args, run, description="x")
+effect = Tool("effect", Args, run, effect="never")
+timeout = Tool("timeout", Args, run, timeout=float("inf"))
+late = Tool("late", Args, run, timeout="soon")
+odd = Tool("odd", Odd, run)
+plain = Tool("plain", int, run)
+"""
+
+
+async def test_a_tool_that_would_spoil_every_request_is_left_out_and_told(desk: Desk) -> None:
+    desk.write(".asyncagents/tools/bad.py", BAD_TOOLS)
+    additions = await loaded(desk)
+    assert [added.tool.name for added in additions.tools] == ["good"]
+    assert len(additions.warnings) == 8
 
 
 def test_the_names_of_the_built_in_tools_are_these() -> None:
