@@ -35,7 +35,7 @@ def write(desk: Desk, name: str, text: str) -> Path:
 async def test_plugins_and_tools_are_listed_with_what_is_wrong(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _):
         none = await desk.run("plugins")
-        write(desk, "plugins/good.py", PLUGIN)
+        write(desk, "plugins/good.py", f"print('a plugin talks')\n{PLUGIN}")
         write(desk, "plugins/bad.py", "import nothing_of_that_name")
         write(desk, "tools/greet.py", TOOL)
         broken = write(desk, "tools/broken.py", "def (")

@@ -329,7 +329,10 @@ def test_a_process_ends_although_a_hook_swallows_every_cancel(tmp_path: Path) ->
     ("returned", "why"),
     [
         (None, "returned NoneType: a plugin returns its hooks, by name"),
-        ({"tool.execute.befor": raises}, "has a hook 'tool.execute.befor': there are"),
+        (
+            {"tool.execute.befor": raises},
+            "has a hook 'tool.execute.befor': did you mean 'tool.execute.before'?",
+        ),
         ({"chat.params": 7}, "has no function as its hook chat.params"),
         ({"tool": {"x": raises}}, "has tools that are none"),
         ({"tool": 7}, "has tools that are none"),

@@ -1,7 +1,8 @@
 """What a directory offers to agents, read without making or opening anything that is kept."""
 
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 
 from asyncagents.app import SystemClock, SystemRng
@@ -26,7 +27,9 @@ async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Op
         plugins = Plugins(environment, output=output)
         projects = Projects(environment, bench, clock=clock, extensions=plugins)
         try:
-            yield await projects.opened(str(directory))
+            with redirect_stdout(sys.stderr):  # what plugins print is none of what was asked for
+                opened = await projects.opened(str(directory))
+            yield opened
         finally:
             await plugins.end()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, get_args
 
+from asyncagents.config.check import suggestion
 from asyncagents.engine.hook import HookName
 from asyncagents.engine.tool import AnyTool, Tool
 from asyncagents.errors import ConfigError
@@ -85,7 +86,9 @@ def read_hooks(returned: object) -> tuple[dict[HookName, Callable[..., Any]], tu
     hooks: dict[HookName, Callable[..., Any]] = {}
     for name, hook in returned.items():
         if name not in NAMES:
-            raise ConfigError(f"has a hook {str(name)[:80]!r}: there are {', '.join(NAMES)}")
+            near = suggestion(str(name), NAMES)
+            instead = f"did you mean {near!r}?" if near else f"there are {', '.join(NAMES)}"
+            raise ConfigError(f"has a hook {str(name)[:80]!r}: {instead}")
         if name != "tool" and not callable(hook):
             raise ConfigError(f"has no function as its hook {name}")
         if name != "tool":

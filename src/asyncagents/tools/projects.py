@@ -144,6 +144,9 @@ class Projects:
         self._known.move_to_end(directory)
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
+
+    def _sweep(self) -> None:
+        now = self._clock.now()
         if now - self._swept > DAY_MS:
             self._swept = now
             forget_old(self._bench.output, now)
@@ -164,6 +167,7 @@ class Projects:
 
     def _first_look(self, directory: str) -> Settled | Opened:
         """All of it at once, if nobody else has a word."""
+        self._sweep()
         environment, place = self._environment, Path(directory)
         config = self._config or load(environment, directory=place).config
         trusted = is_trusted(environment, place)
