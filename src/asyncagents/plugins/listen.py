@@ -1,5 +1,6 @@
 """Events for a plugin: from a queue of its own, which forgets the oldest when the plugin is too slow."""
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -10,6 +11,7 @@ from asyncagents.errors import AsyncAgentsError
 from asyncagents.plugins.custody import Raised, Returned
 from asyncagents.plugins.loaded import Loaded
 
+_log = logging.getLogger(__name__)
 QUEUE = 1024
 MOST_SESSIONS = 10_000
 """Of so many it is remembered where they work."""
@@ -49,8 +51,13 @@ class Listener:
         self._known: OrderedDict[SessionId, bool] = OrderedDict()
 
     async def listen(self, bus: Bus, ring: Ring | None = None) -> None:
-        """Until the bus closes, or it is switched off."""
-        ring = ring or Ring()
+        """Until the bus closes, or it is switched off. Never raises: it runs in the runtime's own group."""
+        try:
+            await self._listen(bus, ring or Ring())
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("plugin %s hears of no more events", self._plugin.name)
+
+    async def _listen(self, bus: Bus, ring: Ring) -> None:
         health = self._plugin.health("event")
         with bus.attach(ring):
             async for event in ring:

@@ -1,6 +1,7 @@
 """The plugins of a runtime: found and loaded for each directory, asked by the engine, told of events."""
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from asyncagents.tools.process import Processes
 from asyncagents.tools.projects import Additions
 
 START_SECONDS = 10.0
+_log = logging.getLogger(__name__)
 MOST_DIRECTORIES = 1_000
 
 
@@ -101,12 +103,21 @@ class Plugins:
         if self._group is None:
             return await self._load(found, config)
         if key not in self._loading:
-            self._loading[key] = self._group.create_task(self._load(found, config))
+            self._loading[key] = self._group.create_task(self._load_anyhow(found, config))
+        loading = self._loading[key]
         try:
-            return await asyncio.shield(self._loading[key])
+            return await asyncio.shield(loading)
         finally:
-            if self._loading[key].done():
-                del self._loading[key]
+            if loading.done():
+                self._loading.pop(key, None)
+
+    async def _load_anyhow(self, found: Found, config: Config) -> Here:
+        """Whatever fails here must not end the runtime, whose group this runs in."""
+        try:
+            return await self._load(found, config)
+        except Exception as error:  # noqa: BLE001  as above
+            _log.exception("the plugins of %s could not be loaded", found.directory)
+            return Here(Chain(()), (), (f"the plugins could not be loaded: {said(error)}",), ())
 
     async def _load(self, found: Found, config: Config) -> Here:
         added, warnings = await self._tools(found)
