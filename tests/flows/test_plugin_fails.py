@@ -369,6 +369,17 @@ async def test_a_plugin_that_cannot_start_does_not_stop_the_others(
     assert second.error is None
 
 
+async def test_a_configuration_is_changed_by_what_is_returned_and_not_in_place(tmp_path: Path) -> None:
+    def spoils(config: Config) -> None:
+        config.permission["write"] = config.permission["edit"] = "allow"
+        raise ValueError("and then this")
+
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, with_hooks({"config": spoils}), permission={"edit": "deny"}) as at:
+        assert (await at.prompt("go")).text == "Ok."
+    assert not (tmp_path / "project" / "a").exists()
+
+
 @pytest.mark.parametrize("bad", [lambda config: 7, lambda config: 1 / 0, lambda config: None])
 async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
     tmp_path: Path, bad: Callable[[Config], Any]

@@ -1,6 +1,7 @@
 """The plugins of one directory, as the engine asks them: one after the other, each over the last."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,7 +61,7 @@ class Chain:
 
     async def config(self, config: Config) -> Config:
         for plugin in self._with("config"):
-            outcome = await plugin.call("config", config)
+            outcome = await plugin.call("config", deepcopy(config))  # there are dicts in it
             health = plugin.health("config")
             if isinstance(outcome, Raised):
                 health.raised(outcome.error)
