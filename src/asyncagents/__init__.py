@@ -45,6 +45,8 @@ from asyncagents.errors import (
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
+from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
+from asyncagents.plugins.decorate import async_tool, tool
 
 __all__ = [
     "AgentConfig",
@@ -84,6 +86,9 @@ __all__ = [
     "Pending",
     "PermissionAsked",
     "PermissionReplied",
+    "Plugin",
+    "PluginContext",
+    "PluginHooks",
     "PromptAnswered",
     "Question",
     "QuestionAsked",
@@ -112,6 +117,7 @@ __all__ = [
     "ToolError",
     "Waiting",
     "WaitingAsync",
+    "async_tool",
     "call",
     "end",
     "fail",
@@ -119,4 +125,5 @@ __all__ = [
     "pause",
     "say",
     "think",
+    "tool",
 ]

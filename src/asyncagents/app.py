@@ -34,6 +34,7 @@ from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import Model, Windowed, no_window
+from asyncagents.plugins.author import Plugin
 from asyncagents.plugins.todo_enforcer import TodoEnforcer
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
@@ -117,11 +118,25 @@ def bare(tools: Sequence[AnyTool], policy: Policy = ask_everything) -> Furnish:
     return lambda store, ids: place
 
 
+class Guests(Protocol):
+    """Those who use a runtime from inside."""
+
+    def begin(self, runtime: Runtime, bus: Bus, group: asyncio.TaskGroup) -> None: ...
+
+    async def end(self) -> None: ...
+
+
+class Furnished(Struct, frozen=True):
+    furnish: Furnish
+    plugins: Guests | None = None
+
+
 class Setup(Struct, frozen=True, kw_only=True):
     """What a runtime does; the same in a simulation."""
 
     model: Model
     furnish: Furnish = bare(())
+    plugins: Guests | None = None
     before_rest: BeforeRest = rest_in_peace
     serve: bool = True
     agent: str = DEFAULT_AGENT
@@ -146,6 +161,7 @@ async def open_runtime(
     tools: Sequence[AnyTool] = (),
     policy: Policy = ask_everything,
     coding: bool | Config | Literal["each directory"] = False,
+    plugins: Sequence[Plugin] = (),
     before_rest: BeforeRest = rest_in_peace,
     serve: bool = True,
 ) -> AsyncIterator[Runtime]:
@@ -156,31 +172,38 @@ async def open_runtime(
     open the same directory; each session is run by one of them at a time.
 
     With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
-    configuration given there, or as `config`, or else by the files of each session's directory. A `policy`
-    is for a runtime without.
+    configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
+    A `policy` is for a runtime without.
     """
-    _check(tools, policy, coding=bool(coding))
+    _check(tools, policy, plugins, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
     if config is None and (data is None or not _is_model(model)):
         config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with (
         _voice(model, config, needed=serve) as voice,
-        _furnished(directory, tools, policy, coding) as furnish,
+        _furnished(directory, tools, policy, coding, plugins=plugins) as furnished,
     ):
-        setup = Setup(
-            model=voice.model,
-            furnish=furnish,
-            before_rest=before_rest,
-            serve=serve,
-            model_ref=voice.ref,
-            concurrency=voice.concurrency,
-        )
+        setup = _setup(voice, furnished, before_rest, serve=serve)
         async with _open(directory, setup) as runtime:
             yield runtime
 
 
-def _check(tools: Sequence[AnyTool], policy: Policy, *, coding: bool) -> None:
+def _setup(voice: Voice, furnished: Furnished, before_rest: BeforeRest, *, serve: bool) -> Setup:
+    return Setup(
+        model=voice.model,
+        furnish=furnished.furnish,
+        plugins=furnished.plugins,
+        before_rest=before_rest,
+        serve=serve,
+        model_ref=voice.ref,
+        concurrency=voice.concurrency,
+    )
+
+
+def _check(tools: Sequence[AnyTool], policy: Policy, plugins: Sequence[Plugin], *, coding: bool) -> None:
+    if plugins and not coding:
+        raise InvalidInput("plugins come with coding: give coding=True, or leave the plugins out")
     if coding and policy is not ask_everything:
         raise InvalidInput("a policy stands in for rules: leave it out, or leave out coding")
     names = [tool.name for tool in tools]
@@ -205,16 +228,26 @@ async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
 
 @asynccontextmanager
 async def _furnished(
-    data: Path, tools: Sequence[AnyTool], policy: Policy, coding: bool | Config | str
-) -> AsyncIterator[Furnish]:
+    data: Path,
+    tools: Sequence[AnyTool],
+    policy: Policy,
+    coding: bool | Config | str,
+    *,
+    plugins: Sequence[Plugin],
+) -> AsyncIterator[Furnished]:
     if coding is False:
-        yield bare(tools, policy)
+        yield Furnished(bare(tools, policy))
         return
+    from asyncagents.plugins.plugins import Plugins  # start-up: as below
     from asyncagents.tools.coding import open_coding  # start-up: who brings tools of his own needs none of it
 
     config = coding if isinstance(coding, Config) else None
-    async with open_coding(data / "tool-output", config=config, tools=tools, clock=SystemClock()) as furnish:
-        yield furnish
+    output = data / "tool-output"
+    added = Plugins(system_environment(), output=output, own=plugins)
+    async with open_coding(
+        output, config=config, tools=tools, clock=SystemClock(), extensions=added
+    ) as furnish:
+        yield Furnished(furnish, added)
 
 
 @asynccontextmanager
@@ -267,6 +300,8 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
             chore.cancel()
         await dispatcher.stop()
         titles.stop()
+        if setup.plugins is not None:
+            await setup.plugins.end()
         runtime.close()
     if failure is not None:
         raise failure
@@ -306,6 +341,8 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         defaults=Defaults(setup.agent, setup.model_ref),
         workplaces=workplaces,
     )
+    if setup.plugins is not None:
+        setup.plugins.begin(runtime, bus, group)
     return runtime, dispatcher, titles
 
 

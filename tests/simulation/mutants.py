@@ -46,7 +46,8 @@ MUTANTS = (
         """        for call in snapshot.requested:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
                 report = Report(call, self._bus, self._clock)
-                job = Job(place.tools[call.tool], self._context(call, snapshot.info.directory), report)
+                context = self._context(call, place, snapshot.info.directory)
+                job = Job(place.tools[call.tool], context, report, place.hooks)
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return await self._store.advance(lease, moves)
 """,

@@ -42,6 +42,9 @@ PUBLIC = [
     "Pending",
     "PermissionAsked",
     "PermissionReplied",
+    "Plugin",
+    "PluginContext",
+    "PluginHooks",
     "PromptAnswered",
     "Question",
     "QuestionAsked",
@@ -70,6 +73,7 @@ PUBLIC = [
     "ToolError",
     "Waiting",
     "WaitingAsync",
+    "async_tool",
     "call",
     "end",
     "fail",
@@ -77,6 +81,7 @@ PUBLIC = [
     "pause",
     "say",
     "think",
+    "tool",
 ]
 
 

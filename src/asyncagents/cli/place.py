@@ -1,8 +1,8 @@
 """What a directory offers to agents, read without making or opening anything that is kept."""
 
-import asyncio
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 
 from asyncagents.app import SystemClock, SystemRng
@@ -10,6 +10,7 @@ from asyncagents.config.env import system_environment
 from asyncagents.config.place import data_folder
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.todo import Todo
+from asyncagents.plugins.plugins import Plugins
 from asyncagents.tools.box import Bench
 from asyncagents.tools.projects import Opened, Projects
 from asyncagents.tools.web import open_web
@@ -23,8 +24,14 @@ async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Op
     async with open_web() as web:
         ids = Ids(clock, SystemRng())
         bench = Bench(web=web, todos=_no_todos, ids=ids, home=environment.home, output=output)
-        projects = Projects(environment, bench, clock=clock)
-        yield await asyncio.to_thread(projects.open, str(directory))
+        plugins = Plugins(environment, output=output)
+        projects = Projects(environment, bench, clock=clock, extensions=plugins)
+        try:
+            with redirect_stdout(sys.stderr):  # what plugins print is none of what was asked for
+                opened = await projects.opened(str(directory))
+            yield opened
+        finally:
+            await plugins.end()
 
 
 async def _no_todos(session_id: SessionId) -> tuple[Todo, ...]:

@@ -16,6 +16,7 @@ from asyncagents.config.source import sifted
 from asyncagents.config.tree import Leaf, dotted, grow, leaves
 from asyncagents.config.trust import distrust, is_trusted, project_root, trust, trusted_roots
 from asyncagents.config.veil import is_hidden
+from asyncagents.plugins.find import project_files
 
 
 class Wish(Struct, frozen=True):
@@ -68,6 +69,9 @@ def drop(directory: Path, *, as_json: bool) -> None:
 
 
 def _wishes(environment: Environment, directory: Path, root: Path) -> Iterator[Wish]:
+    for kind in ("plugins", "tools"):
+        for file in project_files(environment, directory, kind):
+            yield Wish(str(file), kind, "Python, run by every session here")
     for place in places(environment, directory):
         found = sifted(place, root) if place.scope == "project" else None
         for top, value in found.left_out if found else ():

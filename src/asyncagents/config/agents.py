@@ -118,7 +118,7 @@ def trusted_folders(folders: list[Folder], *, trusted: bool) -> tuple[list[Folde
     return searched, [folder for folder in folders if folder not in searched]
 
 
-def distrust_warning(paths: list[Path], kind: Kind, root: Path) -> list[str]:
+def distrust_warning(paths: list[Path], kind: Kind | Literal["plugin", "tool"], root: Path) -> list[str]:
     """One for all, or none."""
     if not paths:
         return []

@@ -130,6 +130,7 @@ class CompactionConfig(Struct, frozen=True, kw_only=True):
 
 
 NUDGES = 10
+HOOK_SECONDS = 5.0
 
 
 class AsksConfig(Struct, frozen=True, kw_only=True):
@@ -159,6 +160,8 @@ class Config(Struct, frozen=True, kw_only=True):
     compaction: CompactionConfig = CompactionConfig()
     todo_enforcer: int = NUDGES
     """How often an agent that stops with todos left is told to go on; 0: it is not."""
+    hook_seconds: float = HOOK_SECONDS
+    """How long a plugin's hook may take before it is passed over."""
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
     """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""

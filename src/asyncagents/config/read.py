@@ -8,6 +8,7 @@ import msgspec
 
 from asyncagents.config.check import suggestion
 from asyncagents.config.config import (
+    HOOK_SECONDS,
     NUDGES,
     AgentConfig,
     AsksConfig,
@@ -66,6 +67,7 @@ class _Reader:
             instructions=tuple(raw.get("instructions", ())),
             compaction=msgspec.convert(raw["compaction"], CompactionConfig),
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
+            hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
             experimental=raw.get("experimental", {}),
             variables=variables,
         )

@@ -227,6 +227,10 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,
         Meta(description="Tell an agent that stops with todos left to go on, so often at most."),
     ] = UNSET
+    hook_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=600)] | UnsetType,
+        Meta(description="How long a plugin's hook may take before it is passed over."),
+    ] = UNSET
     experimental: Anything = UNSET
     attachment: Inert = UNSET
     autoshare: Inert = UNSET

@@ -137,6 +137,10 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many calls just before it, in the same turn, were the same."""
     written: dict[str, Any] | None = None
     """The model's own arguments, if a person changed them."""
+    prepared: bool = False
+    """The hooks that come before it have had their word, once."""
+    proposed: dict[str, Any] | None = None
+    """The model's own arguments, if a hook changed them."""
     effect: Effect = "once"
     started: int | None = None
     granted: tuple[str, ...] = ()
@@ -155,7 +159,8 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def of_a_kind(self) -> tuple[str, dict[str, Any]]:
         """What two calls have in common of which one repeats the other."""
-        return self.tool, self.input if self.written is None else self.written
+        own = self.input if self.proposed is None else self.proposed
+        return self.tool, own if self.written is None else self.written
 
     def to(self, state: CallState) -> "Call":
         return replace(self, state=state)

@@ -1,5 +1,6 @@
 """A session as clients see it: a conversation in a project's directory."""
 
+import hashlib
 import re
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -150,3 +151,8 @@ _THINGS = (
 def slug(rng: Rng) -> str:
     """A name for people, such as `calm-river`; not unique."""
     return f"{_QUALITIES[rng.below(len(_QUALITIES))]}-{_THINGS[rng.below(len(_THINGS))]}"
+
+
+def project_id(directory: str) -> str:
+    """A project is its directory."""
+    return hashlib.sha1(directory.encode(), usedforsecurity=False).hexdigest()

@@ -72,12 +72,18 @@ class Bus:
     def subscribe(self, session_id: SessionId | None = None) -> Iterator[Subscription]:
         """The events of one session, or of all."""
         subscription = Subscription(self._size)
+        with self.attach(subscription, session_id):
+            yield subscription
+
+    @contextmanager
+    def attach(self, subscription: Subscription, session_id: SessionId | None = None) -> Iterator[None]:
+        """The same, for a listener of another kind."""
         listeners = self._listeners.setdefault(session_id, {})
         listeners[subscription] = None
         if self._closed:
             subscription.close()
         try:
-            yield subscription
+            yield
         finally:
             del listeners[subscription]
             if not listeners:

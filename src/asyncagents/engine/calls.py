@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -21,26 +20,25 @@ from asyncagents.domain.call import (
     Requested,
     Result,
     Running,
-    render,
 )
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import Ids
-from asyncagents.domain.part import ToolRunning
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.text import whole
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.hook import Hooks
 from asyncagents.engine.permission import Permissions, Standing, Wish
+from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import AnyTool, Outcome, Pending, Together, ToolContext
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import ToolError
 from asyncagents.store.body import body
 from asyncagents.store.store import Store
+from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.step import Move
 
-REPORT_MS = 200
 PLAN_SECONDS = 60
 """A plan only looks; siblings of one step start when all of them are planned."""
 _log = logging.getLogger(__name__)
@@ -49,7 +47,8 @@ _log = logging.getLogger(__name__)
 class Job(Struct, frozen=True):
     tool: AnyTool
     context: ToolContext
-    report: "Report"
+    report: Report
+    hooks: Hooks
 
 
 class Calls:
@@ -79,9 +78,10 @@ class Calls:
         try:
             async with run.interruptible():
                 place = await enter(self._workplaces, snapshot.info.directory, working=True)
-                moves = await self._moves(place, snapshot.info, lease, snapshot.requested)
+                requested = await self._prepared(place, lease, snapshot)
+                moves = await self._moves(place, snapshot.info, lease, requested)
                 moved = {move.call_id for move in moves}
-                planned = [call for call in snapshot.requested if call.id in moved]
+                planned = [call for call in requested if call.id in moved]
                 # Before they are written down as running: from there on nothing may come in between.
                 jobs = {call.id: await self._job(call, place, snapshot.info) for call in planned}
         except TimeoutError:
@@ -89,6 +89,7 @@ class Calls:
         after = await self._store.advance(lease, moves)
         for call in after.executing:
             if call.id in jobs:
+                run.aborts[call.id] = jobs[call.id].context.abort
                 work = self._execute(run, lease, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
         return after
@@ -96,8 +97,29 @@ class Calls:
     async def _job(self, call: Call, place: Workplace, session: Session) -> Job:
         rules = await self._permissions.rules(call, place, session)
         report = Report(call, self._bus, self._clock)
-        context = replace(self._context(call, session.directory), rules=rules, report=report)
-        return Job(place.tools[call.tool], context, report)
+        context = replace(
+            self._context(call, place, session.directory), rules=rules, report=report, keep=report.keep
+        )
+        if call.tool == "bash" and "shell.env" in place.hooks.names:
+            context = replace(context, environment=await place.hooks.shell_env(call, session.directory))
+        return Job(place.tools[call.tool], context, report, place.hooks)
+
+    async def _prepared(self, place: Workplace, lease: Lease, snapshot: Snapshot) -> tuple[Call, ...]:
+        """Hooks come first: what they change is planned, permitted, kept and shown, and changes no more."""
+        if "tool.execute.before" not in place.hooks.names:
+            return snapshot.requested
+        new = [call for call in snapshot.requested if not call.prepared]
+        async with asyncio.TaskGroup() as group:
+            verdicts = [group.create_task(place.hooks.tool_before(call)) for call in new]
+        prepared = []
+        for call, verdict in zip(new, (each.result() for each in verdicts), strict=True):
+            if isinstance(verdict, Failed):
+                await self._store.finish_call(lease, call.id, verdict)
+            else:
+                prepared.append(Prepared(call.id, verdict))
+        after = await self._store.prepare(lease, tuple(prepared)) if new else snapshot
+        known = {call.id for call in snapshot.requested}
+        return tuple(call for call in after.requested if call.prepared and call.id in known)
 
     async def _moves(
         self, place: Workplace, session: Session, lease: Lease, calls: tuple[Call, ...]
@@ -130,7 +152,7 @@ class Calls:
         tool = place.tools.get(call.tool)
         if tool is None:
             return Failed(_missing(call.tool, place))
-        context = self._context(call, session.directory)
+        context = self._context(call, place, session.directory)
         try:
             args = msgspec.convert(call.input, tool.args)
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
@@ -145,7 +167,7 @@ class Calls:
     async def _execute(self, run: Run, lease: Lease, call: Call, job: Job) -> None:
         """Run one tool. A cancel leaves the call as it is: the turn's rest settles it."""
         try:
-            outcome = _noted(call, await self._outcome(call, job))
+            outcome = _noted(call, await self._after(call, job, await self._outcome(call, job)))
             job.report.end()
             match outcome:
                 case Open():
@@ -159,11 +181,30 @@ class Calls:
         finally:
             job.report.end()
             run.tasks.pop(call.id, None)
+            run.aborts.pop(call.id, None)
             run.poke()
+
+    async def _after(
+        self, call: Call, job: Job, outcome: Completed | Failed | Together | Open
+    ) -> Completed | Failed | Together | Open:
+        """With what it said while it ran, and as hooks would have it."""
+        match outcome:
+            case Together(result):
+                after = await self._after(call, job, result)
+                assert isinstance(after, Completed | Failed)
+                return replace(outcome, result=after)
+            case Completed() | Failed():
+                kept = job.report.with_kept(outcome)
+                if isinstance(kept, Completed) and "tool.execute.after" in job.hooks.names:
+                    return await job.hooks.tool_after(call, kept)
+                return kept
+            case Open():
+                return outcome
 
     async def _outcome(self, call: Call, job: Job) -> Completed | Failed | Together | Open:
         tool = job.tool
         limit = asyncio.timeout(tool.timeout)
+        late = asyncio.get_running_loop().call_later(tool.timeout, job.context.abort.set)
         try:
             async with limit:
                 outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), job.context))
@@ -174,6 +215,8 @@ class Calls:
             return _failed(call, error)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
+        finally:
+            late.cancel()
 
     def _opened(self, call: Call, pending: Pending) -> Open:
         now = self._clock.now()
@@ -216,7 +259,7 @@ class Calls:
         tool = place.tools.get(call.tool)
         if tool is None or tool.reconcile is None:
             return doubt
-        context = self._context(call, snapshot.info.directory)
+        context = self._context(call, place, snapshot.info.directory)
         try:
             async with asyncio.timeout(tool.timeout):
                 known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)
@@ -227,39 +270,15 @@ class Calls:
             _log.exception("reconcile of %s failed", call.tool)
             return doubt
 
-    def _context(self, call: Call, directory: str) -> ToolContext:
+    def _context(self, call: Call, place: Workplace, directory: str) -> ToolContext:
         return ToolContext(
             session_id=call.session_id,
             message_id=call.message_id,
             call_id=call.id,
             agent=call.agent,
             directory=directory,
+            worktree=place.worktree or directory,
         )
-
-
-class Report:
-    """Shows people what a running call says of itself, now and then; what is kept is its result."""
-
-    def __init__(self, call: Call, bus: Bus, clock: Clock) -> None:
-        self._call = call
-        self._bus = bus
-        self._clock = clock
-        self._last = 0
-        self._over = False
-
-    def end(self) -> None:
-        """What comes later would show a call as running that is not."""
-        self._over = True
-
-    def __call__(self, metadata: dict[str, Any]) -> None:
-        now = self._clock.now()
-        if self._over or now - self._last < REPORT_MS:
-            return
-        self._last = now
-        part = render(self._call.to(Running(0)))
-        assert isinstance(part.state, ToolRunning)
-        part = replace(part, state=replace(part.state, metadata=metadata))
-        self._bus.publish(PartUpdated(session_id=self._call.session_id, part=part, time=now))
 
 
 def _missing(tool: str, place: Workplace) -> str:

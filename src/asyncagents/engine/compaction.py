@@ -50,11 +50,15 @@ class Compaction:
         known = window.room(place.keeping.reserved)
         room = max(known or _proven(entries), LEAST_ROOM)
         request = place.summarising(started.message.model_ref)
+        said = await place.hooks.compacting(started.message.session_id)
         text = digest(_head(told), entries, told.shown, room=room * 3 // 4)
         if not text.strip():
             return Summary(None, None)
         if asked.text:
             text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked.text}"
+        text = "\n\n".join([text, *said.context])
+        if said.prompt is not None:
+            request = replace(request, system=said.prompt)
         if known is not None:
             most = min(window.output or room, room // 4)
             request = replace(request, options=replace(request.options, max_output=most))

@@ -106,6 +106,20 @@ class _Text:
             self._chunks = ["".join(self._chunks)]
         return replace(self._part, text=self._chunks[0] if self._chunks else "")
 
+    @property
+    def id(self) -> PartId:
+        return PartId(self._part.id)
+
+    def trimmed(self) -> TextPart | None:
+        """None: it is no text, or has ended before."""
+        part = self.part()
+        if self.closed or not isinstance(part, TextPart):
+            return None
+        return replace(part, text=part.text.rstrip())
+
+    def rewrite(self, text: str) -> None:
+        self._chunks, self.clean = [text], False
+
     def close(self, now: int, metadata: dict[str, Any] | None = None) -> None:
         part = self.part()
         time = part.time or PartTime(start=now)
@@ -213,6 +227,21 @@ class Draft:
                 state=ToolPending(input={}, raw=""),
             )
         )
+
+    def ending(self, event: ModelEvent) -> TextPart | None:
+        """The text that this event ends, as it will be kept."""
+        return self._texts[event.id].trimmed() if isinstance(event, TextEnd) else None
+
+    def left_open(self) -> list[TextPart]:
+        """Texts that the stream has not ended; they end with the step."""
+        parts = (text.trimmed() for text in self._written if not text.closed)
+        return [part for part in parts if part is not None]
+
+    def rewrite(self, part_id: PartId, text: str) -> None:
+        """Another text instead of the one that was streamed."""
+        for each in self._written:
+            if each.id == part_id:
+                each.rewrite(whole(text))
 
     def unsaved(self) -> tuple[Part, ...]:
         """Text that the store does not have yet."""

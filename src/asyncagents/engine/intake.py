@@ -1,9 +1,8 @@
 """A prompt on its way in: everything it needs is looked up and run before it is admitted, once per key."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,13 +10,15 @@ from msgspec.structs import replace
 from asyncagents.config.commands import Command
 from asyncagents.domain.command import Invocation, hints, invocation
 from asyncagents.domain.fact import Admit
-from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.part_input import PartInput, TextInput
 from asyncagents.domain.permission import Action
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
+from asyncagents.engine.arrival import arrived, renewed
 from asyncagents.engine.compose import Composer, subtask
+from asyncagents.engine.hook import Commanded
 from asyncagents.engine.input import Inputs, To, a_prompt, a_text, some_parts
 from asyncagents.engine.material import Judge, Material
 from asyncagents.engine.permission import Standing
@@ -27,18 +28,14 @@ from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 from asyncagents.store.verb.session import NewSession
 
-BuiltIn: TypeAlias = Callable[[Inputs, SessionId, str | None, To], Admit]
 NO_COMMANDS = "there are no commands here: a runtime has them that was opened with `coding`"
 WORKER = "general"
 """Who does a subtask for which nobody is named."""
 
 
-def _compact(inputs: Inputs, session_id: SessionId, key: str | None, to: To) -> Admit:
-    return inputs.compaction(session_id, key=key, to=to)
-
-
-BUILT_IN: Mapping[str, BuiltIn] = {"compact": _compact, "summarize": _compact}
-"""They come first: no file can take their names. None of them takes arguments."""
+COMPACT = frozenset({"compact", "summarize"})
+BUILT_IN = COMPACT
+"""They come first: no file can take their names. What is typed behind them is given to them."""
 _DESCRIBED = {"compact": "Sums the conversation up, so that it can go on for longer."}
 
 
@@ -61,7 +58,8 @@ class _Turnstile(Struct):
 
 
 class Intake:
-    def __init__(self, *, store: Store, workplaces: Workplaces, inputs: Inputs) -> None:
+    def __init__(self, *, store: Store, workplaces: Workplaces, inputs: Inputs, ids: Ids) -> None:
+        self._ids = ids
         self._store = store
         self._workplaces = workplaces
         self._inputs = inputs
@@ -120,7 +118,7 @@ class Intake:
         fact = await self._called(session, place, called, key=key, to=to)
         if fact is None:
             raise InvalidInput(f"there is no command {called.name!r}: `asyncagents commands` lists them")
-        return fact
+        return await self._heard(session, fact)
 
     async def commands(self, directory: str) -> tuple[CommandInfo, ...]:
         place = await self._workplaces.at(directory)
@@ -146,20 +144,25 @@ class Intake:
         called = invocation(text)
         fact = await self._called(session, place, called, key=key, to=to) if called else None
         if fact is not None:
-            return replace(fact, wakes=wakes)
+            return await self._heard(session, replace(fact, wakes=wakes))
         to = _addressed(place, session, to)
         composer = self._composer(session, place, to)
         parts = [*await composer.typed(text), *await _along(composer, to)]
-        return self._inputs.admit(session.id, parts, key=key, to=to, wakes=wakes)
+        return await self._heard(session, self._inputs.admit(session.id, parts, key=key, to=to, wakes=wakes))
+
+    async def _heard(self, session: Session, fact: Admit) -> Admit:
+        """Others may have a word before it is admitted; what is about the session itself is not theirs."""
+        if fact.source != "person":
+            return fact
+        return await arrived(self._workplaces, session.directory, fact, self._ids)
 
     async def _called(
         self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: To
     ) -> Admit | None:
         """None: there is no such command, so it is a prompt like others."""
-        if called.name in BUILT_IN:
-            if called.arguments:
-                raise InvalidInput(f"/{called.name} takes no arguments: leave out what follows it")
-            return BUILT_IN[called.name](self._inputs, session.id, key, _addressed(place, session, to))
+        if called.name in COMPACT:
+            to = _addressed(place, session, to)
+            return self._inputs.compaction(session.id, called.arguments, key=key, to=to)
         if place.material is None:
             return None
         command = place.material.commands.get(called.name)
@@ -187,7 +190,13 @@ class Intake:
         filled = await composer.filled(command, arguments)
         said: list[PartInput] = [TextInput(text=filled.text)] if filled.text else []
         parts = [subtask(command, worker, filled)] if worker else [*said, *filled.beside]
-        return self._inputs.admit(session.id, [*parts, *along], key=key, to=to)
+        fact = self._inputs.admit(session.id, [*parts, *along], key=key, to=to)
+        if "command.execute.before" not in place.hooks.names:
+            return fact
+        commanded = Commanded(
+            session_id=session.id, command=command.name, arguments=arguments, parts=fact.parts
+        )
+        return replace(fact, parts=renewed(await place.hooks.command(commanded), fact.message, self._ids))
 
     def _composer(self, session: Session, place: Workplace, to: To) -> Composer:
         agent = to.get("agent") or session.agent or place.default_agent() or ""

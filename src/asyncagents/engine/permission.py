@@ -90,12 +90,15 @@ class Permissions:
         if any(action == "ask" for _, action in judged):
             approved = await self._store.approvals(session.project_id)
             judged = wish.judged(place.policy(agent, rules, approved)) if approved else judged
-        for ask, action in judged:
-            if action == "deny":
-                return Failed(f"Not allowed here: {ask.permission} {', '.join(ask.patterns)}.")
+        if denied := [ask for ask, action in judged if action == "deny"]:
+            return _denied(denied[0])
         for ask, action in judged:
             if action == "ask" and not {ask_hash := _hash(call, ask), BY_HAND} & set(call.granted):
-                return place.asking.refusal or self._ask(call, ask, ask_hash, place.asking)
+                said = await _said(call, ask, place)
+                if said == "ask":
+                    return place.asking.refusal or self._ask(call, ask, ask_hash, place.asking)
+                if said == "deny":
+                    return _denied(ask)
         return None
 
     async def rules(self, call: Call, place: Workplace, session: Session) -> Effective | None:
@@ -126,6 +129,15 @@ class Permissions:
             ask_hash=ask_hash,
             blocks=not asking.rejected_goes_on,
         )
+
+
+async def _said(call: Call, ask: Ask, place: Workplace) -> Action:
+    """By a hook, for what a person would be asked."""
+    return await place.hooks.permission(call, ask) if "permission.ask" in place.hooks.names else "ask"
+
+
+def _denied(ask: Ask) -> Failed:
+    return Failed(f"Not allowed here: {ask.permission} {', '.join(ask.patterns)}.")
 
 
 def _agent(call: Call, session: Session) -> str:

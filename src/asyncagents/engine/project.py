@@ -14,6 +14,7 @@ from asyncagents.domain.permission import Action, Effective, judge, permission_o
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
+from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material, Resource
 from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
@@ -38,7 +39,7 @@ class Project:
     reminds = True
     served: Served | None = None
 
-    def __init__(  # noqa: PLR0913  what it is made of
+    def __init__(  # noqa: PLR0913  all that a directory offers
         self,
         agents: Agents,
         tools: Sequence[AnyTool],
@@ -48,6 +49,7 @@ class Project:
         before: Agents | None = None,
         nudges: int = 0,
         material: Material | None = None,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`before`: as they were when the runtime first looked. What has been loosened since does not count:
         an agent that may edit could have done it."""
@@ -55,6 +57,8 @@ class Project:
         self._before = before or agents
         self.nudges = nudges
         self.material = material
+        self.hooks = hooks
+        self.worktree = texts.facts.worktree
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import CallId, SessionId
+from asyncagents.engine.abort import AbortSignal
 from asyncagents.engine.prompt import Prompt
 
 
@@ -17,6 +18,7 @@ class Run:
         self.overhead = 0
         """What the system text and the tools of its last step took, in tokens, as far as one can tell."""
         self.tasks: dict[CallId, asyncio.Task[None]] = {}
+        self.aborts: dict[CallId, AbortSignal] = {}
         self.failure: Exception | None = None
         self.interrupted = False
         self.interrupts = 0
@@ -56,9 +58,16 @@ class Run:
         scope, self._scope = self._scope, None
         if scope is not None:
             scope.reschedule(asyncio.get_running_loop().time())
+        self.end_calls()
+        self.poke()
+
+    def end_calls(self) -> list[asyncio.Task[None]]:
+        """Tell all that run to end."""
+        for abort in self.aborts.values():
+            abort.set()
         for task in self.tasks.values():
             task.cancel()
-        self.poke()
+        return list(self.tasks.values())
 
     @asynccontextmanager
     async def interruptible(self) -> AsyncIterator[None]:

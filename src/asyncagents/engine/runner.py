@@ -127,8 +127,6 @@ class Runner:
 
 async def _stop(run: Run) -> None:
     """No tool of this run works on after it."""
-    tasks = list(run.tasks.values())
-    for task in tasks:
-        task.cancel()
+    tasks = run.end_calls()
     if tasks:
         await asyncio.wait(tasks)

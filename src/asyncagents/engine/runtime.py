@@ -1,7 +1,6 @@
 """The library's face: sessions, prompts, answers, results and events, over the store and the engine."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -13,13 +12,14 @@ from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, Sess
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, slug
+from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, project_id, slug
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.workplace import Workplace, Workplaces
@@ -61,7 +61,7 @@ class Runtime:
         self._rng = rng
         self._ids = ids
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults)
-        self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs)
+        self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -212,6 +212,10 @@ class Runtime:
     async def workplace(self, directory: str | Path = ".") -> Workplace:
         """The tools and agents of a directory."""
         return await self._workplaces.at(_absolute(directory))
+
+    async def plugins(self, directory: str | Path = ".") -> tuple[PluginReport, ...]:
+        """Those that are loaded for a directory, and how their hooks do."""
+        return (await self.workplace(directory)).hooks.reports()
 
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
         """Give an open call its result, once; the same again is answered alike, another is a conflict."""
@@ -380,8 +384,3 @@ class Runtime:
 
 def _absolute(directory: str | Path) -> str:
     return str(Path(directory).absolute())
-
-
-def project_id(directory: str) -> str:
-    """A project is its directory."""
-    return hashlib.sha1(directory.encode(), usedforsecurity=False).hexdigest()

@@ -1,6 +1,6 @@
 """The tool contract: `plan` says what it would touch, `run` does it; the result is the call's next state."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -13,6 +13,7 @@ from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.window import BYTES_A_TOKEN, words
+from asyncagents.engine.abort import AbortSignal
 from asyncagents.llm.model import ToolSpec
 
 A = TypeVar("A")
@@ -36,6 +37,10 @@ def unheard(metadata: dict[str, Any]) -> None:
     """Nobody listens."""
 
 
+def unkept(title: str | None, metadata: dict[str, Any]) -> None:
+    """Nobody keeps it."""
+
+
 class ToolContext(Struct, frozen=True, kw_only=True):
     session_id: SessionId
     message_id: MessageId
@@ -47,6 +52,27 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """What counts for this call beyond what it asked for; None: there are none but the policy."""
     report: Callable[[dict[str, Any]], None] = unheard
     """Tells people how a long call gets on. It is shown, at times, and not kept."""
+    keep: Callable[[str | None, dict[str, Any]], None] = unkept
+    worktree: str = ""
+    """The root of the project; the directory itself, if it is in no worktree."""
+    abort: AbortSignal = field(default_factory=AbortSignal)
+    """Set when the call shall end; a coroutine is cancelled besides."""
+    environment: Mapping[str, str] = {}
+    """Variables for the programs it starts, besides those that they get anyway."""
+
+    @property
+    def effect_key(self) -> str:
+        """The same for every run of this call: give it to whoever must not do the same thing twice."""
+        return self.call_id
+
+    @property
+    def pending_id(self) -> CallId:
+        """Under which the result of a pending call is given."""
+        return self.call_id
+
+    def metadata(self, metadata: dict[str, Any] | None = None, *, title: str | None = None) -> None:
+        """For people: shown while it runs, and kept unless the result says otherwise. From any thread."""
+        self.keep(title, metadata or {})
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -103,6 +129,12 @@ class Tool(Generic[A]):
         """The same tool with another plan."""
         tool = copy(self)
         tool.plan = plan
+        return tool
+
+    def named(self, name: str) -> "Tool[A]":
+        """The same tool under another name."""
+        tool = copy(self)
+        tool.name = name
         return tool
 
     def spec(self) -> ToolSpec:

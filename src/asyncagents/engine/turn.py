@@ -19,6 +19,8 @@ from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
 from asyncagents.engine.draft import Draft
+from asyncagents.engine.hook import NO_HOOKS, Hooks
+from asyncagents.engine.hooked import complete, complete_rest, shaped
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.prompt import Prompt
 from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
@@ -60,6 +62,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """A conversation that is too long is summarised."""
     summary: Summary | None = None
     """It is a summary."""
+    hooks: Hooks = NO_HOOKS
+    """Who has a word in it."""
 
 
 class Ended(Struct, frozen=True):
@@ -171,6 +175,8 @@ class Turn:
         finally:
             slot.release()
             scribe.drop()
+        if "experimental.text.complete" in job.hooks.names:
+            await complete_rest(job.hooks, draft, hurry=run.interrupted)
         end = draft.end(self._clock.now(), place.effects, last=job.last)
         if started.wanted is not None:
             end = Acceptance(started.wanted, self._ids, self._clock.now(), last=job.last).judged(end)
@@ -194,6 +200,7 @@ class Turn:
         return Job(
             request=_request(run, message, brief),
             last=last,
+            hooks=place.hooks,
             room=window.room(place.keeping.reserved) if place.keeping.auto else None,
             shrinks=place.keeping.auto,
         )
@@ -288,11 +295,11 @@ class Turn:
             draft.fail(unknown(job.why_not))
             return
         try:
-            async with run.interruptible(), aclosing(self._model.stream(job.request)) as events:
-                async for event in events:
-                    change = draft.take(event, self._clock.now())
-                    if change is not None:
-                        scribe.take(change)
+            async with run.interruptible():
+                request = (
+                    await shaped(job.hooks, draft.message, job.request) if job.hooks.names else job.request
+                )
+                await self._read(draft, scribe, request, job.hooks)
         except (Exception, asyncio.CancelledError) as error:  # the edge of a provider
             if told_to_stop():
                 raise
@@ -301,6 +308,16 @@ class Turn:
             draft.fail_unless_failed(unknown(EMPTY))
         if run.interrupted:
             draft.abort()
+
+    async def _read(self, draft: Draft, scribe: Scribe, request: Request, hooks: Hooks) -> None:
+        completes = "experimental.text.complete" in hooks.names
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                if completes:
+                    await complete(hooks, draft, event)
+                change = draft.take(event, self._clock.now())
+                if change is not None:
+                    scribe.take(change)
 
 
 def _full(message: AssistantMessage, job: Job) -> bool:

@@ -11,6 +11,7 @@ from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.window import words
 from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material, Resource
 from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
@@ -89,6 +90,14 @@ class Workplace(Protocol):
     def reminds(self) -> bool: ...
 
     @property
+    def hooks(self) -> Hooks: ...
+
+    @property
+    def worktree(self) -> str:
+        """The root of the project; nothing: the directory itself."""
+        ...
+
+    @property
     def nudges(self) -> int:
         """How often an agent that stops with todos left is told to go on."""
         ...
@@ -160,6 +169,8 @@ class Bare:
     keeping = Keeping()
     served: Served | None = None
     material: Material | None = None
+    hooks: Hooks = NO_HOOKS
+    worktree = ""
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}

@@ -25,6 +25,7 @@ from asyncagents.store.verb import (
     compact,
     feed,
     known,
+    prepare,
     read,
     rest,
     session,
@@ -35,6 +36,7 @@ from asyncagents.store.verb import (
     todo,
 )
 from asyncagents.store.verb.feed import Feed
+from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
 from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.session import NewSession
@@ -151,6 +153,10 @@ class Store:
     async def hold_step(self, lease: Lease, request_id: RequestId, *, until: int, why: str) -> Snapshot:
         """Wait as a row before the first try, or longer before the next."""
         return await self._write(lambda tx: step.hold_step(tx, lease, request_id, until=until, why=why))
+
+    async def prepare(self, lease: Lease, prepared: tuple[Prepared, ...]) -> Snapshot:
+        """Note what hooks made of requested calls, once for each."""
+        return await self._write(lambda tx: prepare.prepare(tx, lease, prepared))
 
     async def advance(self, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         """Move calls on. A settled call never changes; nothing starts in a cancelled turn."""

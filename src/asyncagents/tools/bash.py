@@ -45,7 +45,8 @@ def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
         )
 
     async def run(args: Bash, context: ToolContext) -> Completed:
-        ended = await processes.run(
+        there = processes.with_variables(context.environment) if context.environment else processes
+        ended = await there.run(
             ("bash", "-c", args.command),
             cwd=_start(args, context),
             timeout=args.timeout / 1000,

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
@@ -14,7 +14,7 @@ from asyncagents.store.store import Store
 from asyncagents.tools.box import Bench
 from asyncagents.tools.cap import forget_old
 from asyncagents.tools.mcp import open_servers
-from asyncagents.tools.projects import Projects
+from asyncagents.tools.projects import Extensions, Projects
 from asyncagents.tools.web import open_web
 
 Open: TypeAlias = Callable[[Store, Ids], Projects]
@@ -22,7 +22,12 @@ Open: TypeAlias = Callable[[Store, Ids], Projects]
 
 @asynccontextmanager
 async def open_coding(
-    output: Path, *, config: Config | None, tools: Sequence[AnyTool], clock: Clock
+    output: Path,
+    *,
+    config: Config | None,
+    tools: Sequence[AnyTool],
+    clock: Clock,
+    extensions: Extensions[Any] | None = None,
 ) -> AsyncIterator[Open]:
     """`config` counts in every directory; without one, the files of each do."""
     environment = system_environment()
@@ -38,6 +43,8 @@ async def open_coding(
                 output=output,
                 servers=servers,
             )
-            return Projects(environment, bench, clock=clock, config=config, tools=tools)
+            return Projects(
+                environment, bench, clock=clock, config=config, tools=tools, extensions=extensions
+            )
 
         yield furnish

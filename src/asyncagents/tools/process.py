@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
+from copy import copy
 from itertools import count
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -62,6 +63,12 @@ class Processes:
         self._supervisor = supervisor and _has_interpreter()
         self._found: Containment | None = None
         self._finding = asyncio.Lock()
+
+    def with_variables(self, more: Mapping[str, str]) -> "Processes":
+        """The same, with an environment that has these too."""
+        other = copy(self)
+        other._environment = {**self._environment, **more}
+        return other
 
     async def containment(self) -> Containment:
         """How it is made sure here that nothing is left; tried once, not believed."""

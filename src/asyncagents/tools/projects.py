@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.agents import find_agents
 from asyncagents.config.child import child_environment, without_bare_repositories
@@ -22,10 +24,12 @@ from asyncagents.config.skills import find_skills
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.port import Clock
 from asyncagents.engine.agents import Agents, Facts
+from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.project import Project, Texts
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace import Asking, Keeping, Workplace
 from asyncagents.errors import ConfigError
+from asyncagents.tools.added import Added, with_added
 from asyncagents.tools.box import Bench, Doors, built_in
 from asyncagents.tools.cap import capped, forget_old
 from asyncagents.tools.files import Files
@@ -53,6 +57,36 @@ class Opened(Struct, frozen=True):
     servers: tuple[Wanted, ...] = ()
 
 
+class Additions(Struct, frozen=True, kw_only=True):
+    """What others bring to a directory, and how they would have its configuration."""
+
+    config: Config
+    tools: tuple[Added, ...] = ()
+    hooks: Hooks = NO_HOOKS
+    warnings: tuple[str, ...] = ()
+
+
+F = TypeVar("F")
+
+
+class Extensions(Protocol[F]):
+    def find(self, directory: str, config: Config, *, trusted: bool) -> F | None:
+        """In a thread, and cheaply; None: there is nothing for this directory."""
+        ...
+
+    async def load(self, found: F, config: Config) -> Additions:
+        """On the loop. Never raises."""
+        ...
+
+
+class Settled(Struct, frozen=True):
+    """What is read of a directory before others have a word."""
+
+    config: Config
+    trusted: bool
+    found: Any = None
+
+
 class Projects:
     """`config`: what counts in every directory, instead of the files there."""
 
@@ -66,11 +100,13 @@ class Projects:
         clock: Clock,
         config: Config | None = None,
         tools: Sequence[AnyTool] = (),
+        extensions: Extensions[Any] | None = None,
     ) -> None:
         self._environment = environment
         self._bench = bench
         self._clock = clock
         self._config = config
+        self._extensions = extensions
         self._own = tuple(capped(tool, bench.output) for tool in tools)
         self._doors: OrderedDict[Path, Doors] = OrderedDict()
         self._known: OrderedDict[str, tuple[int, Project]] = OrderedDict()
@@ -91,15 +127,15 @@ class Projects:
             return known
         async with self._reading[crc32(os.fsencode(directory)) % READERS]:
             known = self._fresh(directory)
-            return known if known is not None else await asyncio.to_thread(self._again, directory)
+            return known if known is not None else await self._again(directory)
 
     def _fresh(self, directory: str) -> Project | None:
         since, known = self._known.get(directory, (0, None))
         return known if self._clock.now() - since < FRESH_MS else None
 
-    def _again(self, directory: str) -> Project:
+    async def _again(self, directory: str) -> Project:
         try:
-            opened = self.open(directory)
+            opened = await self.opened(directory)
         except (ConfigError, OSError) as error:
             if directory not in self._known:
                 raise ConfigError(str(error)) from error
@@ -122,6 +158,9 @@ class Projects:
             gone, _ = self._known.popitem(last=False)
             if self._bench.servers is not None:
                 self._bench.servers.want(gone, ())
+
+    def _sweep(self) -> None:
+        now = self._clock.now()
         if now - self._swept > DAY_MS:
             self._swept = now
             forget_old(self._bench.output, now)
@@ -131,11 +170,29 @@ class Projects:
             self._told.add(warning)
             _log.warning("%s", warning)
 
-    def open(self, directory: str) -> Opened:
+    async def opened(self, directory: str) -> Opened:
         """Read all of a directory's files. Raises `ConfigError` for what cannot be used."""
+        first = await asyncio.to_thread(self._first_look, directory)
+        if isinstance(first, Opened) or self._extensions is None:
+            assert isinstance(first, Opened), "without extensions nobody else has a word"
+            return first
+        additions = await self._extensions.load(first.found, first.config)
+        return await asyncio.to_thread(self._open, directory, first.trusted, additions)
+
+    def _first_look(self, directory: str) -> Settled | Opened:
+        """All of it at once, if nobody else has a word."""
+        self._sweep()
         environment, place = self._environment, Path(directory)
         config = self._config or load(environment, directory=place).config
         trusted = is_trusted(environment, place)
+        if self._extensions is not None:
+            found = self._extensions.find(directory, config, trusted=trusted)
+            if found is not None:
+                return Settled(config, trusted, found)
+        return self._open(directory, trusted, Additions(config=config))
+
+    def _open(self, directory: str, trusted: bool, additions: Additions) -> Opened:
+        environment, place, config = self._environment, Path(directory), additions.config
         agents = find_agents(environment, place, trusted=trusted)
         skills = find_skills(environment, place, trusted=trusted)
         instructions = find_instructions(environment, place, config.instructions)
@@ -145,9 +202,11 @@ class Projects:
         doors = self._doors_of(root, config)
         tools = built_in(self._bench, doors, tuple(skills.skills.values()))
         commands = find_commands(environment, place, trusted=trusted, configured=config.command)
+        added = [replace(each, tool=capped(each.tool, self._bench.output)) for each in additions.tools]
+        every, clashes = with_added((*tools, *self._own), added)
         project = Project(
             laid,
-            (*tools, *self._own),
+            every,
             Texts(
                 facts=self._facts(directory, root),
                 instructions=instructions.files,
@@ -159,9 +218,11 @@ class Projects:
             before=self._before(directory, laid),
             nudges=config.todo_enforcer,
             material=ProjectMaterial(doors=doors, commands=commands, agents=laid, scratch=self._bench.output),
+            hooks=additions.hooks,
         )
         told = (*agents.told, *commands.told, *skills.told, *instructions.warnings)
-        return Opened(project, told, wanted(environment, config, root))
+        odd = (*told, *additions.warnings, *clashes)
+        return Opened(project, odd, wanted(environment, config, root))
 
     def _before(self, directory: str, now: Agents) -> Agents:
         """As they were when this runtime first looked."""

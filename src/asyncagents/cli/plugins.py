@@ -1,0 +1,24 @@
+"""`asyncagents plugins`: whose code has a word here, and what is wrong with it."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.option import data_dir_option, directory_option, json_option, project_folder
+
+
+@click.command()
+@json_option
+@directory_option
+@data_dir_option
+def plugins(*, as_json: bool, directory: Path, data_dir: Path | None) -> None:
+    """List the plugins of this directory, in the order in which they are asked.
+
+    They are imported and started for it, as a session here would do. One that cannot be used is listed with
+    its error; the others work. What a project that is not trusted names is not imported.
+    """
+    import asyncio
+
+    from asyncagents.cli.plugins_list import show_plugins
+
+    asyncio.run(show_plugins(project_folder(directory), data_dir, as_json=as_json))

@@ -1,0 +1,72 @@
+"""What a running call says of itself: shown to people now and then, and kept with its result."""
+
+import asyncio
+import threading
+from typing import Any
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Completed, Failed, Running, render
+from asyncagents.domain.event import PartUpdated
+from asyncagents.domain.part import ToolRunning
+from asyncagents.domain.port import Clock
+from asyncagents.domain.text import whole, whole_in
+from asyncagents.engine.bus import Bus
+from asyncagents.store.body import body
+
+REPORT_MS = 200
+
+
+class Report:
+    """Made on the loop; may be called from any thread."""
+
+    def __init__(self, call: Call, bus: Bus, clock: Clock) -> None:
+        self._call = call
+        self._bus = bus
+        self._clock = clock
+        self._last = 0
+        self._over = False
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._title = ""
+        self._metadata: dict[str, Any] = {}
+
+    def end(self) -> None:
+        """What comes later would show a call as running that is not."""
+        self._over = True
+
+    def __call__(self, metadata: dict[str, Any]) -> None:
+        """Show it, and forget it."""
+        self._on_loop("", metadata)
+
+    def keep(self, title: str | None, metadata: dict[str, Any]) -> None:
+        """Show it, and keep it for the result. What cannot be stored raises, where it was said."""
+        body((title, metadata))
+        self._title = whole(title) if title else self._title
+        self._metadata = {**self._metadata, **whole_in(metadata)}
+        self._on_loop(self._title, self._metadata)
+
+    def with_kept(self, result: Completed | Failed) -> Completed | Failed:
+        """What the result says itself counts more."""
+        if not (self._title or self._metadata):
+            return result
+        metadata = {**self._metadata, **result.metadata}
+        if isinstance(result, Failed):
+            return replace(result, metadata=metadata)
+        return replace(result, metadata=metadata, title=result.title or self._title)
+
+    def _on_loop(self, title: str, metadata: dict[str, Any]) -> None:
+        if threading.get_ident() == self._thread:
+            self._show(title, metadata)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._show, title, metadata)
+
+    def _show(self, title: str, metadata: dict[str, Any]) -> None:
+        now = self._clock.now()
+        if self._over or now - self._last < REPORT_MS:
+            return
+        self._last = now
+        part = render(self._call.to(Running(0)))
+        assert isinstance(part.state, ToolRunning)
+        part = replace(part, state=replace(part.state, title=title or None, metadata=metadata))
+        self._bus.publish(PartUpdated(session_id=self._call.session_id, part=part, time=now))

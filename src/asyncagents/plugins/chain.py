@@ -1,0 +1,208 @@
+"""The plugins of one directory, as the engine asks them: one after the other, each over the last."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.config import Config
+from asyncagents.domain.call import Call, Completed, Failed
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import Part, TextPart
+from asyncagents.domain.permission import Action
+from asyncagents.domain.text import whole
+from asyncagents.engine.hook import Arriving, Commanded, Compacting, HookName, PluginReport
+from asyncagents.engine.tool import Ask
+from asyncagents.errors import ToolError
+from asyncagents.llm.model import Options
+from asyncagents.plugins.custody import Raised, Returned
+from asyncagents.plugins.health import said
+from asyncagents.plugins.loaded import Loaded
+from asyncagents.plugins.outputs import (
+    AfterOutput,
+    BeforeOutput,
+    CommandOutput,
+    CompactingOutput,
+    EnvOutput,
+    MessageOutput,
+    ParamsOutput,
+    PermissionOutput,
+    Sent,
+    SystemOutput,
+    TextOutput,
+)
+from asyncagents.plugins.parts import plain_parts, read_parts
+
+S = TypeVar("S", bound=Struct)
+AFTER_CONFIG = "config returns a Config, or None for no change"
+
+
+class Chain:
+    """A `Hooks`."""
+
+    def __init__(self, plugins: Sequence[Loaded]) -> None:
+        self._plugins = plugins
+        self.names: frozenset[HookName] = frozenset().union(*(plugin.hooks for plugin in plugins))
+
+    def reports(self) -> tuple[PluginReport, ...]:
+        return tuple(plugin.report() for plugin in self._plugins)
+
+    def _with(self, hook: HookName) -> list[Loaded]:
+        return [plugin for plugin in self._plugins if hook in plugin.hooks]
+
+    async def _change(self, hook: HookName, about: Mapping[str, Any], what: S) -> S:
+        for plugin in self._with(hook):
+            what = await plugin.change(hook, about, what)
+        return what
+
+    async def config(self, config: Config) -> Config:
+        for plugin in self._with("config"):
+            outcome = await plugin.call("config", deepcopy(config))  # there are dicts in it
+            health = plugin.health("config")
+            if isinstance(outcome, Raised):
+                health.raised(outcome.error)
+            elif isinstance(outcome, Returned) and isinstance(outcome.value, Config | None):
+                health.ended()
+                config = outcome.value or config
+            elif isinstance(outcome, Returned):
+                health.left(AFTER_CONFIG)
+        return config
+
+    async def chat_message(self, arriving: Arriving) -> Arriving:
+        about = {
+            "sessionID": arriving.session_id,
+            "messageID": arriving.message_id,
+            "agent": arriving.agent,
+            "model": msgspec.to_builtins(arriving.model),
+        }
+        for plugin in self._with("chat.message"):
+            before = MessageOutput(Sent(arriving.agent, arriving.model), plain_parts(arriving.parts))
+            after = await plugin.change("chat.message", about, before)
+            if after != before:
+                parts = self._parts(plugin, "chat.message", after.parts, arriving.parts)
+                arriving = replace(
+                    arriving, agent=after.message.agent, model=after.message.model, parts=parts
+                )
+        return arriving
+
+    async def command(self, commanded: Commanded) -> tuple[Part, ...]:
+        about = {
+            "sessionID": commanded.session_id,
+            "command": commanded.command,
+            "arguments": commanded.arguments,
+        }
+        parts = commanded.parts
+        for plugin in self._with("command.execute.before"):
+            before = CommandOutput(plain_parts(parts))
+            after = await plugin.change("command.execute.before", about, before)
+            if after != before:
+                parts = self._parts(plugin, "command.execute.before", after.parts, parts)
+        return parts
+
+    def _parts(
+        self, plugin: Loaded, hook: HookName, left: list[dict[str, Any]], before: tuple[Part, ...]
+    ) -> tuple[Part, ...]:
+        try:
+            return read_parts(left)
+        except (msgspec.ValidationError, TypeError) as error:
+            plugin.health(hook).left(str(error))
+            return before
+
+    async def chat_params(self, message: AssistantMessage, options: Options) -> Options:
+        before = ParamsOutput(
+            temperature=options.temperature,
+            top_p=options.top_p,
+            max_output_tokens=options.max_output,
+            options=options.body,
+        )
+        after = await self._change("chat.params", _step(message), before)
+        return Options(
+            temperature=after.temperature,
+            top_p=after.top_p,
+            max_output=after.max_output_tokens,
+            body=after.options,
+        )
+
+    async def system(self, message: AssistantMessage, system: str) -> str:
+        before = SystemOutput([system])
+        after = await self._change("experimental.chat.system.transform", _step(message), before)
+        return "\n\n".join(text for text in after.system if text)
+
+    async def text_complete(self, part: TextPart) -> str:
+        about = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
+        return (await self._change("experimental.text.complete", about, TextOutput(part.text))).text
+
+    async def permission(self, call: Call, ask: Ask) -> Action:
+        """One that denies is enough; one that allows is, if none denies."""
+        about = _of(call) | {
+            "permission": ask.permission,
+            "patterns": list(ask.patterns),
+            "always": list(ask.always),
+            "metadata": dict(ask.metadata),
+        }
+        status: Action = "ask"
+        for plugin in self._with("permission.ask"):
+            after = await plugin.change("permission.ask", about, PermissionOutput("ask"))
+            if after.status == "deny":
+                return "deny"
+            status = "allow" if after.status == "allow" else status
+        return status
+
+    async def tool_before(self, call: Call) -> dict[str, Any] | Failed:
+        """Who raises refuses the call; the model reads why."""
+        what = BeforeOutput(call.input)
+        for plugin in self._with("tool.execute.before"):
+            what, error = await plugin.attempt("tool.execute.before", _of(call), what)
+            if isinstance(error, Exception):
+                health = plugin.health("tool.execute.before")
+                health.ended() if isinstance(error, ToolError) else health.raised(error)
+                return Failed(whole(_reason(error)))
+            if error is not None:  # an exit, an interrupt, a cancel: no word on this call
+                plugin.health("tool.execute.before").raised(error)
+        return what.args
+
+    async def tool_after(self, call: Call, done: Completed) -> Completed:
+        before = AfterOutput(done.title, done.output, done.metadata)
+        after = await self._change("tool.execute.after", _of(call), before)
+        return Completed(after.output, after.title, after.metadata)
+
+    async def shell_env(self, call: Call, directory: str) -> Mapping[str, str]:
+        about = _of(call) | {"cwd": directory}
+        return (await self._change("shell.env", about, EnvOutput({}))).env
+
+    async def compacting(self, session_id: SessionId) -> Compacting:
+        about = {"sessionID": session_id}
+        after = await self._change("experimental.session.compacting", about, CompactingOutput([], None))
+        return Compacting(tuple(after.context), after.prompt)
+
+
+def _step(message: AssistantMessage) -> dict[str, Any]:
+    return {
+        "sessionID": message.session_id,
+        "messageID": message.id,
+        "agent": message.agent,
+        "model": {"providerID": message.provider_id, "modelID": message.model_id},
+    }
+
+
+def _of(call: Call) -> dict[str, Any]:
+    return {
+        "sessionID": call.session_id,
+        "messageID": call.message_id,
+        "callID": call.call_id,
+        "tool": call.tool,
+        "agent": call.agent,
+        "args": call.input,
+    }
+
+
+def _reason(error: Exception) -> str:
+    """As its author wrote it; an error without words gives its name."""
+    try:
+        return str(error) or type(error).__name__
+    except BaseException:  # noqa: BLE001  what it says of itself is foreign code too
+        return said(error)

@@ -1,0 +1,195 @@
+"""`@tool` and `@async_tool`: a function with types is all that a tool needs."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict, Unpack, overload
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Completed, Effect, Failed, Result
+from asyncagents.engine.tool import (
+    DAY,
+    TEN_MINUTES,
+    AnyTool,
+    Ask,
+    Execute,
+    Outcome,
+    Pending,
+    Plan,
+    Reconcile,
+    Together,
+    Tool,
+    ToolContext,
+)
+from asyncagents.errors import InvalidInput
+from asyncagents.plugins.signature import Signature, signature_of
+from asyncagents.plugins.thread import in_thread
+from asyncagents.plugins.usable import unusable
+from asyncagents.store.body import body
+
+Function = Callable[..., Any]
+THREAD_GRACE = 2.0
+"""So long a thread may take to see that it shall end; then it is left to itself, and that is told."""
+NO_OUTPUT = "(no output)"
+_log = logging.getLogger(__name__)
+
+
+class ToolOptions(TypedDict, total=False):
+    name: str
+    """How the model calls it; the function's own name, unless said otherwise."""
+    description: str
+    """What the model reads of it; the docstring, unless said otherwise."""
+    effect: Effect
+    """What a second run would do: nothing, the same again under the same key, or harm."""
+    timeout: float
+    plan: Function
+    """Takes what the tool takes, or some of it, and says what it would touch: `Ask`s."""
+    reconcile: Function
+    """Takes what the tool takes, and finds out what became of a run that was cut off; None: nobody knows."""
+
+
+@overload
+def tool(function: Function, /) -> AnyTool: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], AnyTool]: ...
+
+
+def tool(
+    function: Function | None = None, /, **options: Unpack[ToolOptions]
+) -> AnyTool | Callable[[Function], AnyTool]:
+    """Make a tool of a function: its parameters are what the model gives, its docstring what the model reads.
+
+    A parameter whose type is `ToolContext` gets the context. A plain function runs in a thread. It returns a
+    text, a `Completed`, `Failed` or `Pending`, or whatever has a JSON form.
+    """
+    if function is not None:
+        return _tool(function, options, _outcome)
+    return lambda decorated: _tool(decorated, options, _outcome)
+
+
+def async_tool(
+    *, seconds: float | None = DAY, **options: Unpack[ToolOptions]
+) -> Callable[[Function], AnyTool]:
+    """Make a tool that starts work elsewhere, whose result comes later, under `context.pending_id`.
+
+    What the function returns as text is a note for the model and for people; a `Completed` or `Failed`
+    settles the call at once. After `seconds` without a result it has failed.
+    """
+
+    def outcome(value: Any) -> Outcome:
+        match value:
+            case None:
+                return Pending(seconds=seconds)
+            case str():
+                return Pending(note=value, seconds=seconds)
+            case Completed() | Failed() | Pending() | Together():
+                return value
+            case _:
+                raise TypeError(f"an async tool returns a note or nothing, not {type(value).__name__}")
+
+    return lambda decorated: _tool(decorated, options, outcome)
+
+
+def _tool(function: Function, options: ToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
+    if isinstance(function, type) or not inspect.isroutine(function):
+        raise InvalidInput("@tool stands above a function")
+    signature = signature_of(function)
+    plan, reconcile = options.get("plan"), options.get("reconcile")
+    made: AnyTool = Tool(
+        options.get("name", getattr(function, "__name__", "tool")),
+        signature.args,
+        _execute(function, signature, outcome),
+        plan=None if plan is None else _planned(plan, signature),
+        effect=options.get("effect", "once"),
+        timeout=options.get("timeout", TEN_MINUTES),
+        reconcile=None if reconcile is None else _reconciled(reconcile, signature),
+        description=options.get("description", signature.description),
+    )
+    if why := unusable(made):
+        raise InvalidInput(f"the tool {made.name!r} cannot be used: {why}")
+    return made
+
+
+def _execute(function: Function, signature: Signature, outcome: Callable[[Any], Outcome]) -> Execute[Any]:
+    async def run(args: Struct, context: ToolContext) -> Outcome:
+        return outcome(await _called(function, _given(signature, args, context), context))
+
+    return run
+
+
+def _planned(function: Function, signature: Signature) -> Plan[Any]:
+    async def plan(args: Struct, context: ToolContext) -> tuple[Ask, ...]:
+        match await _called(function, _some(function, signature, args, context), context):
+            case None:
+                return ()
+            case Ask() as ask:
+                return (ask,)
+            case Sequence() as asks if all(isinstance(ask, Ask) for ask in asks):
+                return tuple(asks)
+            case other:
+                raise TypeError(f"a plan returns Asks, not {type(other).__name__}")
+
+    return plan
+
+
+def _reconciled(function: Function, signature: Signature) -> Reconcile[Any]:
+    async def reconcile(args: Struct, context: ToolContext) -> Result | None:
+        known = await _called(function, _some(function, signature, args, context), context)
+        if known is None:
+            return None
+        found = _outcome(known)
+        if not isinstance(found, Completed | Failed):
+            raise TypeError("reconcile returns a result, or None")
+        return found
+
+    return reconcile
+
+
+def _given(signature: Signature, args: Struct, context: ToolContext) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in args.__struct_fields__}
+    return given | ({signature.context: context} if signature.context else {})
+
+
+def _some(function: Function, signature: Signature, args: Struct, context: ToolContext) -> dict[str, Any]:
+    """What a plan asks for by name, of all that the tool gets; the context under whatever name."""
+    given = _given(signature, args, context) | {"context": context}
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in given.items() if name in names}
+
+
+async def _called(function: Function, given: dict[str, Any], context: ToolContext) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(**given)
+    ended = False
+
+    def work() -> Any:
+        nonlocal ended
+        try:
+            return function(**given)
+        finally:
+            ended = True
+
+    try:
+        return await in_thread(work, grace=THREAD_GRACE)
+    except asyncio.CancelledError:
+        if not ended:
+            _log.warning(
+                "%s was told to end and its thread still runs", getattr(function, "__name__", "tool")
+            )
+        raise
+
+
+def _outcome(value: Any) -> Outcome:
+    match value:
+        case Completed() | Failed() | Pending() | Together():
+            return value
+        case str():
+            return Completed(value)
+        case None:
+            return Completed(NO_OUTPUT)
+        case _:
+            return Completed(body(value).decode())

@@ -1,0 +1,185 @@
+"""Finds plugins and tool files, and imports nothing: packages, the configuration, folders."""
+
+import logging
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from asyncagents.config.agents import distrust_warning
+from asyncagents.config.config import Config
+from asyncagents.config.env import Environment
+from asyncagents.config.place import config_folder, folders_up
+from asyncagents.config.trust import is_trusted, project_root
+from asyncagents.plugins.loaded import Scope
+
+GROUP = "asyncagents.plugins"
+MOST_FILES = 200
+_log = logging.getLogger(__name__)
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
+NO_PYTHON = (
+    "is neither a Python module, as package.module:function, nor the path of a .py file; "
+    "plugins that are written for Node do not run here"
+)
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One plugin that something names; `error`: it cannot be one."""
+
+    name: str
+    origin: str
+    scope: Scope
+    file: Path | None = None
+    module: str | None = None
+    options: dict[str, Any] = {}
+    error: str | None = None
+
+
+class File(Struct, frozen=True):
+    path: Path
+    scope: Scope
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    directory: str
+    trusted: bool
+    plugins: tuple[Source, ...]
+    tools: tuple[File, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Finder:
+    """Where Python itself looks is known, and what of it lies in a project that nobody trusts is left out."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._packages: dict[tuple[str, ...], tuple[Source, ...]] = {}
+
+    def find(self, directory: Path, config: Config, *, trusted: bool) -> Found:
+        root = project_root(self._environment, directory)
+        files, strange = self._files(directory, "plugins", trusted=trusted)
+        tools, strange_tools = self._files(directory, "tools", trusted=trusted)
+        warnings = [
+            *distrust_warning([file.path for file in strange], "plugin", root),
+            *distrust_warning([file.path for file in strange_tools], "tool", root),
+        ]
+        plugins = (
+            *self._installed(directory),
+            *(_configured(name, config, root) for name in config.plugin),
+            *(
+                Source(name=file.path.stem, origin=str(file.path), scope=file.scope, file=file.path)
+                for file in files
+            ),
+        )
+        return Found(
+            directory=str(directory),
+            trusted=trusted,
+            plugins=plugins,
+            tools=tuple(tools),
+            warnings=tuple(warnings),
+        )
+
+    def strangers(self, directory: Path) -> tuple[Path, ...]:
+        """Roots of projects whose code must not be imported: the directory's, and where we were started."""
+        home = Path(os.path.realpath(self._environment.home))
+        places = (directory, self._environment.cwd)
+        roots = {project_root(self._environment, place): place for place in places}
+        return tuple(
+            root
+            for root, place in roots.items()
+            # All of the user's own lies in those, and nobody else may write there.
+            if root not in (home, *home.parents) and not is_trusted(self._environment, place)
+        )
+
+    def _installed(self, directory: Path) -> tuple[Source, ...]:
+        """Entry points, by package and name; a package of an untrusted project does not even hide another."""
+        strangers = self.strangers(directory)
+        path = tuple(entry for entry in sys.path if not is_strange(entry, strangers))
+        if path not in self._packages:
+            self._packages[path] = tuple(_entry_points(path))
+        return self._packages[path]
+
+    def _files(self, directory: Path, kind: str, *, trusted: bool) -> tuple[list[File], list[File]]:
+        """Those that count, the nearest first, and those that take the user's trust."""
+        theirs = [File(path, "project") for path in project_files(self._environment, directory, kind)]
+        own = _user_folders(self._environment, kind)
+        ours = [File(path, "user") for folder in own for path in _python(folder)]
+        return ([*theirs, *ours], []) if trusted else (ours, theirs)
+
+
+def project_files(environment: Environment, directory: Path, kind: str) -> list[Path]:
+    """Of plugins or tools, from the directory outwards; the user's own folders are no project's."""
+    own = _user_folders(environment, kind)
+    around = reversed(folders_up(environment.folder(str(directory))))
+    folders = [folder / ".asyncagents" / kind for folder in around]
+    return [path for folder in folders if folder not in own for path in _python(folder)]
+
+
+def _user_folders(environment: Environment, kind: str) -> list[Path]:
+    return [config_folder(environment, "asyncagents") / kind, environment.home / ".asyncagents" / kind]
+
+
+def is_strange(place: str, strangers: Sequence[Path]) -> bool:
+    """Whether it lies in one of the projects, and is not where this Python keeps its packages."""
+    real = os.path.realpath(place or os.curdir)
+    if any(_inside(real, home) for home in _homes()):
+        return False
+    return any(_inside(real, str(root)) for root in strangers)
+
+
+@cache
+def _homes() -> list[str]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    places = [sysconfig.get_path(name) for name in names] + site.getsitepackages()
+    places.append(site.getusersitepackages())
+    return [os.path.realpath(place) for place in places]
+
+
+def _inside(place: str, folder: str) -> bool:
+    return os.path.commonpath([place, folder]) == folder
+
+
+def _entry_points(path: Sequence[str]) -> Iterable[Source]:
+    packages: dict[str, list[metadata.EntryPoint]] = {}
+    for package in metadata.distributions(path=list(path)):
+        try:
+            name = re.sub(r"[-_.]+", "-", package.name or "").lower()
+            points = [point for point in package.entry_points if point.group == GROUP]
+        except Exception:  # noqa: BLE001  what is left of a package, in whatever state, is no plugin
+            _log.warning("a package in %s has metadata that cannot be read", package.locate_file(""))
+            continue
+        packages.setdefault(name, points)
+    for name, points in sorted(packages.items()):
+        for point in sorted(points, key=lambda each: each.name):
+            module = point.value.split("[")[0].replace(" ", "")
+            yield Source(name=point.name, origin=f"package {name}", scope="user", module=module)
+
+
+def _configured(name: str, config: Config, root: Path) -> Source:
+    path = name.removeprefix("file://")
+    options = config.plugin_options.get(name, {})
+    if path.endswith(".py") and os.path.isabs(path):
+        scope: Scope = "project" if _inside(os.path.realpath(path), str(root)) else "user"
+        file = Path(path)
+        return Source(name=file.stem, origin=path, scope=scope, file=file, options=options)
+    if _MODULE.fullmatch(name) and not name.endswith(".py"):
+        return Source(name=name, origin="configuration", scope="user", module=name, options=options)
+    return Source(name=name, origin="configuration", scope="user", error=NO_PYTHON)
+
+
+def _python(folder: Path) -> list[Path]:
+    """By name; what begins with an underscore is left alone."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    files = [name for name in names if name.endswith(".py") and not name.startswith(("_", "."))]
+    return [folder / name for name in files[:MOST_FILES] if (folder / name).is_file()]

@@ -1,0 +1,71 @@
+"""How a plugin's hook does: counted, told once for each kind of failure, switched off if it keeps hanging."""
+
+import logging
+
+from asyncagents.engine.hook import HookReport
+
+MOST_HANGS = 3
+"""So many in a row, and it is not asked again while this process runs."""
+_log = logging.getLogger("asyncagents.plugins")
+
+
+class Health:
+    def __init__(self, plugin: str, hook: str) -> None:
+        self._plugin = plugin
+        self._hook = hook
+        self._told: set[str] = set()
+        self._calls = 0
+        self._failures = 0
+        self._hangs = 0
+        self._last: str | None = None
+        self.off = False
+
+    def ended(self) -> None:
+        self._calls += 1
+        self._hangs = 0
+
+    def raised(self, error: BaseException) -> None:
+        self.ended()
+        self._failed(type(error).__name__, f"raised {said(error)}", error)
+
+    def left(self, why: str) -> None:
+        """What it left behind cannot be used."""
+        self.ended()
+        self._failed("left", f"left something that cannot be used, so it is ignored: {why}")
+
+    def lost(self, count: int) -> None:
+        self._failed("lost", f"is too slow: it missed {count} events")
+
+    def hung(self, seconds: float) -> None:
+        self._calls += 1
+        self._hangs += 1
+        self._failed("hung", f"did not end within {seconds:g} s and was passed over")
+        if self._hangs >= MOST_HANGS and not self.off:
+            self.off = True
+            _log.warning(
+                "plugin %s: %s hung %d times in a row and is switched off until the next start",
+                self._plugin,
+                self._hook,
+                self._hangs,
+            )
+
+    def _failed(self, kind: str, what: str, error: BaseException | None = None) -> None:
+        self._failures += 1
+        self._last = what
+        if kind not in self._told:
+            self._told.add(kind)
+            _log.warning("plugin %s: %s %s", self._plugin, self._hook, what, exc_info=error)
+
+    def report(self) -> HookReport:
+        return HookReport(
+            hook=self._hook, calls=self._calls, failures=self._failures, off=self.off, last=self._last
+        )
+
+
+def said(error: BaseException) -> str:
+    """A sentence of it; what it says of itself is foreign code too."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001  whatever it does, its name is known
+        text = ""
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

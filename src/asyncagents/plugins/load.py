@@ -1,0 +1,148 @@
+"""Imports modules and files that hold plugins or tools, each once; what fails is a sentence, not a crash."""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, get_args
+
+from asyncagents.config.check import suggestion
+from asyncagents.engine.hook import HookName
+from asyncagents.engine.tool import AnyTool, Tool
+from asyncagents.errors import ConfigError
+from asyncagents.plugins.custody import Custody, Hung, Raised, Returned
+from asyncagents.plugins.find import Source, is_strange
+from asyncagents.plugins.health import said
+
+IMPORT_SECONDS = 30.0
+FUNCTION = "plugin"
+NAMES: tuple[str, ...] = get_args(HookName)
+
+
+class Importer:
+    """A file that changes counts when the process starts again: what was imported is kept."""
+
+    def __init__(self, custody: Custody) -> None:
+        self._custody = custody
+        self._files: dict[Path, ModuleType | str] = {}
+
+    async def file(self, path: Path) -> ModuleType:
+        """Raises `ConfigError`, each time alike."""
+        if path not in self._files:
+            try:
+                self._files[path] = await self._guarded(_import_file, path)
+            except ConfigError as error:
+                self._files[path] = str(error)
+        module = self._files[path]
+        if isinstance(module, str):
+            raise ConfigError(module)
+        return module
+
+    async def module(self, name: str, strangers: Sequence[Path]) -> ModuleType:
+        return await self._guarded(_import_module, name, strangers)
+
+    async def _guarded(self, work: Callable[..., ModuleType], *args: Any) -> ModuleType:
+        match await self._custody.run(work, *args, seconds=IMPORT_SECONDS):
+            case Returned(ModuleType() as module):
+                return module
+            case Raised(ConfigError() as error):
+                raise error
+            case Raised(error):
+                raise ConfigError(f"cannot be imported: {said(error)}") from error
+            case Hung() | Returned():
+                raise ConfigError(f"cannot be imported: it did not end within {IMPORT_SECONDS:g} s")
+
+    async def plugin(self, source: Source, strangers: Sequence[Path]) -> Callable[..., Any]:
+        """The function that a source names. Raises `ConfigError`."""
+        if source.error is not None:
+            raise ConfigError(source.error)
+        name, function = FUNCTION, None
+        if source.file is not None:
+            function = getattr(await self.file(source.file), name, None)
+        elif source.module is not None:
+            module, _, name = source.module.partition(":")
+            name = name or FUNCTION
+            function = getattr(await self.module(module, strangers), name, None)
+        if not callable(function):
+            raise ConfigError(f"has no function {name!r}: write `async def {name}(context)`")
+        found: Callable[..., Any] = function
+        return found
+
+
+def tools_in(module: ModuleType) -> list[AnyTool]:
+    """Every tool that the module holds under a name of its own, in the order written."""
+    values = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return list(dict.fromkeys(value for value in values if isinstance(value, Tool)))
+
+
+def read_hooks(returned: object) -> tuple[dict[HookName, Callable[..., Any]], tuple[AnyTool, ...]]:
+    """What a plugin returned, if it is what plugins return. Raises `ConfigError`."""
+    if not isinstance(returned, Mapping):
+        raise ConfigError(f"returned {type(returned).__name__}: a plugin returns its hooks, by name")
+    hooks: dict[HookName, Callable[..., Any]] = {}
+    for name, hook in returned.items():
+        if name not in NAMES:
+            near = suggestion(str(name), NAMES)
+            instead = f"did you mean {near!r}?" if near else f"there are {', '.join(NAMES)}"
+            raise ConfigError(f"has a hook {str(name)[:80]!r}: {instead}")
+        if name != "tool" and not callable(hook):
+            raise ConfigError(f"has no function as its hook {name}")
+        if name != "tool":
+            hooks[name] = hook
+    return hooks, _tools(returned.get("tool", ()))
+
+
+def _tools(offered: object) -> tuple[AnyTool, ...]:
+    if isinstance(offered, Mapping):
+        tools = [tool.named(str(name)) for name, tool in offered.items() if isinstance(tool, Tool)]
+        count = len(offered)
+    else:
+        listed = list(offered) if isinstance(offered, Sequence) else [offered]
+        tools, count = [tool for tool in listed if isinstance(tool, Tool)], len(listed)
+    if len(tools) != count:
+        raise ConfigError("has tools that are none: write them with @tool, by name or as a list")
+    return tuple(tools)
+
+
+class _Source(SourceFileLoader):
+    """Reads the file itself: no bytecode beside it is believed, and none is left there."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Under a name that no package has; known to Python, as dataclasses want it."""
+    name = f"asyncagents_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}_{path.stem}"
+    loader = _Source(name, str(path))
+    spec = ModuleSpec(name, loader, origin=str(path))
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str, strangers: Sequence[Path]) -> ModuleType:
+    """Its package is looked for before it is imported: importing runs it."""
+    package = name.partition(".")[0]
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ConfigError(f"cannot be imported: there is no module {package!r} where this Python looks")
+    if any(is_strange(place, strangers) for place in _places(spec)):
+        raise ConfigError("lies in a project that is not trusted: run `asyncagents trust` there first")
+    return importlib.import_module(name)
+
+
+def _places(spec: ModuleSpec) -> list[str]:
+    places = list(spec.submodule_search_locations or ())
+    return [*places, spec.origin] if spec.has_location and spec.origin else places

@@ -1,0 +1,229 @@
+"""The plugins of a runtime: found and loaded for each directory, asked by the engine, told of events."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from asyncagents.config.child import child_environment, without_bare_repositories
+from asyncagents.config.config import Config
+from asyncagents.config.env import Environment
+from asyncagents.config.trust import project_root
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import project_id
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import Closed, ConfigError
+from asyncagents.plugins.author import Plugin, PluginContext, PluginProject, Shell, ShellResult
+from asyncagents.plugins.chain import Chain
+from asyncagents.plugins.custody import Custody, Hung, Raised, Returned
+from asyncagents.plugins.find import Finder, Found, Source
+from asyncagents.plugins.health import said
+from asyncagents.plugins.listen import Listener
+from asyncagents.plugins.load import Importer, read_hooks, tools_in
+from asyncagents.plugins.loaded import Loaded
+from asyncagents.plugins.usable import usable
+from asyncagents.tools.added import Added
+from asyncagents.tools.process import Processes
+from asyncagents.tools.projects import Additions
+
+START_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+MOST_DIRECTORIES = 1_000
+
+
+class Here(Struct, frozen=True):
+    """What was loaded for one directory."""
+
+    chain: Chain
+    added: tuple[Added, ...]
+    warnings: tuple[str, ...]
+    listeners: tuple[asyncio.Task[None], ...]
+
+
+class Plugins:
+    """`own`: what the program brings itself, before all others."""
+
+    def __init__(self, environment: Environment, *, output: Path, own: Sequence[Plugin] = ()) -> None:
+        self._environment = environment
+        self._output = output
+        self._own = tuple(own)
+        self._finder = Finder(environment)
+        self._custody = Custody()
+        self._importer = Importer(self._custody)
+        self._here: OrderedDict[tuple[str, bool], Here] = OrderedDict()
+        self._loading: dict[tuple[str, bool], asyncio.Task[Here]] = {}
+        self._runtime: Runtime | None = None
+        self._bus: Bus | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    def begin(self, runtime: Runtime, bus: Bus, group: asyncio.TaskGroup) -> None:
+        """Until then plugins have no client and hear of nothing."""
+        self._runtime, self._bus, self._group = runtime, bus, group
+
+    async def end(self) -> None:
+        for loading in self._loading.values():
+            loading.cancel()
+        for here in self._here.values():
+            for listener in here.listeners:
+                listener.cancel()
+        self._runtime = None
+        await self._custody.close()
+
+    def find(self, directory: str, config: Config, *, trusted: bool) -> Found | None:
+        """In a thread; None: there is nothing. What was loaded for a directory stays as it is."""
+        if (directory, trusted) in self._here:
+            return Found(directory=directory, trusted=trusted, plugins=(), tools=())
+        found = self._finder.find(Path(directory), config, trusted=trusted)
+        return found if self._own or found.plugins or found.tools or found.warnings else None
+
+    async def load(self, found: Found, config: Config) -> Additions:
+        key = found.directory, found.trusted
+        if key not in self._here:
+            self._here[key] = await self._once(key, found, config)
+            while len(self._here) > MOST_DIRECTORIES:
+                _, oldest = self._here.popitem(last=False)
+                for listener in oldest.listeners:
+                    listener.cancel()
+        self._here.move_to_end(key)
+        here = self._here[key]
+        return Additions(
+            config=await here.chain.config(config) if "config" in here.chain.names else config,
+            tools=here.added,
+            hooks=here.chain,
+            warnings=here.warnings,
+        )
+
+    async def _once(self, key: tuple[str, bool], found: Found, config: Config) -> Here:
+        """Whoever asked for it may be cancelled meanwhile: who asks next must not start them again."""
+        if self._group is None:
+            return await self._load(found, config)
+        if key not in self._loading:
+            self._loading[key] = self._group.create_task(self._load_anyhow(found, config))
+        loading = self._loading[key]
+        try:
+            return await asyncio.shield(loading)
+        finally:
+            if loading.done():
+                self._loading.pop(key, None)
+
+    async def _load_anyhow(self, found: Found, config: Config) -> Here:
+        """Whatever fails here must not end the runtime, whose group this runs in."""
+        try:
+            return await self._load(found, config)
+        except Exception as error:  # noqa: BLE001  as above
+            _log.exception("the plugins of %s could not be loaded", found.directory)
+            return Here(Chain(()), (), (f"the plugins could not be loaded: {said(error)}",), ())
+
+    async def _load(self, found: Found, config: Config) -> Here:
+        added, warnings = await self._tools(found)
+        plugins = [await self._program(plugin, found, config) for plugin in self._own]
+        plugins += [await self._plugin(source, found, config) for source in found.plugins]
+        for plugin in plugins:
+            own = plugin.scope != "project"
+            plugin.tools, odd = usable(plugin.tools)
+            warnings += [f"plugin {plugin.name}: {each}" for each in odd]
+            added += [Added(tool, f"plugin {plugin.name}", own) for tool in plugin.tools]
+            if plugin.error is not None:
+                warnings.append(f"plugin {plugin.name} ({plugin.origin}) {plugin.error}")
+        listeners = [self._listen(plugin, found.directory) for plugin in plugins if "event" in plugin.hooks]
+        return Here(
+            Chain(plugins),
+            tuple(added),
+            (*found.warnings, *warnings),
+            tuple(listener for listener in listeners if listener is not None),
+        )
+
+    def _listen(self, plugin: Loaded, directory: str) -> asyncio.Task[None] | None:
+        if self._bus is None or self._group is None:
+            return None
+        return self._group.create_task(Listener(plugin, directory, self._directory_of).listen(self._bus))
+
+    async def _directory_of(self, session_id: SessionId) -> str:
+        return (await self._client().session(session_id)).directory
+
+    async def _tools(self, found: Found) -> tuple[list[Added], list[str]]:
+        added, warnings = [], []
+        for file in found.tools:
+            try:
+                tools, odd = usable(tools_in(await self._importer.file(file.path)))
+            except ConfigError as error:
+                warnings.append(f"{file.path} {error}")
+                continue
+            warnings += [f"{file.path}: {each}" for each in odd]
+            if not (tools or odd):
+                warnings.append(f"{file.path} has no tool: write a function and put @tool above it")
+            added += [Added(tool, str(file.path), file.scope == "user") for tool in tools]
+        return added, warnings
+
+    async def _program(self, plugin: Plugin, found: Found, config: Config) -> Loaded:
+        name = getattr(plugin, "__name__", type(plugin).__name__)
+        loaded = self._loaded(Source(name=name, origin="program", scope="program"), config)
+        return await self._started(loaded, plugin, self._context(name, {}, found, config))
+
+    async def _plugin(self, source: Source, found: Found, config: Config) -> Loaded:
+        loaded = self._loaded(source, config)
+        try:
+            strangers = self._finder.strangers(Path(found.directory))
+            plugin = await self._importer.plugin(source, strangers)
+        except ConfigError as error:
+            loaded.error = str(error)
+            return loaded
+        context = self._context(source.name, source.options, found, config)
+        return await self._started(loaded, plugin, context)
+
+    def _loaded(self, source: Source, config: Config) -> Loaded:
+        return Loaded(
+            name=source.name,
+            origin=source.origin,
+            scope=source.scope,
+            custody=self._custody,
+            seconds=config.hook_seconds,
+        )
+
+    async def _started(self, loaded: Loaded, plugin: Plugin, context: PluginContext) -> Loaded:
+        match await self._custody.run(plugin, context, seconds=START_SECONDS):
+            case Returned(value):
+                try:
+                    loaded.offer(*read_hooks(value))
+                except ConfigError as error:
+                    loaded.error = str(error)
+            case Raised(error):
+                loaded.error = f"could not start: {said(error)}"
+            case Hung():
+                loaded.error = f"could not start: it did not end within {START_SECONDS:g} s"
+        return loaded
+
+    def _context(self, name: str, options: dict[str, Any], found: Found, config: Config) -> PluginContext:
+        worktree = str(project_root(self._environment, Path(found.directory)))
+        return PluginContext(
+            name=name,
+            directory=found.directory,
+            worktree=worktree,
+            project=PluginProject(project_id(found.directory), worktree),
+            options=options,
+            server_url=None,
+            runtime=self._client,
+            run=self._shell(Path(found.directory), config),
+        )
+
+    def _client(self) -> Runtime:
+        if self._runtime is None:
+            raise Closed("nothing runs here: use the client in hooks and tools, not when the plugin starts")
+        return self._runtime
+
+    def _shell(self, directory: Path, config: Config) -> Shell:
+        variables = without_bare_repositories(child_environment(self._environment, config))
+        processes = Processes(variables, folder=self._output)
+
+        async def run(command: str, timeout: float) -> ShellResult:
+            ended = await processes.run(("bash", "-c", command), cwd=directory, timeout=timeout)
+            return ShellResult(
+                exit=ended.exit, output=ended.output, truncated=ended.truncated, timed_out=ended.timed_out
+            )
+
+        return run

@@ -1,0 +1,100 @@
+"""The arguments of a tool out of a function's parameters: their types, defaults and descriptions."""
+
+import inspect
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from asyncagents.engine.tool import ToolContext
+from asyncagents.errors import InvalidInput
+
+_SECTION = re.compile(r"^\s*(Args|Arguments|Parameters):\s*$", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
+_OTHER = re.compile(r"^(Returns|Raises|Yields|Examples?|Notes?):\s*$")
+
+
+class Signature(Struct, frozen=True):
+    args: type[Any]
+    """A struct with a field for each parameter that the model gives."""
+    description: str
+    context: str | None
+    """The parameter that gets the `ToolContext`."""
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """Raises `InvalidInput`, which says what to write instead."""
+    name = getattr(function, "__name__", type(function).__name__)
+    hints = _hints(function, name)
+    description, told = _documented(inspect.getdoc(function) or "")
+    fields: list[tuple[str, Any, Any]] = []
+    context = None
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints.get(parameter.name)
+        if hint is ToolContext:
+            context = parameter.name
+            continue
+        fields.append(_field(parameter, hint, told.get(parameter.name), name))
+    args = msgspec.defstruct(name, fields, kw_only=True, frozen=True, module=function.__module__)
+    try:
+        msgspec.json.schema_components([args])
+    except TypeError as error:
+        raise InvalidInput(f"the tool {name} takes something that JSON does not have: {error}") from error
+    return Signature(args, description or name.replace("_", " "), context)
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidInput(
+            f"the types of the tool {name} cannot be read ({error}): name types that its module knows"
+        ) from error
+
+
+def _field(parameter: inspect.Parameter, hint: Any, told: str | None, name: str) -> tuple[str, Any, Any]:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise InvalidInput(f"the tool {name} takes {parameter}: a model gives arguments by name, each once")
+    if hint is None:
+        raise InvalidInput(f"the parameter {parameter.name} of the tool {name} has no type: write one")
+    kind = _described(hint, told)
+    if parameter.default is parameter.empty:
+        return parameter.name, kind, msgspec.NODEFAULT
+    if isinstance(parameter.default, list | dict | set | bytearray):
+        return parameter.name, kind, field(default_factory=lambda: deepcopy(parameter.default))
+    return parameter.name, kind, parameter.default
+
+
+def _described(hint: Any, told: str | None) -> Any:
+    """`Annotated[int, "how many"]` says it to the model; so does an entry of the docstring."""
+    if get_origin(hint) is Annotated:
+        kind, *extras = get_args(hint)
+        texts = [extra for extra in extras if isinstance(extra, str)]
+        metas = [extra for extra in extras if isinstance(extra, Meta)]
+        for meta in metas:
+            kind = Annotated[kind, meta]
+        told = texts[0] if texts else (None if any(meta.description for meta in metas) else told)
+        hint = kind
+    return Annotated[hint, Meta(description=told)] if told else hint
+
+
+def _documented(text: str) -> tuple[str, dict[str, str]]:
+    """What stands before the list of arguments, and the list."""
+    section = _SECTION.search(text)
+    if section is None:
+        return text.strip(), {}
+    told: dict[str, str] = {}
+    last = None
+    for line in text[section.end() :].splitlines():
+        if _OTHER.match(line):
+            break
+        entry = _ENTRY.match(line)
+        if entry:
+            last = entry[1]
+            told[last] = entry[2].strip()
+        elif last and line.strip():
+            told[last] += f" {line.strip()}"
+    return text[: section.start()].strip(), told

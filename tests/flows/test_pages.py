@@ -1,0 +1,109 @@
+"""The code of docs/tools.md and docs/plugins.md is run, and typed; so is the agent of docs/agents.md."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.config.trust import TRUST_VARIABLE
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.llm.scripted import ScriptedModel, call, say
+from asyncagents.plugins.load import NAMES
+from tests.flows.kit import Ears
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With all that the pages write, in a home where nothing else is."""
+    root = tmp_path / "project"
+    for number, code in enumerate(blocks("tools.md")):
+        _write(root / f".asyncagents/tools/page_{number}.py", code)
+    (plugin,) = blocks("plugins.md")
+    _write(root / ".asyncagents/plugins/house_rules.py", plugin)
+    (agent,) = blocks("agents.md", "markdown")
+    _write(root / ".asyncagents/agents/review.md", agent)
+    _write(root / "asyncagents.json", '{"permission": {"catalogue": {"*": "ask", "tmp/*": "allow"}}}')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv(TRUST_VARIABLE, "1")
+    return root
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.mark.spec("A-06", "A-09", "X-07")
+async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: Path) -> None:
+    calls = [
+        call("weather", city="Ulm"),
+        call("import_file", path="a.csv"),
+        call("motto"),
+        call("bash", command="rm -rf x"),
+        call("deploy", target="prod"),
+    ]
+    model = ScriptedModel({"go": [calls, [say("Done.")]], "forget": [[call("forget", path="a")]]})
+    async with open_runtime(tmp_path / "data", model=model, coding="each directory") as runtime:
+        with runtime._bus.subscribe() as subscription:
+            ears = Ears(subscription)
+            session = await runtime.create_session(directory=project)
+            await runtime.prompt(session.id, "go", agent="build")
+            (waiting,) = await runtime.open_calls(session.id)
+            await runtime.complete(waiting.id, "up")
+            await runtime.wait(session.id)
+            *_, last = await runtime.messages(session.id)
+            await runtime.send(session.id, "forget")
+            asked = await ears.until(PermissionAsked)
+            await runtime.abort(session.id)
+        entries = await runtime.messages(session.id)
+        parts = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
+        place = await runtime.workplace(project)
+        reports = await runtime.plugins(project)
+
+    states = {part.tool: part.state for part in parts}
+    weather, imported, refused = states["weather"], states["import_file"], states["bash"]
+    assert isinstance(weather, ToolCompleted)
+    assert weather.output == '{"city":"Ulm","days":3,"sky":"clear"}'
+    assert isinstance(imported, ToolCompleted)
+    assert imported.output.startswith("imported a.csv under the key ")
+    assert (imported.title, imported.metadata) == ("Importing a.csv", {"percent": 90})
+    assert isinstance(states["motto"], ToolCompleted)
+    assert isinstance(refused, ToolError)
+    assert refused.error == "Not here: move it to the trash instead."
+    assert last.text == "Done.\n\n(the house)"
+    assert (asked.request.permission, asked.request.patterns) == ("catalogue", ("a",))
+    assert [report.error for report in reports] == [None]
+    assert place.brief("review", None).steps == 20
+
+
+@pytest.mark.spec("X-07")
+def test_what_the_pages_write_is_typed(project: Path) -> None:
+    files = [str(file) for file in sorted(project.rglob("*.py"))]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir=/dev/null",
+        "--scripts-are-modules",
+        *files,
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=110, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_every_hook_has_its_line_on_the_page() -> None:
+    page = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"| `{name}` |" not in page] == []

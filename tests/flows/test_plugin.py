@@ -1,0 +1,471 @@
+"""Plugins have their word at each point of a turn, and a turn does not depend on it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.app import open_runtime
+from asyncagents.config.config import Config
+from asyncagents.domain.call import Completed
+from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, SessionIdle
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
+from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import InvalidInput
+from asyncagents.errors import ToolError as Refusal
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import Script, ScriptedModel, call, end, pause, say
+from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
+from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
+from tests.flows.test_project import repository
+
+Both = dict[str, Any]
+
+
+def with_hooks(hooks: PluginHooks) -> Plugin:
+    async def plugin(context: PluginContext) -> PluginHooks:
+        return hooks
+
+    return plugin
+
+
+@asynccontextmanager
+async def project(
+    tmp_path: Path, script: Script, *plugins: Plugin, files: Mapping[str, str] | None = None, **config: Any
+) -> AsyncIterator[Stage]:
+    root = tmp_path / "project"
+    repository(root, files or {})
+    coding = Config(data_dir=tmp_path / "data", **config)
+    async with stage(
+        tmp_path / "data", script, tools=[ECHO], coding=coding, plugins=plugins, directory=root
+    ) as at:
+        yield at
+
+
+@pytest.mark.spec("A-06")
+async def test_a_prompt_is_changed_before_it_is_admitted(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        assert input["sessionID"].startswith("ses_")
+        output["parts"][0]["text"] = "go"
+        output["parts"].append({"type": "text", "text": "quickly"})
+        output["message"]["agent"] = "plan"
+
+    async with project(tmp_path, {"go\nquickly": [[say("Ok.")]]}, with_hooks({"chat.message": hook})) as at:
+        answer = await at.prompt("come")
+        question, _ = await at.messages()
+    assert answer.text == "Ok."
+    assert isinstance(question.info, UserMessage)
+    assert (question.info.agent, question.text) == ("plan", "go\nquickly")
+    assert all(part.id.startswith("prt_") for part in question.parts if isinstance(part, TextPart))
+
+
+async def test_a_prompt_that_a_hook_spoils_is_admitted_as_it_was(tmp_path: Path) -> None:
+    def no_parts(input: Both, output: Both) -> None:
+        output["parts"].clear()
+
+    def nobody(input: Both, output: Both) -> None:
+        output["message"]["agent"] = "nobody"
+
+    def strange(input: Both, output: Both) -> None:
+        output["parts"] = [{"type": "tool", "tool": "bash"}]
+
+    plugins = [with_hooks({"chat.message": hook}) for hook in (no_parts, nobody, strange)]
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, *plugins) as at:
+        assert (await at.prompt("go")).text == "Ok."
+        question, _ = await at.messages()
+        assert isinstance(question.info, UserMessage)
+        assert question.info.agent == "build"
+        reports = await at.runtime.plugins(tmp_path / "project")
+    assert [report.hooks[0].failures for report in reports] == [1, 0, 1]
+
+
+@pytest.mark.spec("A-06")
+async def test_the_request_gets_other_options_and_another_system_text(tmp_path: Path) -> None:
+    async def params(input: Both, output: Both) -> None:
+        output.update(temperature=0.5, topP=0.25, maxOutputTokens=99)
+        output["options"]["seed"] = 7
+
+    def system(input: Both, output: Both) -> None:
+        output["system"].append(f"You are {input['agent']}.")
+
+    hooks: PluginHooks = {"chat.params": params, "experimental.chat.system.transform": system}
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, with_hooks(hooks)) as at:
+        await at.prompt("go")
+    (request,) = at.model.requests
+    options = request.options
+    assert (options.temperature, options.top_p, options.max_output, options.body) == (
+        0.5,
+        0.25,
+        99,
+        {"seed": 7},
+    )
+    assert request.system.endswith("\n\nYou are build.")
+
+
+@pytest.mark.spec("C-08")
+async def test_a_finished_text_is_trimmed_seen_and_changed_before_it_is_stored(tmp_path: Path) -> None:
+    seen: list[Both] = []
+
+    async def hook(input: Both, output: Both) -> None:
+        seen.append(input | output)
+        output["text"] += " Amen."
+
+    script = {"go": [[say("So be it. \n")]]}
+    async with project(tmp_path, script, with_hooks({"experimental.text.complete": hook})) as at:
+        answer = await at.prompt("go")
+        await at.ears.until(SessionIdle)
+        (part,) = (part for part in answer.parts if isinstance(part, TextPart))
+        ended = [
+            event.part
+            for event in at.ears.of(PartUpdated)
+            if isinstance(event.part, TextPart) and event.part.time and event.part.time.end
+        ]
+    assert seen == [
+        {
+            "sessionID": at.session_id,
+            "messageID": answer.info.id,
+            "partID": part.id,
+            "text": "So be it.",
+        }
+    ]
+    assert part.text == "So be it. Amen."
+    assert [each.text for each in ended if each.id == part.id] == ["So be it. Amen."]
+
+
+@pytest.mark.spec("C-08")
+async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        output["text"] = output["text"].upper()
+
+    script = {"go": [[say("I beg"), pause(3600)]]}
+    async with project(tmp_path, script, with_hooks({"experimental.text.complete": hook})) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+        assert await at.abort()
+        *_, answer = await at.messages()
+    assert answer.text == "I BEG"
+
+
+@pytest.mark.spec("A-06")
+async def test_a_hook_answers_for_a_person_where_the_rules_ask(tmp_path: Path) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    async def hook(input: Both, output: Both) -> None:
+        asked.append((input["permission"], input["patterns"]))
+        output["status"] = "allow" if input["patterns"] == ["a"] else "deny"
+
+    write = [[call("write", filePath=name, content="x")] for name in ("a", "b", "c")]
+    rules: Both = {"edit": {"*": "ask", "c": "deny"}}
+    plugin = with_hooks({"permission.ask": hook})
+    async with project(tmp_path, {"go": [*write, [say("Ok.")]]}, plugin, permission=rules) as at:
+        await at.prompt("go")
+        states = await at.states()
+        assert await at.runtime.asks() == ()
+    assert [type(state) for state in states] == [ToolCompleted, ToolError, ToolError]
+    assert asked == [("edit", ["a"]), ("edit", ["b"])]
+    assert not (tmp_path / "project" / "c").exists()
+
+
+@pytest.mark.spec("A-06")
+async def test_changed_arguments_are_planned_asked_for_stored_and_shown(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        output["args"]["filePath"] = "b"
+
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
+    plugin = with_hooks({"tool.execute.before": hook})
+    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        assert asked.request.patterns == ("b",)
+        await at.runtime.answer(asked.request.id, "once")
+        await at.runtime.wait(at.session_id)
+        (state,) = await at.states()
+    assert state.input["filePath"] == "b"
+    assert (tmp_path / "project" / "b").exists()
+    assert not (tmp_path / "project" / "a").exists()
+
+
+@pytest.mark.spec("A-06")
+@pytest.mark.parametrize("error", [ValueError("Not on a Sunday."), Refusal("Not on a Sunday.")])
+async def test_who_raises_before_a_call_refuses_it_with_these_words(tmp_path: Path, error: Exception) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        if output["args"]["text"] == "no":
+            raise error
+
+    script = {"go": [[call("echo", text="no"), call("echo", text="yes")], [say("Ok.")]]}
+    async with project(tmp_path, script, with_hooks({"tool.execute.before": hook})) as at:
+        assert (await at.prompt("go")).text == "Ok."
+        refused, done = await at.states()
+    assert isinstance(refused, ToolError)
+    assert isinstance(done, ToolCompleted)
+    assert (refused.error, done.output) == ("Not on a Sunday.", "yes")
+
+
+@pytest.mark.spec("A-06", "X-11")
+async def test_a_call_is_prepared_once_over_an_ask_a_restart_and_its_approval(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    async def hook(input: Both, output: Both) -> None:
+        calls.append(input["callID"])
+        output["args"]["content"] += "!"
+
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
+    plugin = with_hooks({"tool.execute.before": hook})
+    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+    config = Config(data_dir=tmp_path / "data", permission={"edit": "ask"})
+    model = ScriptedModel(script)
+    async with open_runtime(tmp_path / "data", model=model, coding=config, plugins=[plugin]) as runtime:
+        await runtime.answer(asked.request.id, "once")
+        async with asyncio.timeout(PATIENCE):
+            await runtime.wait(at.session_id)
+    assert len(calls) == 1
+    assert (tmp_path / "project" / "a").read_text() == "x!"
+
+
+@pytest.mark.spec("A-06", "X-11")
+async def test_a_call_that_died_while_it_ran_runs_again_as_it_was_prepared(tmp_path: Path) -> None:
+    started, runs, prepared = asyncio.Event(), [], []
+
+    async def run(args: Text, context: ToolContext) -> Completed:
+        runs.append(args.text)
+        if len(runs) == 1:
+            started.set()
+            await asyncio.Event().wait()
+        return Completed(args.text)
+
+    async def hook(input: Both, output: Both) -> None:
+        prepared.append(input["callID"])
+        output["args"]["text"] += "!"
+
+    tool: Tool[Text] = Tool("again", Text, run, effect="idempotent")
+    script = {"go": [[call("again", text="x")], [say("Ok.")]]}
+    options: Both = {
+        "coding": Config(data_dir=tmp_path),
+        "tools": [tool],
+        "plugins": [with_hooks({"tool.execute.before": hook})],
+    }
+    async with stage(tmp_path, script, **options) as at:
+        await at.runtime.send(at.session_id, "go")
+        await started.wait()
+    async with open_runtime(tmp_path, model=ScriptedModel(script), **options) as runtime:
+        async with asyncio.timeout(PATIENCE):
+            await runtime.wait(at.session_id)
+    assert (runs, len(prepared)) == (["x!", "x!"], 1)
+
+
+@pytest.mark.spec("A-06", "X-11")
+async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(tmp_path: Path) -> None:
+    planning = asyncio.Event()
+    prepared: list[str] = []
+
+    async def plan(args: Text, context: ToolContext) -> tuple[Ask, ...]:
+        planning.set()
+        if len(prepared) == 1 and not reopened:
+            await asyncio.Event().wait()
+        return ()
+
+    async def run(args: Text, context: ToolContext) -> Completed:
+        return Completed(args.text)
+
+    async def hook(input: Both, output: Both) -> None:
+        prepared.append(input["callID"])
+        output["args"]["text"] += "!"
+
+    reopened = False
+    tool: Tool[Text] = Tool("again", Text, run, plan=plan)
+    script = {"go": [[call("again", text="x")], [say("Ok.")]]}
+    options: Both = {
+        "coding": Config(data_dir=tmp_path),
+        "tools": [tool],
+        "plugins": [with_hooks({"tool.execute.before": hook})],
+    }
+    async with stage(tmp_path, script, **options) as at:
+        await at.runtime.send(at.session_id, "go")
+        await planning.wait()
+    reopened = True
+    model = ScriptedModel(script)
+    async with open_runtime(tmp_path, model=model, **options) as runtime:
+        async with asyncio.timeout(PATIENCE):
+            await runtime.wait(at.session_id)
+        *_, last = await runtime.messages(at.session_id)
+    assert (len(prepared), last.text) == (1, "Ok.")
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["x!"]
+
+
+@pytest.mark.spec("A-04", "A-06")
+async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        output["args"]["content"] = "of a hook"
+
+    script = {"go": [[call("write", filePath="a", content="of the model")], [say("Ok.")]]}
+    plugin = with_hooks({"tool.execute.before": hook})
+    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        mine = {"filePath": "a", "content": "of a person"}
+        await at.runtime.answer(asked.request.id, "once", input=mine)
+        await at.runtime.wait(at.session_id)
+    assert (tmp_path / "project" / "a").read_text() == "of a person"
+
+
+async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_path: Path) -> None:
+    """The plugin was installed while the ask was open."""
+
+    async def hook(input: Both, output: Both) -> None:
+        output["args"]["content"] = "evil"
+
+    script = {"go": [[call("write", filePath="a", content="good")], [say("Ok.")]]}
+    async with project(tmp_path, script, permission={"edit": "ask"}) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+    config = Config(data_dir=tmp_path / "data", permission={"edit": "ask"})
+    async with open_runtime(
+        tmp_path / "data", model=at.model, coding=config, plugins=[with_hooks({"tool.execute.before": hook})]
+    ) as runtime:
+        with runtime._bus.subscribe() as subscription:
+            await runtime.answer(asked.request.id, "once")
+            again = await Ears(subscription).until(PermissionAsked)
+            assert "evil" in again.request.metadata["diff"]
+            await runtime.answer(again.request.id, "reject")
+            await runtime.wait(at.session_id)
+    assert not (tmp_path / "project" / "a").exists()
+
+
+async def test_the_same_call_again_and_again_is_noticed_though_a_hook_changes_it(tmp_path: Path) -> None:
+    count = 0
+
+    async def hook(input: Both, output: Both) -> None:
+        nonlocal count
+        count += 1
+        output["args"]["text"] += str(count)
+
+    steps = [[call("echo", text="x")] for _ in range(3)]
+    async with project(
+        tmp_path, {"go": [*steps, [say("Ok.")]]}, with_hooks({"tool.execute.before": hook})
+    ) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.abort()
+    assert asked.request.permission == "doom_loop"
+
+
+@pytest.mark.spec("A-06")
+async def test_a_result_is_changed_before_it_is_written(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        assert (input["tool"], input["args"]) == ("echo", {"text": "x"})
+        output.update(title="T", output=output["output"] + "y", metadata={"k": 1})
+
+    script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, with_hooks({"tool.execute.after": hook})) as at:
+        await at.prompt("go")
+        (state,) = await at.states()
+    assert isinstance(state, ToolCompleted)
+    assert (state.title, state.output, state.metadata) == ("T", "xy", {"k": 1})
+
+
+@pytest.mark.spec("A-06")
+async def test_variables_reach_a_command_and_what_is_none_does_not(tmp_path: Path) -> None:
+    async def hook(input: Both, output: Both) -> None:
+        output["env"]["GREETING"] = "hello"
+
+    async def spoils(input: Both, output: Both) -> None:
+        output["env"]["A=B"] = "x"
+
+    script = {"go": [[call("bash", command="echo $GREETING")], [say("Ok.")]]}
+    plugins = [with_hooks({"shell.env": each}) for each in (hook, spoils)]
+    async with project(
+        tmp_path, script, *plugins, permission={"*": "allow", "unclear_command": "allow"}
+    ) as at:
+        await at.prompt("go")
+        (state,) = await at.states()
+    assert isinstance(state, ToolCompleted)
+    assert state.output == "hello"
+
+
+@pytest.mark.spec("A-06")
+async def test_the_configuration_is_changed_before_agents_are_laid(tmp_path: Path) -> None:
+    def hook(config: Config) -> Config:
+        return replace(config, default_agent="plan")
+
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, with_hooks({"config": hook})) as at:
+        await at.prompt("go")
+        question, _ = await at.messages()
+    assert isinstance(question.info, UserMessage)
+    assert question.info.agent == "plan"
+
+
+@pytest.mark.spec("A-06")
+async def test_a_plugin_hears_of_the_sessions_of_its_directory_and_of_no_other(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    idle = asyncio.Event()
+
+    async def hook(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, SessionIdle):
+            idle.set()
+
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, with_hooks({"event": hook})) as at:
+        await at.runtime.workplace(tmp_path / "project")
+        other = await at.runtime.create_session(directory=tmp_path)
+        await at.prompt("go")
+        async with asyncio.timeout(PATIENCE):
+            await idle.wait()
+    assert {event.session_id for event in heard} == {at.session_id}
+    assert other.id not in {event.session_id for event in heard}
+
+
+@pytest.mark.spec("A-06")
+async def test_a_plugin_brings_tools_and_may_replace_a_built_in_one(tmp_path: Path) -> None:
+    async def run(args: Nothing, context: ToolContext) -> Completed:
+        return Completed("mine")
+
+    hooks: PluginHooks = {"tool": {"greet": ECHO, "list": Tool("list", Nothing, run)}}
+    script = {"go": [[call("greet", text="hi"), call("list")], [say("Ok.")]]}
+    async with project(tmp_path, script, with_hooks(hooks)) as at:
+        await at.prompt("go")
+        states = await at.states()
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert [state.output for state in states if isinstance(state, ToolCompleted)] == ["hi", "mine"]
+    assert (report.tools, report.overrides) == (("greet", "list"), ("list",))
+    names = [tool.name for tool in at.model.requests[0].tools]
+    assert names.index("list") == 1
+    assert names.count("list") == 1
+
+
+@pytest.mark.spec("A-09")
+async def test_a_plugin_knows_where_it_is_and_may_use_the_runtime_and_a_shell(tmp_path: Path) -> None:
+    contexts: list[PluginContext] = []
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        contexts.append(context)
+        return {}
+
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, plugin) as at:
+        await at.prompt("go")
+        await at.prompt("go")
+        (context,) = contexts
+        session = await context.client.session(at.session_id)
+        ran = await context.shell("pwd; exit 3")
+        slow = await context.shell("sleep 60", timeout=0.1)
+    root = str(tmp_path / "project")
+    assert (context.directory, context.worktree, context.server_url) == (root, root, None)
+    assert (context.project.id, context.options) == (session.project_id, {})
+    assert (ran.output.strip(), ran.exit, slow.timed_out) == (root, 3, True)
+
+
+async def test_plugins_without_coding_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="coding"):
+        async with open_runtime(tmp_path, model=ScriptedModel({}), plugins=[with_hooks({})]):
+            pass
+
+
+async def test_without_plugins_there_are_no_hooks(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[say("Ok."), end("stop")]]}) as at:
+        assert await at.runtime.plugins() == ()

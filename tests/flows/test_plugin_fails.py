@@ -1,0 +1,409 @@
+"""A plugin that raises, hangs, swallows its cancel or leaves nonsense is reported, and the turn goes on."""
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.config.config import Config
+from asyncagents.domain.event import Event
+from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
+from asyncagents.engine.hook import HookName
+from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
+from asyncagents.plugins.author import Hook, PluginContext, PluginHooks
+from asyncagents.plugins.health import MOST_HANGS
+from tests.flows.kit import ECHO, PATIENCE, Stage
+from tests.flows.test_plugin import Both, project, with_hooks
+
+SCRIPT: Script = {
+    "go": [[say("First. "), call("echo", text="x"), call("echo", text="y")], [say("Done.\n")]],
+    "on": [[call("todoread")], [say("On.")]],
+}
+SHORT = 0.05
+
+CHANGING: tuple[HookName, ...] = (
+    "chat.message",
+    "chat.params",
+    "permission.ask",
+    "tool.execute.before",
+    "tool.execute.after",
+    "experimental.chat.system.transform",
+    "experimental.text.complete",
+)
+
+
+async def said(at: Stage) -> list[object]:
+    """All that people see of a session, without ids and times."""
+    found: list[object] = []
+    for entry in await at.messages():
+        for part in entry.parts:
+            if isinstance(part, TextPart):
+                found.append(part.text)
+            elif isinstance(part, ToolPart) and isinstance(part.state, ToolCompleted):
+                found.append((part.tool, part.state.input, part.state.output, part.state.title))
+    return found
+
+
+async def exits(input: Both, output: Both) -> None:
+    raise SystemExit(3)
+
+
+def interrupts(input: Both, output: Both) -> None:
+    raise KeyboardInterrupt
+
+
+async def cancels_itself(input: Both, output: Both) -> None:
+    raise asyncio.CancelledError
+
+
+async def hangs(input: Both, output: Both) -> None:
+    await asyncio.Event().wait()
+
+
+def hangs_in_a_thread(input: Both, output: Both) -> None:
+    threading.Event().wait()
+
+
+async def swallows(input: Both, output: Both) -> None:
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+
+
+async def leaves_nonsense(input: Both, output: Both) -> None:
+    input.clear()
+    for key in output:
+        output[key] = object()
+
+
+async def leaves_half_a_character(input: Both, output: Both) -> None:
+    for key in output:
+        output[key] = "\ud800"
+
+
+async def leaves_itself(input: Both, output: Both) -> None:
+    for key in output:
+        output[key] = output
+
+
+async def raises(input: Both, output: Both) -> None:
+    output.clear()
+    raise LookupError("a hook with a bug")
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+async def raises_the_unspeakable(input: Both, output: Both) -> None:
+    raise Silent
+
+
+BAD: tuple[Hook, ...] = (
+    exits,
+    interrupts,
+    cancels_itself,
+    hangs,
+    hangs_in_a_thread,
+    swallows,
+    leaves_nonsense,
+    leaves_half_a_character,
+    leaves_itself,
+    raises,
+    raises_the_unspeakable,
+)
+MAY_REFUSE = (raises, raises_the_unspeakable)
+
+
+async def without_plugins(tmp_path: Path) -> list[object]:
+    async with project(tmp_path / "plain", SCRIPT) as at:
+        await at.prompt("go")
+        await at.prompt("on")
+        return await said(at)
+
+
+@pytest.mark.spec("A-06", "C-08")
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.__name__)
+async def test_a_turn_ends_as_it_would_without_a_hook_that_fails_everywhere(
+    tmp_path: Path, bad: Hook
+) -> None:
+    hooks: Any = {name: bad for name in CHANGING if name != "tool.execute.before" or bad not in MAY_REFUSE}
+    async with project(tmp_path, SCRIPT, with_hooks(hooks), hook_seconds=SHORT) as at:
+        assert (await at.prompt("go")).text == "Done."
+        await at.prompt("on")
+        happened = await said(at)
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert happened == await without_plugins(tmp_path)
+    assert all(hook.failures for hook in report.hooks if hook.hook != "permission.ask")
+
+
+@pytest.mark.spec("A-06")
+@pytest.mark.parametrize("seed", range(6))
+async def test_plugins_that_fail_at_random_change_nothing(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+
+    async def good(input: Both, output: Both) -> None:
+        """Says nothing."""
+
+    def drawn() -> PluginHooks:
+        hooks: PluginHooks = {}
+        for name in CHANGING:
+            allowed = [b for b in BAD if name != "tool.execute.before" or b not in MAY_REFUSE]
+            hooks[name] = rng.choice([good, *allowed])
+        return hooks
+
+    plugins = [with_hooks(drawn()) for _ in range(3)]
+    async with project(tmp_path, SCRIPT, *plugins, hook_seconds=SHORT) as at:
+        await at.prompt("go")
+        await at.prompt("on")
+        happened = await said(at)
+    assert happened == await without_plugins(tmp_path)
+
+
+async def test_what_one_plugin_spoils_the_next_still_gets_whole(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def spoils(input: Both, output: Both) -> None:
+        output["text"] = 7
+
+    async def looks(input: Both, output: Both) -> None:
+        seen.append(output["text"])
+        output["text"] += "!"
+
+    plugins = [with_hooks({"experimental.text.complete": hook}) for hook in (spoils, looks)]
+    async with project(tmp_path, {"go": [[say("Hi")]]}, *plugins) as at:
+        assert (await at.prompt("go")).text == "Hi!"
+    assert seen == ["Hi"]
+
+
+async def test_what_a_hook_does_to_its_output_after_it_returned_changes_nothing(tmp_path: Path) -> None:
+    kept: list[Both] = []
+
+    async def hook(input: Both, output: Both) -> None:
+        kept.append(output)
+        kept.append(input)
+
+    script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, with_hooks({"tool.execute.after": hook})) as at:
+        await at.prompt("go")
+        kept[0]["output"] = kept[1]["args"]["text"] = "late"
+        (state,) = await at.states()
+    assert isinstance(state, ToolCompleted)
+    assert (state.output, state.input) == ("x", {"text": "x"})
+
+
+@pytest.mark.spec("A-06")
+async def test_a_hook_that_keeps_hanging_is_switched_off_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = 0
+
+    async def hook(input: Both, output: Both) -> None:
+        nonlocal times
+        times += 1
+        await asyncio.Event().wait()
+
+    script = {
+        "go": [[say(str(number)), call("echo", text=str(number))] for number in range(5)] + [[say("Ok.")]]
+    }
+    plugin = with_hooks({"experimental.text.complete": hook})
+    with caplog.at_level(logging.WARNING, "asyncagents.plugins"):
+        async with project(tmp_path, script, plugin, hook_seconds=SHORT) as at:
+            assert (await at.prompt("go")).text == "Ok."
+            (report,) = await at.runtime.plugins(tmp_path / "project")
+    (health,) = report.hooks
+    assert (times, health.failures, health.off) == (MOST_HANGS, MOST_HANGS, True)
+    told = [record.getMessage() for record in caplog.records if record.name == "asyncagents.plugins"]
+    assert len(told) == 2
+    assert "did not end within 0.05 s" in told[0]
+    assert "switched off until the next start" in told[1]
+
+
+async def test_a_bug_is_told_once_for_its_kind_and_counted_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = [[say(str(number)), call("echo", text=str(number))] for number in range(3)]
+    plugin = with_hooks({"experimental.text.complete": raises})
+    with caplog.at_level(logging.WARNING, "asyncagents.plugins"):
+        async with project(tmp_path, {"go": [*steps, [say("Ok.")]]}, plugin) as at:
+            await at.prompt("go")
+            (report,) = await at.runtime.plugins(tmp_path / "project")
+    told = [record.getMessage() for record in caplog.records if record.name == "asyncagents.plugins"]
+    assert told == ["plugin plugin: experimental.text.complete raised LookupError: a hook with a bug"]
+    assert [(hook.calls, hook.failures, hook.off) for hook in report.hooks] == [(4, 4, False)]
+
+
+@pytest.mark.parametrize("bad", [hangs, hangs_in_a_thread, swallows], ids=lambda bad: bad.__name__)
+async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad: Hook) -> None:
+    started = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        async def before(input: Both, output: Both) -> None:
+            started.set()
+            result = bad(input, output)
+            if result is not None:
+                await result
+
+        def before_in_a_thread(input: Both, output: Both) -> None:
+            loop.call_soon_threadsafe(started.set)
+            bad(input, output)
+
+        return {"tool.execute.before": before_in_a_thread if bad is hangs_in_a_thread else before}
+
+    script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, plugin, hook_seconds=3600) as at:
+        await at.runtime.send(at.session_id, "go")
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
+            assert await at.abort()
+
+
+async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: Path) -> None:
+    plugin = with_hooks({"experimental.text.complete": hangs})
+    async with project(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+        assert await at.abort()
+        *_, answer = await at.messages()
+    assert answer.text == "I beg"
+
+
+async def test_a_plugin_that_starts_slowly_is_started_once_though_who_asked_gave_up(tmp_path: Path) -> None:
+    starts = 0
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        nonlocal starts
+        starts += 1
+        started.set()
+        await go.wait()
+        return {}
+
+    async with project(tmp_path, SCRIPT, plugin) as at:
+        asking = asyncio.get_running_loop().create_task(at.runtime.plugins(tmp_path / "project"))
+        await started.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        go.set()
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert (starts, report.error) == (1, None)
+
+
+async def test_a_runtime_closes_although_a_hook_will_not_end(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def hook(event: Event) -> None:
+        started.set()
+        await swallows({}, {})
+
+    async with project(tmp_path, SCRIPT, with_hooks({"event": hook}), hook_seconds=3600) as at:
+        await at.prompt("go")
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
+
+
+def test_a_process_ends_although_a_hook_swallows_every_cancel(tmp_path: Path) -> None:
+    async def main() -> str:
+        plugin = with_hooks({"experimental.text.complete": swallows, "chat.params": hangs_in_a_thread})
+        config = Config(data_dir=tmp_path, hook_seconds=SHORT)
+        model = ScriptedModel({"go": [[say("Ok.")]]})
+        async with open_runtime(tmp_path, model=model, coding=config, plugins=[plugin]) as runtime:
+            session = await runtime.create_session(directory=tmp_path)
+            return (await runtime.prompt(session.id, "go")).text
+
+    assert asyncio.run(main()) == "Ok."
+
+
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [
+        (None, "returned NoneType: a plugin returns its hooks, by name"),
+        (
+            {"tool.execute.befor": raises},
+            "has a hook 'tool.execute.befor': did you mean 'tool.execute.before'?",
+        ),
+        ({"chat.params": 7}, "has no function as its hook chat.params"),
+        ({"tool": {"x": raises}}, "has tools that are none"),
+        ({"tool": 7}, "has tools that are none"),
+    ],
+)
+async def test_a_plugin_that_returns_no_hooks_is_listed_with_why(
+    tmp_path: Path, returned: Any, why: str
+) -> None:
+    async with project(tmp_path, SCRIPT, with_hooks(returned)) as at:
+        await at.prompt("go")
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert report.error is not None
+    assert why in report.error
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), ValueError("no")]
+)
+async def test_a_plugin_that_cannot_start_does_not_stop_the_others(
+    tmp_path: Path, error: BaseException
+) -> None:
+    async def broken(context: PluginContext) -> PluginHooks:
+        raise error
+
+    async def changes(input: Both, output: Both) -> None:
+        output["text"] += "!"
+
+    works = with_hooks({"experimental.text.complete": changes})
+    async with project(tmp_path, {"go": [[say("Hi")]]}, broken, works) as at:
+        assert (await at.prompt("go")).text == "Hi!"
+        first, second = await at.runtime.plugins(tmp_path / "project")
+    assert first.error is not None
+    assert first.error.startswith("could not start: ")
+    assert second.error is None
+
+
+async def test_a_configuration_is_changed_by_what_is_returned_and_not_in_place(tmp_path: Path) -> None:
+    def spoils(config: Config) -> None:
+        config.permission["write"] = config.permission["edit"] = "allow"
+        raise ValueError("and then this")
+
+    script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
+    async with project(tmp_path, script, with_hooks({"config": spoils}), permission={"edit": "deny"}) as at:
+        assert (await at.prompt("go")).text == "Ok."
+    assert not (tmp_path / "project" / "a").exists()
+
+
+@pytest.mark.parametrize("bad", [lambda config: 7, lambda config: 1 / 0, lambda config: None])
+async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
+    tmp_path: Path, bad: Callable[[Config], Any]
+) -> None:
+    async with project(tmp_path, {"go": [[say("Hi")]]}, with_hooks({"config": bad})) as at:
+        assert (await at.prompt("go")).text == "Hi"
+
+
+async def test_the_client_is_not_there_before_the_runtime_is(tmp_path: Path) -> None:
+    """As when plugins are only listed."""
+    from asyncagents.config.env import system_environment
+    from asyncagents.errors import Closed
+    from asyncagents.plugins.plugins import Plugins
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        with pytest.raises(Closed):
+            _ = context.client
+        return {"tool": [ECHO]}
+
+    plugins = Plugins(system_environment(), output=tmp_path, own=[plugin])
+    config = Config(data_dir=tmp_path)
+    found = plugins.find(str(tmp_path), config, trusted=False)
+    assert found is not None
+    additions = await plugins.load(found, config)
+    await plugins.end()
+    assert [added.tool.name for added in additions.tools] == ["echo"]
+    assert [report.error for report in additions.hooks.reports()] == [None]

@@ -1,0 +1,116 @@
+"""What several plugins leave of one thing, where the engine asks outside of a turn's steps."""
+
+from typing import Any
+
+import pytest
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
+from asyncagents.domain.part import TextPart
+from asyncagents.engine.hook import NO_HOOKS, Commanded, Compacting, HookName, Hooks
+from asyncagents.engine.tool import Ask
+from asyncagents.plugins.author import Hook
+from asyncagents.plugins.chain import Chain
+from asyncagents.plugins.custody import Custody
+from asyncagents.plugins.loaded import Loaded
+
+SESSION = SessionId("ses_1")
+PART = TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=MessageId("msg_1"), text="review")
+
+
+def chain(hook: HookName, *hooks: Hook) -> Chain:
+    plugins = []
+    for number, each in enumerate(hooks):
+        plugin = Loaded(name=f"p{number}", origin="test", scope="user", custody=Custody(), seconds=5)
+        plugin.offer({hook: each}, ())
+        plugins.append(plugin)
+    return Chain(plugins)
+
+
+def a_call() -> Call:
+    return Call(
+        id=CallId("cal_1"),
+        session_id=SESSION,
+        message_id=MessageId("msg_1"),
+        part_id=PartId("prt_1"),
+        call_id="c1",
+        tool="bash",
+        input={"command": "ls"},
+        turn=1,
+        created=1,
+    )
+
+
+@pytest.mark.spec("A-06")
+async def test_plugins_add_to_what_a_summary_knows_and_the_last_prompt_counts() -> None:
+    async def adds(input: dict[str, Any], output: dict[str, Any]) -> None:
+        output["context"].append(f"about {input['sessionID']}")
+        output["prompt"] = "first"
+
+    def asks(input: dict[str, Any], output: dict[str, Any]) -> None:
+        output["context"].append("more")
+        output["prompt"] = "second"
+
+    async def spoils(input: dict[str, Any], output: dict[str, Any]) -> None:
+        output["context"] = "no list"
+
+    there = chain("experimental.session.compacting", adds, asks, spoils)
+    assert await there.compacting(SESSION) == Compacting(("about ses_1", "more"), "second")
+    assert [report.hooks[0].failures for report in there.reports()] == [0, 0, 1]
+
+
+@pytest.mark.spec("A-06")
+async def test_a_command_is_changed_before_it_is_sent() -> None:
+    async def shouts(input: dict[str, Any], output: dict[str, Any]) -> None:
+        output["parts"][0]["text"] = f"{input['command'].upper()} {input['arguments']}"
+
+    async def empties(input: dict[str, Any], output: dict[str, Any]) -> None:
+        output["parts"][0]["text"] = " "
+
+    commanded = Commanded(session_id=SESSION, command="review", arguments="a b", parts=(PART,))
+    (part,) = await chain("command.execute.before", shouts, empties).command(commanded)
+    assert isinstance(part, TextPart)
+    assert (part.text, part.id) == ("REVIEW a b", "prt_1")
+
+
+@pytest.mark.parametrize(
+    ("said", "counts"),
+    [
+        (("ask", "ask"), "ask"),
+        (("allow", "ask"), "allow"),
+        (("allow", "deny"), "deny"),
+        (("deny", "allow"), "deny"),
+        (("yes", "ask"), "ask"),
+    ],
+)
+async def test_one_deny_is_enough_and_what_is_no_answer_is_none(said: tuple[str, ...], counts: str) -> None:
+    def saying(status: str) -> Hook:
+        def hook(input: dict[str, Any], output: dict[str, Any]) -> None:
+            output["status"] = status
+
+        return hook
+
+    there = chain("permission.ask", *(saying(each) for each in said))
+    assert await there.permission(a_call(), Ask("bash", ("ls",))) == counts
+
+
+async def test_what_a_hook_does_to_its_input_is_its_own_matter() -> None:
+    call = a_call()
+
+    async def hook(input: dict[str, Any], output: dict[str, Any]) -> None:
+        input["args"]["command"] = "rm"
+        output["env"]["A"] = "1"
+
+    assert await chain("shell.env", hook).shell_env(call, "/") == {"A": "1"}
+    assert call.input == {"command": "ls"}
+
+
+@pytest.mark.parametrize("there", [NO_HOOKS, Chain([])])
+async def test_without_plugins_all_stays_as_it_is(there: Hooks) -> None:
+    commanded = Commanded(session_id=SESSION, command="x", arguments="", parts=(PART,))
+    assert there.names == frozenset()
+    assert await there.compacting(SESSION) == Compacting()
+    assert await there.command(commanded) == (PART,)
+    assert await there.text_complete(PART) == "review"
+    assert await there.tool_before(a_call()) == {"command": "ls"}
+    assert await there.permission(a_call(), Ask("bash")) == "ask"

@@ -1,0 +1,82 @@
+"""A plugin hears events at its own pace; the bus never waits for it."""
+
+import asyncio
+
+from asyncagents.domain.event import Event, SessionIdle
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.bus import Bus
+from asyncagents.errors import NotFound
+from asyncagents.plugins.custody import Custody
+from asyncagents.plugins.health import MOST_HANGS
+from asyncagents.plugins.listen import Listener, Ring
+from asyncagents.plugins.loaded import Loaded
+
+
+def idle(number: int) -> SessionIdle:
+    return SessionIdle(session_id=SessionId(f"ses_{number}"))
+
+
+async def here(session_id: SessionId) -> str:
+    if session_id == "ses_gone":
+        raise NotFound("session", session_id)
+    return "/elsewhere" if session_id == "ses_99" else "/here"
+
+
+async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
+    heard: list[str | None] = []
+    first, go = asyncio.Event(), asyncio.Event()
+
+    async def hook(event: Event) -> None:
+        heard.append(event.session_id)
+        first.set()
+        await go.wait()
+
+    plugin = Loaded(name="slow", origin="test", scope="user", custody=Custody(), seconds=60)
+    plugin.offer({"event": hook}, ())
+    bus, ring = Bus(), Ring(3)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Listener(plugin, "/here", here).listen(bus, ring))
+        await asyncio.sleep(0)
+        bus.publish(idle(0))
+        await first.wait()
+        for number in range(1, 10):
+            bus.publish(idle(number))
+        go.set()
+        bus.close()
+    (health,) = plugin.report().hooks
+    assert heard == ["ses_0", "ses_7", "ses_8", "ses_9"]
+    assert (health.calls, health.failures, health.last) == (4, 1, "is too slow: it missed 6 events")
+
+
+async def test_what_happens_elsewhere_or_to_nobody_known_is_not_told() -> None:
+    heard: list[str | None] = []
+    plugin = Loaded(name="p", origin="test", scope="user", custody=Custody(), seconds=60)
+    plugin.offer({"event": lambda event: heard.append(event.session_id)}, ())
+    bus = Bus()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Listener(plugin, "/here", here).listen(bus))
+        await asyncio.sleep(0)
+        bus.publish(idle(99))
+        bus.publish(SessionIdle(session_id=SessionId("ses_gone")))
+        bus.publish(idle(1))
+        bus.close()
+    assert heard == ["ses_1"]
+
+
+async def test_one_that_keeps_hanging_is_told_no_more() -> None:
+    calls = 0
+
+    async def hook(event: Event) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.Event().wait()
+
+    plugin = Loaded(name="p", origin="test", scope="user", custody=Custody(), seconds=0.01)
+    plugin.offer({"event": hook}, ())
+    bus = Bus()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Listener(plugin, "/here", here).listen(bus))
+        await asyncio.sleep(0)
+        for number in range(10):
+            bus.publish(idle(number))
+    assert calls == MOST_HANGS
