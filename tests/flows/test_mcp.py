@@ -8,9 +8,11 @@ import pytest
 
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.event import PartUpdated, PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.part import ResourceSource, Span, ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.part_input import FileInput
+from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refused
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.kit import Stage
 from tests.flows.mcp_kit import (
@@ -391,5 +393,15 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         assert text.text == "Say hello to Ada."
         with pytest.raises(Refused, match="There is no MCP server named"):
             await served.read_resource("nobody", "x")
+        await at.prompt("/kit:greet Ada Lovelace")
+        assert at.told()[-1] == FromUser("Say hello to Ada Lovelace.")
+        with pytest.raises(InvalidInput, match="/kit:greet wants name"):
+            await at.prompt("/kit:greet")
+        source = ResourceSource(
+            client_name="kit", uri="note://hello", text=Span(value="@hello", start=0, end=6)
+        )
+        part = FileInput(mime="text/plain", url="note://hello", filename="hello", source=source)
+        await at.runtime.prompt(at.session_id, "Read it.", parts=[part])
+        assert at.told()[-1] == FromUser('Read it.\n<file name="hello">\nHello!\n</file>')
         with pytest.raises(Refused, match="note://missing"):
             await served.read_resource("kit", "note://missing")

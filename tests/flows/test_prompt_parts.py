@@ -25,7 +25,8 @@ from asyncagents.domain.part import (
     ToolCompleted,
 )
 from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, SubtaskInput, TextInput
-from asyncagents.engine.material import FOLDER, Resource
+from asyncagents.engine.material import FOLDER
+from asyncagents.engine.served import Argument, Content, ReadyPrompt, Resource
 from asyncagents.engine.tool import ask_everything
 from asyncagents.engine.workplace import Bare
 from asyncagents.errors import InvalidInput
@@ -343,20 +344,33 @@ async def test_without_coding_only_content_goes_along(tmp_path: Path) -> None:
             await sent(at, "Read", files=["a.txt"])
 
 
-class Library(Bare):
-    """A place with a server that has two resources."""
+class Library:
+    """A server that has something to read, and a prompt made ready."""
 
-    bare = False
+    async def list_resources(self) -> tuple[Resource, ...]:
+        return (Resource(server="docs", uri="docs://x", name="x"),)
 
-    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
+    async def read_resource(self, server: str, uri: str) -> tuple[Content, ...]:
         assert (server, uri) == ("docs", "docs://x")
-        return Resource(text="Words of x"), Resource(mime="image/png", blob="AAAA")
+        return Content(text="Words of x"), Content(mime="image/png", data=b"\0\0\0")
+
+    async def list_prompts(self) -> tuple[ReadyPrompt, ...]:
+        arguments = (Argument(name="who", required=True), Argument(name="how"))
+        return (ReadyPrompt(server="docs", name="greet", arguments=arguments),)
+
+    async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[Content, ...]:
+        return (Content(text=f"{server} {name} {arguments}"),)
+
+
+class Reading(Bare):
+    bare = False
+    served = Library()
 
 
 @pytest.mark.spec("S-07")
 async def test_a_resource_of_a_server_goes_along_with_what_the_server_says(tmp_path: Path) -> None:
     model = ScriptedModel({})
-    place = Library((), ask_everything)
+    place = Reading((), ask_everything)
     source = ResourceSource(client_name="docs", uri="docs://x", text=Span(value="@x", start=0, end=2))
     part = FileInput(mime="text/plain", url="docs://x", filename="x", source=source)
     async with open_world(tmp_path, Setup(model=model, furnish=lambda store, ids: place)) as runtime:

@@ -1,5 +1,6 @@
 """What somebody typed becomes the parts of a prompt: commands filled in, mentions and files looked up."""
 
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias, assert_never
@@ -11,12 +12,14 @@ from msgspec.structs import replace
 from asyncagents.config.commands import Command
 from asyncagents.domain.command import (
     FilePiece,
+    Invocation,
     Mention,
     Piece,
     ShellPiece,
     TextPiece,
     fill,
     mentions,
+    split_arguments,
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import FileSource, ResourceSource, Source, Span
@@ -24,6 +27,7 @@ from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, Subt
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.material import Attached, Judge, Looked, Material, NotAllowed, NotThere, Sight, Unfit
 from asyncagents.engine.prompt import in_a_tag
+from asyncagents.engine.served import Content
 from asyncagents.engine.workplace import Unusable, Workplace
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.llm.model import Attachment
@@ -42,6 +46,19 @@ class Filled(Struct, frozen=True):
 
     text: str
     beside: tuple[PartInput, ...] = ()
+
+
+UNTYPED = "application/octet-stream"
+
+
+def data_url(data: bytes, mime: str) -> str:
+    return f"data:{mime or UNTYPED};base64,{b64encode(data).decode()}"
+
+
+def _said(content: Content) -> PartInput:
+    if content.text is not None:
+        return TextInput(text=content.text)
+    return FileInput(mime=content.mime or UNTYPED, url=data_url(content.data or b"", content.mime))
 
 
 class Composer:
@@ -182,19 +199,42 @@ class Composer:
                 assert_never(looked)
 
     async def _resource(self, part: FileInput, source: ResourceSource) -> list[PartInput]:
+        served = self._place.served
+        if served is None:
+            raise InvalidInput(f"no server is called {source.client_name!r} here, so it has no {source.uri}")
         parts: list[PartInput] = []
         try:
-            found = await self._place.resource(source.client_name, source.uri)
+            found = await served.read_resource(source.client_name, source.uri)
         except ToolError as error:
             raise InvalidInput(f"{source.uri} cannot be attached: {error}") from error
         for each in found:
             if each.text is not None:
                 words = in_a_tag(part.filename or source.uri, each.text)
                 parts += [TextInput(text=words, synthetic=True), replace(part, url=source.uri)]
-            elif each.blob is not None:
-                url = f"data:{each.mime};base64,{each.blob}"
-                parts.append(replace(part, mime=each.mime, url=url))
+            elif each.data is not None:
+                parts.append(replace(part, mime=each.mime or UNTYPED, url=data_url(each.data, each.mime)))
         return parts
+
+    async def ready_prompt(self, called: Invocation) -> list[PartInput] | None:
+        """Of a server, as `server:prompt`, with what was typed for its arguments in their order."""
+        served = self._place.served
+        if served is None or ":" not in called.name:
+            return None
+        known = {each.command: each for each in await served.list_prompts()}
+        prompt = known.get(called.name)
+        if prompt is None:
+            return None
+        names = [each.name for each in prompt.arguments]
+        typed = split_arguments(called.arguments)
+        values = (*typed[: len(names) - 1], " ".join(typed[len(names) - 1 :])) if names else ()
+        given = {name: value for name, value in zip(names, values, strict=False) if value}
+        if missing := [each.name for each in prompt.arguments if each.required and each.name not in given]:
+            raise InvalidInput(f"/{called.name} wants {', '.join(missing)}: write it behind the command")
+        try:
+            found = await served.get_prompt(prompt.server, prompt.name, given)
+        except ToolError as error:
+            raise InvalidInput(f"/{called.name} cannot be used: {error}") from error
+        return [_said(each) for each in found if each.text is not None or each.data is not None]
 
     async def filled(self, command: Command, arguments: str) -> Filled:
         """The command's template with what was typed, and what its shell and its files say."""

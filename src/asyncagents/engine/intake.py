@@ -168,10 +168,24 @@ class Intake:
         command = place.material.commands.get(called.name)
         if command is not None:
             return await self._filled(session, place, (command, called.arguments), key=key, to=to)
+        ready = await self._ready_made(session, place, called, key=key, to=to)
+        if ready is not None:
+            return ready
         why_not = place.material.commands.why_not(called.name)
         if why_not is not None:
             raise InvalidInput(f"/{called.name} cannot be used: {why_not}")
         return None
+
+    async def _ready_made(
+        self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: To
+    ) -> Admit | None:
+        """A prompt of a server; None: there is none of this name."""
+        to = _addressed(place, session, to)
+        composer = self._composer(session, place, to)
+        said = await composer.ready_prompt(called)
+        if said is None:
+            return None
+        return self._inputs.admit(session.id, [*said, *await _along(composer, to)], key=key, to=to)
 
     async def _filled(
         self,

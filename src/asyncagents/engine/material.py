@@ -58,14 +58,6 @@ class Unfit(Struct, frozen=True):
 Looked: TypeAlias = Attached | NotThere | NotAllowed | Unfit
 
 
-class Resource(Struct, frozen=True, kw_only=True):
-    """What a server has under an address: words, or the base64 of something else."""
-
-    mime: str = "text/plain"
-    text: str | None = None
-    blob: str | None = None
-
-
 class Material(Protocol):
     @property
     def commands(self) -> FoundCommands: ...

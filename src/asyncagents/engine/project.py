@@ -15,10 +15,10 @@ from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
 from asyncagents.engine.hook import NO_HOOKS, Hooks
-from asyncagents.engine.material import Material, Resource
+from asyncagents.engine.material import Material
 from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
-from asyncagents.engine.workplace import Asking, Brief, Keeping, no_server
+from asyncagents.engine.workplace import Asking, Brief, Keeping
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Options, Request
 from asyncagents.store.verb.remind import Stepping
@@ -136,9 +136,6 @@ class Project:
             return Request(model=used, messages=(), system=prompt_text("compaction"))
         options = Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
         return Request(model=agent.model or used, messages=(), system=agent.prompt, options=options)
-
-    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
-        raise no_server(server)
 
     def titling(self, used: ModelRef) -> Request | None:
         try:

@@ -12,7 +12,7 @@ from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.window import words
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.hook import NO_HOOKS, Hooks
-from asyncagents.engine.material import Material, Resource
+from asyncagents.engine.material import Material
 from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
@@ -143,10 +143,6 @@ class Workplace(Protocol):
         """What prompts may draw on; None: they are taken as they come."""
         ...
 
-    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
-        """What a server of the project has there; `InvalidInput` if there is no such server or resource."""
-        ...
-
 
 class Workplaces(Protocol):
     @property
@@ -205,13 +201,6 @@ class Bare:
 
     def titling(self, used: ModelRef) -> Request | None:
         return None
-
-    async def resource(self, server: str, uri: str) -> tuple[Resource, ...]:
-        raise no_server(server)
-
-
-def no_server(server: str) -> InvalidInput:
-    return InvalidInput(f"no server is called {server!r} here, so there is no resource to attach")
 
 
 class Unusable(Bare):
