@@ -1,7 +1,7 @@
 """Plugins have their word at each point of a turn, and a turn does not depend on it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refusal
-from asyncagents.llm.model import FromTool
-from asyncagents.llm.scripted import Script, ScriptedModel, call, end, pause, say
+from asyncagents.llm.model import Finish, FromTool, ModelEvent, Request, StepFinish, TextDelta, TextStart
+from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
 from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
 from tests.flows.test_project import repository
@@ -137,18 +137,41 @@ async def test_a_finished_text_is_trimmed_seen_and_changed_before_it_is_stored(t
     assert [each.text for each in ended if each.id == part.id] == ["So be it. Amen."]
 
 
+class Unending(ScriptedModel):
+    """Never says that its text is at its end; without a finish it says nothing more at all."""
+
+    def __init__(self, finish: Finish | None) -> None:
+        super().__init__({})
+        self._finish = finish
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(request)
+        yield TextStart("t")
+        yield TextDelta("t", "I beg ")
+        if self._finish is None:
+            await asyncio.Event().wait()
+        else:
+            yield StepFinish(self._finish)
+
+
 @pytest.mark.spec("C-08")
-async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("finish", ["stop", "length", None])
+async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path, finish: Finish | None) -> None:
+    seen: list[str] = []
+
     async def hook(input: Both, output: Both) -> None:
+        seen.append(output["text"])
         output["text"] = output["text"].upper()
 
-    script = {"go": [[say("I beg"), pause(3600)]]}
-    async with project(tmp_path, script, with_hooks({"experimental.text.complete": hook})) as at:
+    config = Config(data_dir=tmp_path)
+    plugins = [with_hooks({"experimental.text.complete": hook})]
+    async with stage(tmp_path, Unending(finish), coding=config, plugins=plugins) as at:
         await at.runtime.send(at.session_id, "go")
-        await at.ears.until_said("I beg")
-        assert await at.abort()
+        await at.ears.until_said("I beg ")
+        assert finish is not None or await at.abort()
+        await at.runtime.wait(at.session_id)
         *_, answer = await at.messages()
-    assert answer.text == "I BEG"
+    assert (answer.text, seen) == ("I BEG", ["I beg"])
 
 
 @pytest.mark.spec("A-06")
