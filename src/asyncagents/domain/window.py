@@ -48,13 +48,14 @@ class Window(Struct, frozen=True, kw_only=True):
     def room(self, reserved: int | None = None) -> int | None:
         """How much may be told and said before it is too much; None: nobody knows.
 
-        The rest is for the next answer: `reserved`, or as much as the model may write.
+        The rest is for the next answer: `reserved`, or as much as the model may write; at most half of it all,
+        for some say that they may write as much as they can read.
         """
         if not self.context:
             return None
         output = self.output or self.context // 4
         kept = min(output, OUTPUT_TOKEN_MAX) if reserved is None else reserved
-        room = self.context - kept if kept < self.context else self.context // 2
+        room = max(self.context - kept, self.context // 2)
         return min(room, self.input) if self.input else room
 
 

@@ -1,0 +1,142 @@
+"""A conversation as one text that fits, whatever was said; and what is kept of it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Completed, Failed, Settled, render
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.part import FilePart, TextPart
+from asyncagents.domain.text import reminder
+from asyncagents.domain.todo import Todo
+from asyncagents.domain.window import weight, words
+from asyncagents.engine.compaction import still, tail_start
+from asyncagents.engine.digest import digest, shortened
+from asyncagents.engine.workplace import Keeping
+from asyncagents.store.verb.summary import Still
+from tests.unit.domain.build import SESSION, call, step, user, waiting
+
+NONE: frozenset[PartId] = frozenset()
+
+
+def text(words: str, **more: Any) -> TextPart:
+    return TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=user().id, text=words, **more)
+
+
+def said(words: str, number: int = 0) -> Entry:
+    return Entry(info=replace(user(), id=MessageId(f"msg_{number:04}")), parts=(text(words),))
+
+
+def worked(output: str, number: int = 0, tool: str = "read") -> Entry:
+    done = replace(call(Settled(Completed(output), 9)), tool=tool)
+    return Entry(info=replace(step(), id=MessageId(f"msg_{number:04}")), parts=(text("So:"), render(done)))
+
+
+def test_a_short_conversation_is_told_whole() -> None:
+    broken = Entry(info=step(), parts=(render(call(Settled(Failed("no route"), 9))),))
+    told = digest("", [said("Fix it."), worked("line 1"), broken], NONE, room=10_000)
+    assert told.startswith("User: Fix it.\n\nAssistant: So:\nCall of read: {")
+    assert "Result: line 1" in told
+    assert told.endswith("Result: failed: no route")
+
+
+def test_what_came_before_stands_first() -> None:
+    assert digest("Old news.", [said("New.")], NONE, room=1_000).startswith(
+        "Summary of what came before:\nOld news."
+    )
+
+
+def test_reminders_and_what_is_for_people_are_left_out() -> None:
+    entry = Entry(
+        info=user(),
+        parts=(text("Hi"), text(reminder("Mind the gap."), synthetic=True), text("for you", ignored=True)),
+    )
+    assert digest("", [entry], NONE, room=1_000) == "User: Hi"
+
+
+def test_a_file_is_named_and_not_shown() -> None:
+    part = FilePart(
+        id=PartId("prt_1"),
+        session_id=SESSION,
+        message_id=user().id,
+        mime="image/png",
+        url="data:image/png;base64,AAAA",
+        filename="a.png",
+    )
+    assert (
+        digest("", [Entry(info=user(), parts=(part,))], NONE, room=99) == "User: [attached a.png, image/png]"
+    )
+
+
+def test_long_output_is_cut_in_the_middle_and_what_people_said_is_not() -> None:
+    told = digest("", [said("a" * 9_000), worked("b" * 5_000 + "END")], NONE, room=10_000)
+    assert "a" * 9_000 in told
+    assert "b" * 1_001 not in told
+    assert told.endswith("END")
+
+
+entries = st.lists(
+    st.one_of(st.builds(said, st.text(max_size=3_000)), st.builds(worked, st.text(max_size=9_000))),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(entries, st.integers(500, 20_000), st.text(max_size=4_000))
+def test_it_fits_whatever_was_said(entries: list[Entry], room: int, head: str) -> None:
+    assert words(digest(head, entries, NONE, room=room)) <= room + 100
+
+
+def test_of_too_many_messages_the_first_and_the_last_are_told() -> None:
+    told = digest("", [said(f"message {n} " + "x" * 300, n) for n in range(2_000)], NONE, room=2_000)
+    assert told.startswith("User: message 0 ")
+    assert "message 1999" in told
+    assert "messages are left out here" in told
+    assert words(told) <= 2_000
+
+
+def test_cutting_keeps_both_ends() -> None:
+    assert shortened("abcdefghij", 4) == "ab\n[… 6 characters …]\nij"
+    assert shortened("abcd", 4) == "abcd"
+
+
+# What is kept.
+
+
+@pytest.mark.spec("S-10")
+@given(entries, st.integers(1_000, 100_000))
+def test_what_is_kept_is_the_end_and_no_more_than_a_quarter(entries: list[Entry], room: int) -> None:
+    entries = [
+        replace(each, info=replace(each.info, id=MessageId(f"msg_{n:04}"))) for n, each in enumerate(entries)
+    ]
+    first = tail_start(entries, Keeping(), room)
+    kept = [] if first is None else entries[[each.info.id for each in entries].index(first) :]
+    assert weight(kept) <= min(15_000, max(room // 4, 2_000), weight(entries) // 4)
+    rest = entries[: len(entries) - len(kept)]
+    assert rest, "something is always summarised"
+
+
+def test_an_operator_may_say_how_much_is_kept() -> None:
+    history = [said("x" * 4_000, n) for n in range(40)]
+    assert tail_start(history, Keeping(recent=3_100), 100_000) == MessageId("msg_0037")
+    assert tail_start(history, Keeping(turns=1), 100_000) == MessageId("msg_0039")
+    assert tail_start(history, Keeping(recent=0), 100_000) is None
+
+
+def test_a_message_that_is_too_long_is_not_kept_nor_what_came_before_it() -> None:
+    history = [said("y", 1), worked("x" * 200_000, 2)]
+    assert tail_start(history, Keeping(), 100_000) is None
+
+
+@pytest.mark.spec("S-10")
+def test_what_is_open_is_told_from_the_rows() -> None:
+    todos = (Todo(content="mend\nit", status="in_progress", priority="high", id="1"),)
+    told = still(Still(calls=(call(waiting("async")),), todos=todos, prompt="Make it so."))
+    assert "in their own words:\nMake it so." in told
+    assert "- [in_progress] mend it (high)" in told
+    assert "- toolu_1: deploy {" in told
+    assert still(Still()) == ""
