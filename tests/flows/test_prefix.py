@@ -112,7 +112,7 @@ async def _act(runtime: Runtime, session_id: Any, act: str, size: int) -> None:
         case "deliver":
             for each in await runtime.open_calls(session_id):
                 await runtime.complete(each.id, "done")
-        case "compact":
+        case _:
             await runtime._store.admit(runtime._inputs.compaction(session_id, key=None, to={}))
     await runtime.wait(session_id)
 

@@ -48,7 +48,7 @@ class Window(Struct, frozen=True, kw_only=True):
     def room(self, reserved: int | None = None) -> int | None:
         """How much may be told and said before it is too much; None: nobody knows.
 
-        The rest is for the next answer: `reserved`, or as much as the model may write; at most half of it all,
+        The rest is for the next answer: `reserved`, or as much as the model may write; at most half of all,
         for some say that they may write as much as they can read.
         """
         if not self.context:
