@@ -19,8 +19,6 @@ from asyncagents.store.verb.step import NewStep
 from asyncagents.store.verb.summary import Still, Summarised
 from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
 
-pytestmark = pytest.mark.spec("S-10")
-
 
 def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:
     summary = NewSummary(lab.ids.message(), lab.ids.part(), MODEL)
@@ -125,6 +123,7 @@ async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
     assert decide(after) == Rest("error")
 
 
+@pytest.mark.spec("S-10")
 async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab: Lab) -> None:
     lease, _ = await answered(lab)
     step = await start(lab, lease, room=1)
@@ -138,6 +137,7 @@ async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab
     assert SessionCompacted(session_id=lease.session_id) in lab.events
 
 
+@pytest.mark.spec("S-10")
 async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) -> None:
     lease, first = await answered(lab)
     step = await start(lab, lease, room=1)
@@ -149,6 +149,7 @@ async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) ->
     assert not [part for part in told.head[0].parts if isinstance(part, TextPart) and "'second'" in part.text]
 
 
+@pytest.mark.spec("S-10")
 async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
     _, lease, (waits, runs) = await lab.called(lab.waiting(), None)
     todos = (
@@ -188,6 +189,7 @@ async def test_a_summary_that_failed_changes_nothing_for_the_model(lab: Lab) -> 
     assert not (await lab.store.told(lease.session_id, whole=True)).head
 
 
+@pytest.mark.spec("S-10")
 async def test_a_summary_that_was_cut_off_is_asked_for_again(lab: Lab) -> None:
     lease, _ = await answered(lab)
     first = await start(lab, lease, room=1)
@@ -197,6 +199,7 @@ async def test_a_summary_that_was_cut_off_is_asked_for_again(lab: Lab) -> None:
     assert second.started.message.parent_id == first.started.message.parent_id
 
 
+@pytest.mark.spec("S-10")
 async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
     session_id, _, lease = await lab.prompted()
     await lab.end(lease, await lab.step(lease))

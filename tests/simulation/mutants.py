@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "pending_never_marked_as_shown",
-        "store/verb/step.py",
+        "store/verb/compact.py",
         "await put_call(tx, replace(call, shown_pending=True))",
         "await put_call(tx, call)",
     ),

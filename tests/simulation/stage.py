@@ -13,7 +13,7 @@ from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from tests.simulation.mirror import Mirror
 
 MOST_REQUESTS = 250
-_NAME = re.compile(r"\b(s\d+):")
+_NAME = re.compile(r"\b(s\d+|ses_\w+):")
 
 
 class Violation(AssertionError):

@@ -226,19 +226,21 @@ class Turn:
         if room is not None and not run.overhead:
             await self._weigh_brief(run, place, snapshot.info)
         model = place.summarising(snapshot.model).model
+        # People read messages in the order of their ids: what stands before the step is named before it.
+        before = self._ids.message(), self._ids.message(), self._ids.message()
         return NewStep(
-            aside=Aside(self._ids.message(), place.reminders) if place.reminds else None,
+            aside=Aside(before[0], place.reminders) if place.reminds else None,
             message_id=self._ids.message(),
             part_id=self._ids.part(),
             request_id=self._ids.request(),
             since=run.prompt.since,
             told=run.prompt.tokens + run.overhead,
             room=room,
-            summary=NewSummary(self._ids.message(), self._ids.part(), model),
+            summary=NewSummary(before[2], self._ids.part(), model),
             tasking=Tasking(
                 effect=place.effects.get(TASK, "once"),
                 go_on=prompt_text("subtask-done"),
-                message_id=self._ids.message(),
+                message_id=before[1],
             ),
         )
 
