@@ -236,7 +236,7 @@ async def test_compact_is_built_in_and_no_file_takes_its_name(tmp_path: Path, na
         message_id = await at.runtime.send(at.session_id, f"/{name}")
         await at.runtime.wait(at.session_id)
         (entry,) = [entry for entry in await at.messages() if entry.info.id == message_id]
-    (part,) = entry.parts
+    part = entry.parts[0]
     assert isinstance(part, CompactionPart)
     assert not part.auto
 

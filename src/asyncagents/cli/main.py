@@ -19,7 +19,7 @@ COMMANDS = {
     "tools": "List the tools that an agent has here, and what the rules say.",
     "commands": "List the slash commands of this directory.",
     "mcp": "Look at the MCP servers of this directory.",
-    "plugins": "List the plugins of this directory, in the order in which they are asked.",
+    "plugins": "List the plugins of this directory, and how they do.",
     "models": "List the models that can be asked, and why others cannot.",
     "config": "Show every setting and where it came from.",
     "trust": "Let the config files of a project count in full.",

@@ -12,7 +12,7 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 @directory_option
 @data_dir_option
 def plugins(*, as_json: bool, directory: Path, data_dir: Path | None) -> None:
-    """List the plugins of this directory, in the order in which they are asked.
+    """List the plugins of this directory, and how they do.
 
     They are imported and started for it, as a session here would do. One that cannot be used is listed with
     its error; the others work. What a project that is not trusted names is not imported.

@@ -25,6 +25,7 @@ from asyncagents.store.verb.summary import Still, Summarised
 LEAST_ROOM = 1_000
 LEAST_KEPT, MOST_KEPT = 2_000, 15_000
 LONGEST_PROMPT = 8_000
+ASKED_LAST = "What the person asked last, in their own words; the summary says how much of it is done:"
 LONGEST_INPUT = 400
 EMPTY = "The model was asked for a summary of the conversation and said nothing; the next prompt tries again."
 NOTHING = "There is nothing to summarise yet."
@@ -111,7 +112,7 @@ def still(open_: Still) -> str:
     pieces = []
     if open_.prompt:
         said = shortened(open_.prompt, LONGEST_PROMPT)
-        pieces.append(f"What the person asked last, in their own words:\n{said}")
+        pieces.append(f"{ASKED_LAST}\n{said}")
     if open_.todos:
         pieces.append("\n".join(["Todos that are not done:", *map(_todo, open_.todos)]))
     if open_.calls:

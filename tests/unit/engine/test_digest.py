@@ -136,7 +136,7 @@ def test_a_message_that_is_too_long_is_not_kept_nor_what_came_before_it() -> Non
 def test_what_is_open_is_told_from_the_rows() -> None:
     todos = (Todo(content="mend\nit", status="in_progress", priority="high", id="1"),)
     told = still(Still(calls=(call(waiting("async")),), todos=todos, prompt="Make it so."))
-    assert "in their own words:\nMake it so." in told
+    assert "how much of it is done:\nMake it so." in told
     assert "- [in_progress] mend it (high)" in told
     assert "- toolu_1: deploy {" in told
     assert still(Still()) == ""
