@@ -21,8 +21,8 @@ from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
 
 
 def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:
-    summary = NewSummary(lab.ids.message(), lab.ids.part(), MODEL)
-    return replace(lab.new_step(since), summary=summary, room=room)
+    summary = NewSummary(lab.ids.message(), lab.ids.part(), MODEL, room)
+    return replace(lab.new_step(since), summary=summary)
 
 
 async def start(lab: Lab, lease: Lease, *, room: int | None = None) -> Step:

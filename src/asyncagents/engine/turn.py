@@ -235,8 +235,7 @@ class Turn:
             request_id=self._ids.request(),
             since=run.prompt.since,
             told=run.prompt.tokens + run.overhead,
-            room=room,
-            summary=NewSummary(before[2], self._ids.part(), model),
+            summary=NewSummary(before[2], self._ids.part(), model, room),
             tasking=Tasking(
                 effect=place.effects.get(TASK, "once"),
                 go_on=prompt_text("subtask-done"),

@@ -30,20 +30,18 @@ class NewSummary(Struct, frozen=True):
     message_id: MessageId
     part_id: PartId
     model: ModelRef | None = None
+    room: int | None = None
+    """How much the model can be told; None: nobody knows, or cares."""
 
 
-async def instead(  # noqa: PLR0917  the step that was wanted, and what it would take
-    tx: Tx,
-    control: Control,
-    step: AssistantMessage,
-    new: NewSummary | None,
-    room: int | None,
-    estimate: int,
+async def instead(
+    tx: Tx, control: Control, step: AssistantMessage, new: NewSummary | None, *, estimate: int
 ) -> tuple[Control, AssistantMessage]:
     """The step; or, if somebody asked for it or there is no room, a summary of what was told before it."""
     if new is None:
         return control, step
-    if not control.compacting and room is not None and estimate >= room and await can_shrink(tx, control):
+    full = new.room is not None and estimate >= new.room
+    if full and not control.compacting and await can_shrink(tx, control):
         control = replace(control, compacting=WANTED)
     if control.compacting == WANTED:
         control = await _ask(tx, control, step, new)

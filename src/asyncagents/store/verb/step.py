@@ -53,8 +53,6 @@ class NewStep(Struct, frozen=True, kw_only=True):
     aside: Aside | None = None
     told: int = 0
     """What the run has read by then, with the system text and the tools, in tokens, more or less."""
-    room: int | None = None
-    """How much the model can be told; None: nobody knows, or cares."""
     summary: NewSummary | None = None
     """How to ask for a summary instead, if there is need for one."""
     tasking: Tasking = Tasking()
@@ -140,7 +138,7 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     message, position = before.message, before.position
     if message is None:
         message = await _message(tx, row, new, asked_by)
-        control, message = await instead(tx, control, message, new.summary, new.room, estimate.input)
+        control, message = await instead(tx, control, message, new.summary, estimate=estimate.input)
         position = control.positions + 1
         control = replace(control, positions=position)
         await insert_message(tx, message, position=position, turn=control.turn)
