@@ -6,7 +6,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-from benchmarks import commit, fan, history, machine, parked, stream, turn
+from benchmarks import commit, context, fan, history, machine, parked, stream, turn
 from benchmarks.report import Figure, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -21,7 +21,7 @@ whatever else runs; ratios and CPU time are steadier.
 
 def _figures(full: bool) -> list[Figure]:
     figures = machine.measure()
-    for measure in (turn.measure, stream.measure, commit.measure, history.measure):
+    for measure in (turn.measure, stream.measure, commit.measure, history.measure, context.measure):
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             figures += asyncio.run(measure(Path(directory)))
     figures += fan.measure()

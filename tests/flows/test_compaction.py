@@ -49,12 +49,8 @@ class Place:
             return await self.runtime.prompt(self.session_id, text)
 
     async def compact(self, focus: str = "") -> Entry:
-        """As a person asks for it."""
-        fact = self.runtime._inputs.compaction(self.session_id, focus, key=None, to={})
-        answer = self.runtime._answers.expect(self.session_id, fact.message.id)
-        await self.runtime._store.admit(fact)
         async with asyncio.timeout(PATIENCE):
-            return await self.runtime._store.message(await answer)
+            return await self.runtime.compact(self.session_id, focus)
 
     async def control(self) -> Control:
         return await self.runtime._store.control(self.session_id)

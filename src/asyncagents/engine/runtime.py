@@ -178,6 +178,11 @@ class Runtime:
             sent = await send(self._store, self._answers, fact)
         return await sent.answer(session_id)
 
+    async def compact(self, session_id: SessionId, focus: str = "", *, key: str | None = None) -> Entry:
+        """Have the conversation summarised, so that it can go on for longer; `focus`: what to mind."""
+        fact = self._inputs.compaction(session_id, a_text(focus, "a focus"), key=key, to={})
+        return await (await send(self._store, self._answers, fact)).answer(session_id)
+
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
         """The slash commands of a directory."""
         return await self._intake.commands(_absolute(directory))
