@@ -48,8 +48,6 @@ def done(
         note=note,
         note_id=lab.ids.part(),
         go_on="Go on.",
-        message_id=lab.ids.message(),
-        part_id=lab.ids.part(),
     )
 
 

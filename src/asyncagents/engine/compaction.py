@@ -74,8 +74,6 @@ class Compaction:
             note=still,
             note_id=self._ids.part(),
             go_on=prompt_text("compaction-go-on"),
-            message_id=self._ids.message(),
-            part_id=self._ids.part(),
         )
 
 

@@ -9,8 +9,9 @@ from asyncagents.domain.call import Call, Completed, Failed, Requested, Settled
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.failure import structured_output
 from asyncagents.domain.id import CallId, Ids
-from asyncagents.domain.message import AssistantMessage, MessageTime, UserMessage
-from asyncagents.domain.part import StepFinishPart, TextPart
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import StepFinishPart
+from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.text import reminder, whole
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.schema import RETRIES, answer_in, complaint, parameters
@@ -101,21 +102,10 @@ class Acceptance:
         return lambda call_id: known.get(call_id) or Settled(Failed(TOO_LATE), self._now)
 
     def _again(self, message: AssistantMessage, why: str) -> Admit:
-        asked = UserMessage(
-            id=self._ids.message(),
-            session_id=message.session_id,
-            time=MessageTime(created=self._now),
-            agent=message.agent,
-            model=message.model_ref,
-        )
-        part = TextPart(
-            id=self._ids.part(),
-            session_id=message.session_id,
-            message_id=asked.id,
-            text=reminder(prompt_text("structured-again").format(why=why)),
-            synthetic=True,
-        )
-        return Admit(message=asked, parts=(part,), key=self._wanted.next_key, source="system")
+        to = Addressee(message.session_id, message.agent, message.model_ref)
+        text = reminder(prompt_text("structured-again").format(why=why))
+        said = remark(to, text, ids=self._ids, now=self._now)
+        return Admit(message=said.message, parts=(said.part,), key=self._wanted.next_key, source="system")
 
 
 def _settled(calls: tuple[Call, ...], state: _Becomes) -> tuple[Call, ...]:

@@ -5,9 +5,9 @@ import hashlib
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.domain.message import AssistantMessage, MessageTime, UserMessage
-from asyncagents.domain.part import TextPart
+from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.port import Clock
+from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.domain.todo import Todo, unfinished
@@ -60,21 +60,9 @@ class TodoEnforcer:
         return key if await self._store.count_inputs(session.id, spoken) < place.nudges else None
 
     def _nudge(self, session: Session, step: AssistantMessage, left: tuple[Todo, ...], key: str) -> Admit:
-        message = UserMessage(
-            id=self._ids.message(),
-            session_id=session.id,
-            time=MessageTime(created=self._clock.now()),
-            agent=step.agent,
-            model=step.model_ref,
-        )
-        part = TextPart(
-            id=self._ids.part(),
-            session_id=session.id,
-            message_id=message.id,
-            text=reminder(left),
-            synthetic=True,
-        )
-        return Admit(message=message, parts=(part,), key=key, source="system")
+        to = Addressee(session.id, step.agent, step.model_ref)
+        said = remark(to, reminder(left), ids=self._ids, now=self._clock.now())
+        return Admit(message=said.message, parts=(said.part,), key=key, source="system")
 
 
 def reminder(left: tuple[Todo, ...]) -> str:

@@ -29,6 +29,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId
 from asyncagents.domain.message import Message, ModelRef
 from asyncagents.domain.part import Part
+from asyncagents.domain.remark import Remark
 from asyncagents.domain.session import Session, SessionModel, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.status import Busy, Idle
@@ -246,6 +247,14 @@ async def insert_message(
     if not await tx.run("insert_message", *columns, raw, SHAPE_VERSION, await tx.rev()):
         raise Conflict(f"message id {message.id!r} is taken; leave it out or choose another")
     tx.emit(MessageUpdated(session_id=message.session_id, info=message))
+
+
+async def say(tx: Tx, control: Control, said: Remark) -> Control:
+    """Give it the next place in what the model reads."""
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, said.message, position=control.positions, turn=control.turn)
+    await put_part(tx, said.part)
+    return control
 
 
 async def save_message(tx: Tx, message: Message, *, hidden: bool = False) -> None:

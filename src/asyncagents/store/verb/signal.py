@@ -22,8 +22,9 @@ from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import Admit, Admitted, Fact, Settle, WriteTodos
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.message import MessageTime, UserMessage
+from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import SubtaskPart, TextPart
+from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
 from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound
@@ -172,17 +173,10 @@ async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
 def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
     """The model was told that this call is pending: the result reaches it as a message of its own."""
     assert info.agent is not None and info.model is not None
-    message = UserMessage(
-        id=tx.ids.message(),
-        session_id=info.id,
-        time=MessageTime(created=tx.now),
-        agent=info.agent,
-        model=model_ref(info.model),
-    )
-    text = TextPart(
-        id=tx.ids.part(), session_id=info.id, message_id=message.id, text=result_text(call), synthetic=True
-    )
-    return Admit(message=message, parts=(text,), key=f"result:{call.id}", source="system", wakes=wakes)
+    to = Addressee(info.id, info.agent, model_ref(info.model))
+    said = remark(to, result_text(call), ids=tx.ids, now=tx.now)
+    key = f"result:{call.id}"
+    return Admit(message=said.message, parts=(said.part,), key=key, source="system", wakes=wakes)
 
 
 async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) -> Call:

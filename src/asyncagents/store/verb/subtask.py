@@ -7,9 +7,10 @@ from asyncagents.domain.call import Call, Effect
 from asyncagents.domain.control import Control
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import AssistantMessage, MessageTime, UserMessage
-from asyncagents.domain.part import StepStartPart, SubtaskPart, TextPart
-from asyncagents.store.row import insert_message, put_call, put_part
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import StepStartPart, SubtaskPart
+from asyncagents.domain.remark import Addressee, remark
+from asyncagents.store.row import insert_message, put_call, say
 from asyncagents.store.tx import Tx
 
 TASK = "task"
@@ -70,24 +71,9 @@ async def go_on(
     step = _begun(tail) if tasking.go_on else None
     if step is None:
         return control, tail
-    message = UserMessage(
-        id=tasking.message_id,
-        session_id=control.id,
-        time=MessageTime(created=tx.now),
-        agent=step.agent,
-        model=step.model_ref,
-    )
-    text = TextPart(
-        id=tx.ids.part(),
-        session_id=control.id,
-        message_id=message.id,
-        text=tasking.go_on,
-        synthetic=True,
-    )
-    control = replace(control, positions=control.positions + 1)
-    await insert_message(tx, message, position=control.positions, turn=control.turn)
-    await put_part(tx, text)
-    return control, (*tail, Entry(info=message, parts=(text,)))
+    to = Addressee(control.id, step.agent, step.model_ref)
+    said = remark(to, tasking.go_on, ids=tx.ids, now=tx.now, message_id=tasking.message_id)
+    return await say(tx, control, said), (*tail, Entry(info=said.message, parts=(said.part,)))
 
 
 def _begun(tail: tuple[Entry, ...]) -> AssistantMessage | None:

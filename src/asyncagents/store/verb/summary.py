@@ -10,19 +10,20 @@ from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import SessionCompacted, SessionError
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.message import AssistantMessage, Message, MessageTime, UserMessage
+from asyncagents.domain.message import AssistantMessage, Message
 from asyncagents.domain.part import CompactionPart, TextPart
+from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.shape import encode
 from asyncagents.domain.todo import Todo, unfinished
 from asyncagents.store.row import (
     SessionRow,
     entry,
     held,
-    insert_message,
     model_ref,
     put_part,
     request_tokens,
     save,
+    say,
     snapshot,
     unsettled,
 )
@@ -56,8 +57,6 @@ class Summarised(Struct, frozen=True, kw_only=True):
     note_id: PartId
     go_on: str
     """What the model is told afterwards, if it was at work."""
-    message_id: MessageId
-    part_id: PartId
 
 
 async def finish_summary(tx: Tx, lease: Lease, done: Summarised) -> Snapshot:
@@ -147,17 +146,5 @@ async def _asks(tx: Tx, message_id: MessageId) -> bool:
 
 async def _go_on(tx: Tx, row: SessionRow, control: Control, done: Summarised) -> Control:
     assert row.info.agent is not None and row.info.model is not None, "it was addressed before"
-    message = UserMessage(
-        id=done.message_id,
-        session_id=control.id,
-        time=MessageTime(created=tx.now),
-        agent=row.info.agent,
-        model=model_ref(row.info.model),
-    )
-    control = replace(control, positions=control.positions + 1)
-    await insert_message(tx, message, position=control.positions, turn=control.turn)
-    text = TextPart(
-        id=done.part_id, session_id=control.id, message_id=message.id, text=done.go_on, synthetic=True
-    )
-    await put_part(tx, text)
-    return control
+    to = Addressee(control.id, row.info.agent, model_ref(row.info.model))
+    return await say(tx, control, remark(to, done.go_on, ids=tx.ids, now=tx.now))
