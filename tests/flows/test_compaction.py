@@ -95,6 +95,18 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
 
 
 @pytest.mark.spec("S-09")
+async def test_a_history_that_is_read_at_once_is_weighed_once(tmp_path: Path) -> None:
+    """What the last step is known to have read is the same as what stands before it."""
+    model = Reader(Window(context=16_000, output=2_000), chatty)
+    async with place(tmp_path, model) as at:
+        for number in range(7):
+            await at.prompt(f"{number}: {WORDS * 220}")
+
+    assert read(model.steps[-1]) < 12_000
+    assert not model.summaries
+
+
+@pytest.mark.spec("S-09")
 async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_turn_only(
     tmp_path: Path,
 ) -> None:

@@ -12,10 +12,10 @@ from asyncagents.domain.failure import ContextOverflowError, MessageAbortedError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
-from asyncagents.domain.part import Part, RetryPart, StepStartPart
+from asyncagents.domain.part import Part, RetryPart, StepStartPart, ToolPart
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.window import taken, weight
+from asyncagents.domain.window import output_weight, taken, weight
 from asyncagents.store.row import (
     SessionRow,
     check_lease,
@@ -239,11 +239,20 @@ async def _addressee(
 
 
 def _estimate(tail: tuple[Entry, ...], told: int) -> Tokens:
-    """Before the provider tells: what the last step took, or all that was told, and what is new."""
-    steps = [e.info for e in tail if isinstance(e.info, AssistantMessage)]
-    before = [step.tokens for step in steps if step.finish and not step.summary]
-    known = taken(before[-1]) if before else 0
-    return replace(Tokens.zero(), input=max(known, told) + weight(tail))
+    """Before the provider tells: all that was told and is new; or what it told last, and all since."""
+    return replace(Tokens.zero(), input=max(told + weight(tail), _since_last_told(tail)))
+
+
+def _since_last_told(tail: tuple[Entry, ...]) -> int:
+    """What the last step took that says so, the results of its calls, and all that follows it."""
+    since = 0
+    for entry in reversed(tail):
+        step = entry.info if isinstance(entry.info, AssistantMessage) else None
+        if step is not None and step.finish and not step.summary and taken(step.tokens):
+            calls = (part for part in entry.parts if isinstance(part, ToolPart))
+            return taken(step.tokens) + sum(map(output_weight, calls)) + since
+        since += weight((entry,))
+    return 0
 
 
 async def write_parts(tx: Tx, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
