@@ -195,6 +195,19 @@ async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
     assert text_of(model.steps[-1]).count("under the mat") == 1
 
 
+async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: Path) -> None:
+    """Nothing was said in between, and nobody knows how much the model can read: as much as it has read."""
+    words = "摘要" * 2_000
+    model = Reader(Window(), chatty, summary=lambda request: [say(words)])
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        await at.compact()
+        again = await at.compact()
+
+    assert answer_of(again).error is None
+    assert words[:800] in text_of(model.summaries[-1])
+
+
 async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:

@@ -49,7 +49,7 @@ class Compaction:
         asked = await self._store.message(started.message.parent_id)
         entries = [entry for entry in told.entries if not about_summary(entry)]
         known = window.room(place.keeping.reserved)
-        room = max(known or _proven(entries), LEAST_ROOM)
+        room = max(known or _proven((*told.head, *entries)), LEAST_ROOM)
         request = place.summarising(started.message.model_ref)
         said = await place.hooks.compacting(started.message.session_id)
         text = digest(_head(told), entries, told.shown, room=room * 3 // 4)

@@ -47,7 +47,7 @@ class Line(Struct, frozen=True):
 def digest(head: str, entries: Sequence[Entry], shown: frozenset[PartId], *, room: int) -> str:
     """What was said and done, in at most so many tokens; `head`: what an earlier summary says."""
     lines = [list(_lines(entry, shown)) for entry in entries]
-    before = [f"Summary of what came before:\n{shortened(head, room * 2)}"] if head else []
+    before = [f"Summary of what came before:\n{_within(head, room // 2)}"] if head else []
     room -= sum(words(text) for text in before)
     text, output = LONGEST_TEXT, LONGEST_OUTPUT
     told = _told(lines, text, output)
@@ -67,7 +67,7 @@ def _size(told: Sequence[str]) -> int:
 
 def _fitting(told: list[str], room: int) -> Iterator[str]:
     """All of it; else the first message, and as many of the last as there is room for."""
-    if _size(told) <= room:
+    if not told or _size(told) <= room:
         yield from told
         return
     first, *rest = told
@@ -90,6 +90,13 @@ def shortened(text: str, most: int) -> str:
         return text
     half = max(1, most // 2)
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+
+
+def _within(text: str, tokens: int) -> str:
+    """Shortened to so many, whatever its script: a character may take as much as a token."""
+    if words(text) <= tokens:
+        return text
+    return shortened(text, len(text) * tokens // words(text))
 
 
 def _lines(entry: Entry, shown: frozenset[PartId]) -> Iterator[Line]:
