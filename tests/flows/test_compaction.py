@@ -208,6 +208,21 @@ async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: 
     assert words[:800] in text_of(model.summaries[-1])
 
 
+async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Path) -> None:
+    """Whoever sends a long text to a session that is almost full wants it read, not summarised."""
+    model = Reader(Window(context=16_000, output=2_000), chatty)
+    async with place(tmp_path, model) as at:
+        for number in range(6):
+            await at.prompt(f"{number}: {WORDS * 220}")
+        await at.runtime.send(at.session_id, f"{WORDS * 150} xyzzy {WORDS * 150}", wakes=False)
+        await at.prompt(f"{WORDS * 300} plugh {WORDS * 300}")
+
+    assert len(model.summaries) == 1
+    assert model.refused == 0
+    assert "xyzzy" in text_of(model.steps[-1])
+    assert "plugh" in text_of(model.steps[-1])
+
+
 async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:

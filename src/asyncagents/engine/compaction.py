@@ -1,6 +1,7 @@
 """A long conversation is summarised: what is sent for it, what is kept beside it, what must not be lost."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -91,18 +92,27 @@ def _proven(entries: Sequence[Entry]) -> int:
 def tail_start(entries: Sequence[Entry], keeping: Keeping, room: int) -> MessageId | None:
     """The first of the messages that are kept as they are: the newest, a quarter of the room or of all.
 
+    What no step has read yet is kept up to half of the room: a person's words are not for a summary alone.
     A call and its result are one message, so they stay or go together.
     """
     budget = keeping.recent if keeping.recent is not None else min(max(room // 4, LEAST_KEPT), MOST_KEPT)
-    left = min(budget, room // 2, weight(entries) // 4)
-    first, prompts = None, 0
-    for entry in reversed(entries):
-        left -= weight((entry,))
+    most = min(budget, room // 2, weight(entries) // 4)
+    unread = _unread(entries)
+    first, prompts, kept = None, 0, 0
+    for number, entry in enumerate(reversed(entries)):
+        kept += weight((entry,))
         prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
-        if left < 0 or (keeping.turns is not None and prompts > keeping.turns):
+        too_old = keeping.turns is not None and prompts > keeping.turns
+        if kept > room // 2 or (number >= unread and (kept > most or too_old)):
             break
         first = entry.info.id
     return first
+
+
+def _unread(entries: Sequence[Entry]) -> int:
+    """How many of the last messages no step has answered."""
+    asked = takewhile(lambda entry: isinstance(entry.info, UserMessage), reversed(entries))
+    return sum(1 for _ in asked)
 
 
 def still(open_: Still) -> str:
