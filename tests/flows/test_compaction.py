@@ -259,11 +259,27 @@ async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_su
     async with place(tmp_path, model) as at:
         answer = await at.prompt(WORDS * 1_000)
         assert isinstance(answer_of(answer).error, ContextOverflowError)
-        assert not model.summaries
-        after = await at.prompt(WORDS * 1_000)
-        assert isinstance(answer_of(after).error, ContextOverflowError)
+        assert len(model.requests) == 1
+        await at.prompt(WORDS * 1_000)
 
-    assert len(model.requests) == 2
+    assert len(model.summaries) == 1, "of what was too long before"
+    assert len(model.requests) == 3
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Path, *, tells: bool) -> None:
+    model = Reader(SMALL, chatty, tells=tells)
+    async with place(tmp_path, model) as at:
+        refused = await at.prompt(WORDS * 1_000)
+        answer = await at.prompt("something short")
+        await at.prompt("something else")
+        control = await at.control()
+
+    assert isinstance(answer_of(refused).error, ContextOverflowError)
+    assert answer_of(answer).error is None
+    assert "something short" in text_of(model.steps[-1])
+    assert len(model.summaries) == 1
+    assert control.compacting == 0
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,10 @@ async def _ask(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary
 
 
 async def can_shrink(tx: Tx, control: Control) -> bool:
-    """Whether anything was said since the last summary: else another one would make no more room."""
+    """Whether a step ended since the last summary: else another one would make no more room.
+
+    One that was refused for its length counts, too, once its turn is over: what was too much is still there.
+    """
     return await tx.one("step_since", control.id, control.summary) is not None
 
 

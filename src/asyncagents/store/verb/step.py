@@ -273,13 +273,14 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     row = await held(tx, lease)
     reported = encode(end.spent) if end.spent else None
     how = "refused" if isinstance(end.message.error, ContextOverflowError) else "done"
+    shrinks = end.full and end.message.error is not None and await can_shrink(tx, row.control)
     if not await tx.run("end_request", how, reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
     info = charged(row.info, end.spent or await request_tokens(tx, end.request_id), end.message.cost)
     control = row.control.progressed()
     if end.full:
         control = replace(control, compacting=control.compacting or WANTED)
-    if end.full and end.message.error is not None and await can_shrink(tx, control):
+    if shrinks:
         await close(tx, end, hidden=True)
         return await snapshot(tx, await save(tx, row, control, info))
     await close(tx, await _counted(tx, end), hidden=False)

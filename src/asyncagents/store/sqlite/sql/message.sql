@@ -39,9 +39,9 @@ ORDER BY message.position DESC LIMIT 1;
 SELECT info, version FROM message WHERE session_id = ? AND position <= ? AND hidden = 0 ORDER BY position DESC LIMIT 1;
 
 -- name: step_since
--- Whether a step was finished after a place.
+-- Whether a step was finished after a place, or was refused for good.
 SELECT 1 FROM request JOIN message ON message.id = request.message_id
-WHERE request.session_id = ? AND request.state = 'done' AND message.hidden = 0 AND message.position > ? LIMIT 1;
+WHERE request.session_id = ? AND request.state IN ('done', 'refused') AND message.hidden = 0 AND message.position > ? LIMIT 1;
 
 -- name: message_at
 -- The message at a place.
