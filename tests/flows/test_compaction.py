@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.domain.control import Control
@@ -236,6 +237,22 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
 
     assert answered.text.startswith("I see.")
     assert "and this" in text_of(model.steps[-1])
+
+
+async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        held = await at.runtime.send(at.session_id, "and this", wakes=False)
+        answer = at.runtime._answers.expect(at.session_id, held)
+        wishes = [at.runtime._inputs.compaction(at.session_id, key=None, to={}) for _ in range(12)]
+        for number, wish in enumerate(wishes, 1):
+            await at.runtime._store.admit(replace(wish, wakes=number == len(wishes)))
+        async with asyncio.timeout(PATIENCE):
+            answered = await at.runtime._store.message(await answer)
+
+    assert answered.text.startswith("I see.")
+    assert len(model.summaries) == 1
 
 
 @pytest.mark.spec("S-09")

@@ -29,12 +29,13 @@ from asyncagents.store.row import (
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.claim import charged
+from asyncagents.store.verb.read import END
 from asyncagents.store.verb.rest import answer_prompts
 from asyncagents.store.verb.step import StepEnd, close
 from asyncagents.store.verb.todo import decode_todos
 
 LOOK_BACK = 8
-"""So many messages of a turn tell whether it was at work; requests for summaries are among them."""
+"""So many messages of a turn are read at once to tell whether it was at work."""
 
 
 class Still(Struct, frozen=True, kw_only=True):
@@ -120,15 +121,20 @@ async def _dropped_prompt(tx: Tx, control: Control) -> str:
 
 
 async def _newest(tx: Tx, control: Control) -> Message | None:
-    """What was said last in this turn, besides wishes for a summary and summaries."""
-    for message_id, info, version in await tx.all("of_turn", control.id, control.turn, LOOK_BACK):
-        message = decode_message(upcast(version, info))
-        if isinstance(message, AssistantMessage):
-            if not message.summary:
+    """What was said last in this turn, besides wishes for a summary and summaries, however many."""
+    before = END
+    while rows := await tx.all("of_turn", control.id, control.turn, before, LOOK_BACK):
+        for message_id, before, info, version in rows:  # noqa: B007  the next page begins there
+            message = decode_message(upcast(version, info))
+            if not await _about_summary(tx, message_id, message):
                 return message
-        elif not await _asks(tx, message_id):
-            return message
     return None
+
+
+async def _about_summary(tx: Tx, message_id: MessageId, message: Message) -> bool:
+    if isinstance(message, AssistantMessage):
+        return bool(message.summary)
+    return any(isinstance(part, CompactionPart) for part in (await entry(tx, message_id)).parts)
 
 
 def _at_work(newest: Message | None) -> bool:
@@ -138,10 +144,6 @@ def _at_work(newest: Message | None) -> bool:
             return finish == "tool-calls" and error is None
         case _:
             return newest is not None
-
-
-async def _asks(tx: Tx, message_id: MessageId) -> bool:
-    return any(isinstance(part, CompactionPart) for part in (await entry(tx, message_id)).parts)
 
 
 async def _go_on(tx: Tx, row: SessionRow, control: Control, done: Summarised) -> Control:

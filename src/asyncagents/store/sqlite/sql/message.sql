@@ -51,9 +51,9 @@ SELECT id FROM message WHERE session_id = ? AND position = ?;
 SELECT position FROM message WHERE id = ?;
 
 -- name: of_turn
--- What the model would see of a turn, the newest first.
-SELECT id, info, version FROM message
-WHERE session_id = ? AND turn = ? AND position IS NOT NULL AND hidden = 0 ORDER BY position DESC LIMIT ?;
+-- What the model would see of a turn before a place, the newest first.
+SELECT id, position, info, version FROM message
+WHERE session_id = ? AND turn = ? AND position < ? AND hidden = 0 ORDER BY position DESC LIMIT ?;
 
 -- name: newest_promoted
 -- The input that a turn answers: nothing that it was only reminded of.
