@@ -283,6 +283,22 @@ async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_su
     assert len(model.requests) == 3
 
 
+async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_for_every_step(
+    tmp_path: Path,
+) -> None:
+    def work(request: Request) -> Sequence[Line]:
+        return [call("much", text=f"{len(model.steps)}")] if len(model.steps) < 20 else [say("done")]
+
+    bulky = [Tool(f"tool{n}", Text, _much, effect="none", description="x" * 400) for n in range(35)]
+    model = Reader(SMALL, work)  # of its 3,000 tokens the tools take some 4,000
+    async with place(tmp_path, model, MUCH, *bulky) as at:
+        answer = await at.prompt("go")
+
+    assert answer.text == "done"
+    assert len(model.steps) == 20
+    assert len(model.summaries) <= 5
+
+
 @pytest.mark.parametrize("tells", [True, False])
 async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Path, *, tells: bool) -> None:
     model = Reader(SMALL, chatty, tells=tells)

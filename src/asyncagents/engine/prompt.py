@@ -53,13 +53,16 @@ class Prompt:
         self.since = 0
         self.tokens = 0
         """What it takes, as far as one can tell."""
+        self.head = 0
+        """What the summary takes of that."""
 
     def open(self, head: Sequence[Entry]) -> None:
         """Begin with a summary, and what stands beside the request for it."""
         texts = [SUMMARISED, *(_said(entry) for entry in reversed(head))]
         if head:
             self._told.append(FromUser("\n\n".join(text for text in texts if text)))
-            self.tokens += weight(head)
+            self.head = weight(head)
+            self.tokens += self.head
 
     def extend(self, entries: Sequence[Entry], shown: frozenset[PartId], *, since: int) -> None:
         """Add what has become final; the next reading starts at `since`."""

@@ -14,7 +14,7 @@ from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
-from asyncagents.domain.window import taken
+from asyncagents.domain.window import Window, taken
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
@@ -201,7 +201,7 @@ class Turn:
             request=_request(run, message, brief),
             last=last,
             hooks=place.hooks,
-            room=window.room(place.keeping.reserved) if place.keeping.auto else None,
+            room=_room(run, window, place),
             shrinks=place.keeping.auto,
         )
 
@@ -222,8 +222,8 @@ class Turn:
     async def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
         assert snapshot.model is not None, "input says which model reads it"
         assert snapshot.info is not None, "it comes from a store"
-        room = self._windows(snapshot.model).room(place.keeping.reserved) if place.keeping.auto else None
-        if room is not None and not run.overhead:
+        window = self._windows(snapshot.model)
+        if place.keeping.auto and window.context and not run.overhead:
             await self._weigh_brief(run, place, snapshot.info)
         model = place.summarising(snapshot.model).model
         # People read messages in the order of their ids: what stands before the step is named before it.
@@ -235,7 +235,7 @@ class Turn:
             request_id=self._ids.request(),
             since=run.prompt.since,
             told=run.prompt.tokens + run.overhead,
-            summary=NewSummary(before[2], self._ids.part(), model, room),
+            summary=NewSummary(before[2], self._ids.part(), model, _room(run, window, place)),
             tasking=Tasking(
                 effect=place.effects.get(TASK, "once"),
                 go_on=prompt_text("subtask-done"),
@@ -319,6 +319,13 @@ class Turn:
                 change = draft.take(event, self._clock.now())
                 if change is not None:
                     scribe.take(change)
+
+
+def _room(run: Run, window: Window, place: Workplace) -> int | None:
+    """From where on a summary is wanted. There must be something to gain by it: where the tools and the last
+    summary alone take most of the room, one after every step would make none."""
+    room = window.room(place.keeping.reserved) if place.keeping.auto else None
+    return None if room is None else max(room, run.overhead + run.prompt.head + room // 4)
 
 
 def _full(message: AssistantMessage, job: Job) -> bool:
