@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, open_runtime
+from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import Event, SessionCompacted
 from asyncagents.domain.failure import ContextOverflowError, UnknownError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.part import CompactionPart, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.window import Window
 from asyncagents.engine.agents import prompt_text
@@ -28,6 +29,7 @@ from tests.flows.kit import PATIENCE, Text, answer_of, later
 from tests.flows.reader import Reader, for_summary, read
 
 SMALL = Window(context=4_000, output=1_000)
+LARGE = Window(context=200_000, output=64_000)
 WORDS = "lorem ipsum dolor sit amet "
 
 
@@ -486,3 +488,25 @@ async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_ke
     assert isinstance(kept[0], UserMessage | AssistantMessage)
     notes = [p for e in entries for p in e.parts if isinstance(p, TextPart) and p.synthetic]
     assert not notes, "nothing was open"
+
+
+async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_path: Path) -> None:
+    class Pair(Reader):
+        def window(self, model: ModelRef) -> Window:
+            return LARGE if model.model_id == "large" else super().window(model)
+
+    def at_length(request: Request) -> Sequence[Line]:
+        assert request.options.max_output is not None
+        return [say("x" * request.options.max_output * 4)]
+
+    model = Pair(Window(context=16_000, output=2_000), chatty, summary=at_length)
+    large = ModelRef(provider_id="scripted", model_id="large")
+    config = Config(data_dir=tmp_path, agent={"compaction": AgentConfig(model=large)})
+    async with open_runtime(tmp_path, model=model, coding=config) as runtime, asyncio.timeout(PATIENCE):
+        session = await runtime.create_session(directory=tmp_path)
+        for number in range(12):
+            answer = await runtime.prompt(session.id, f"{number}: {WORDS * 220}")
+            assert answer.text.startswith("I see.")
+
+    assert {request.model.model_id for request in model.summaries} == {"large"}
+    assert model.refused == 0

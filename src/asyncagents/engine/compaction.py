@@ -45,12 +45,14 @@ class Compaction:
         self._store = store
         self._ids = ids
 
-    async def prepare(self, started: Started, place: Workplace, window: Window) -> Summary:
+    async def prepare(self, started: Started, place: Workplace, window: Window, reader: Window) -> Summary:
+        """`window`: of the model that writes the summary; `reader`: of the one that goes on with it."""
         told = await self._store.told(started.message.session_id, whole=True)
         asked = await self._store.message(started.message.parent_id)
         entries = [entry for entry in told.entries if not about_summary(entry)]
         known = window.room(place.keeping.reserved)
         room = max(known or _proven((*told.head, *entries)), LEAST_ROOM)
+        left = max(reader.room(place.keeping.reserved) or room, LEAST_ROOM)
         request = place.summarising(started.message.model_ref)
         said = await place.hooks.compacting(started.message.session_id)
         text = digest(_head(told), entries, told.shown, room=room * 3 // 4)
@@ -62,10 +64,10 @@ class Compaction:
         if said.prompt is not None:
             request = replace(request, system=said.prompt)
         if known is not None:
-            most = min(window.output or room, room // 4)
+            most = min(window.output or room, room // 4, left // 4)
             request = replace(request, options=replace(request.options, max_output=most))
         request = replace(request, messages=(FromUser(text),))
-        return Summary(request, tail_start(entries, place.keeping, room))
+        return Summary(request, tail_start(entries, place.keeping, left))
 
     def done(self, end: StepEnd, started: Started, summary: Summary) -> Summarised:
         return Summarised(

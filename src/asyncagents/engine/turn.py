@@ -168,7 +168,7 @@ class Turn:
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
         )
         try:
-            job = await self._job(run, place, started, snapshot.info)
+            job = await self._job(run, place, started, snapshot)
             await self._stream(run, draft, scribe, job)
             slot.release()
             await scribe.close()
@@ -183,11 +183,14 @@ class Turn:
         ended = Ended(lease, started, scribe.complete(end), draft.retry_after)
         return await self._finish(run, ended, job)
 
-    async def _job(self, run: Run, place: Workplace, started: Started, session: Session) -> Job:
-        message = started.message
+    async def _job(self, run: Run, place: Workplace, started: Started, snapshot: Snapshot) -> Job:
+        message, session = started.message, snapshot.info
+        assert session is not None, "it comes from a store"
         window = self._windows(message.model_ref)
         if message.summary:
-            summary = await self._compaction.prepare(started, place, window)
+            assert snapshot.model is not None, "input says which model reads it"
+            reader = self._windows(snapshot.model)
+            summary = await self._compaction.prepare(started, place, window, reader)
             return Job(request=summary.request, why_not=NOTHING, last=True, summary=summary)
         try:
             brief = place.brief(message.agent, await self._standing.rules(place, message.agent, session))
