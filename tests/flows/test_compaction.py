@@ -18,18 +18,20 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.part import CompactionPart, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.compaction import EMPTY, NOTHING
 from asyncagents.engine.prompt import CLEARED, SUMMARISED
 from asyncagents.engine.runtime import Runtime
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
+from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, StepFinish
 from asyncagents.llm.scripted import Line, call, fail, say
 from tests.flows.kit import PATIENCE, Text, answer_of, later
 from tests.flows.reader import Reader, for_summary, read
 
 SMALL = Window(context=4_000, output=1_000)
 LARGE = Window(context=200_000, output=64_000)
+FULL = Tokens(input=199_000, output=0, reasoning=0, cache=CacheTokens(read=0, write=0))
 WORDS = "lorem ipsum dolor sit amet "
 
 
@@ -510,3 +512,42 @@ async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_pa
 
     assert {request.model.model_id for request in model.summaries} == {"large"}
     assert model.refused == 0
+
+
+@pytest.mark.spec("S-06")
+async def test_a_summary_between_two_agents_hides_neither(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with open_runtime(tmp_path, model=model, coding=True) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        at = Place(runtime, session.id, model)
+        async with asyncio.timeout(PATIENCE):
+            await runtime.prompt(session.id, "make a plan", agent="plan")
+            await at.compact()
+            await runtime.prompt(session.id, "do it", agent="build")
+
+    assert prompt_text("build-switch").strip() in text_of(model.steps[-1])
+
+
+@pytest.mark.spec("S-06")
+async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> None:
+    """The window is full just before it."""
+
+    def work(request: Request) -> Sequence[Line]:
+        return [say("done")] if len(model.steps) == 3 else [call("much", text=f"{len(model.steps)}")]
+
+    class Filling(Reader):
+        async def stream(self, request: Request) -> Any:
+            async for event in super().stream(request):
+                full = isinstance(event, StepFinish) and len(self.steps) == 2 and not for_summary(request)
+                yield replace(event, tokens=Tokens.zero().plus(FULL)) if full else event
+
+    model = Filling(LARGE, work)
+    config = Config(data_dir=tmp_path, agent={"build": AgentConfig(steps=3)})
+    async with open_runtime(tmp_path, model=model, coding=config, tools=[MUCH]) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            answer = await runtime.prompt(session.id, "work")
+
+    assert answer.text == "done"
+    assert len(model.summaries) == 1
+    assert prompt_text("max-steps").strip() in text_of(model.steps[-1])

@@ -12,7 +12,7 @@ from asyncagents.domain.message import AssistantMessage, Message, MessageTime, U
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.text import reminder
 from asyncagents.domain.todo import Todo
-from asyncagents.store.row import insert_message, put_part
+from asyncagents.store.row import entry, insert_message, put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.todo import decode_todos
 
@@ -44,7 +44,9 @@ async def remind(
     """Beside the newest input; without any, as a message of its own. `spoken`: a person's came after it."""
     newest = asked_by or await _newest(tx, control)
     if asked_by is None and isinstance(newest, UserMessage):
-        return control  # the step before this one was cut off after it had been reminded
+        if not _after_summary(control):
+            return control  # the step before this one was cut off after it had been reminded
+        asked_by = newest
     stepping = Stepping(agent=newest.agent, number=control.steps + 1)
     said = aside.texts(stepping if spoken is None else await _asked(tx, control.id, stepping, spoken))
     if not said:
@@ -58,6 +60,11 @@ async def remind(
     return control
 
 
+def _after_summary(control: Control) -> bool:
+    """Whether the newest message is what a summary left to go on with: no step has begun since."""
+    return control.positions == control.summary + 1
+
+
 async def _newest(tx: Tx, control: Control) -> Message:
     row = await tx.one("last_message", control.id)
     assert row is not None, "a step needs something to answer"
@@ -69,9 +76,16 @@ async def _asked(tx: Tx, session_id: SessionId, stepping: Stepping, before: int)
     return replace(
         stepping,
         asked=True,
-        agent_before=decode_message(upcast(last[1], last[0])).agent if last else None,
+        agent_before=await _agent(tx, decode_message(upcast(last[1], last[0]))) if last else None,
         todos=decode_todos(todos[0]) if todos else (),
     )
+
+
+async def _agent(tx: Tx, message: Message) -> str:
+    """Who was spoken to: nobody speaks to the one who summarises."""
+    if isinstance(message, AssistantMessage) and message.summary:
+        return (await entry(tx, message.parent_id)).info.agent
+    return message.agent
 
 
 def _message(newest: Message, aside_id: MessageId, now: int) -> UserMessage:
