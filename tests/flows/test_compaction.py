@@ -28,6 +28,7 @@ from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, StepFi
 from asyncagents.llm.scripted import Line, call, fail, say
 from tests.flows.kit import PATIENCE, Text, answer_of, later
 from tests.flows.reader import Reader, for_summary, read
+from tests.flows.test_subtask import FIND, GO_ON, task
 
 SMALL = Window(context=4_000, output=1_000)
 LARGE = Window(context=200_000, output=64_000)
@@ -241,6 +242,23 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
 
     assert answered.text.startswith("I see.")
     assert "and this" in text_of(model.steps[-1])
+
+
+async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path: Path) -> None:
+    """A person began it, and asked for a summary at the same time."""
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model, task([])) as at:
+        await at.prompt("hello")
+        wish = at.runtime._inputs.compaction(at.session_id, key=None, to={})
+        await at.runtime._store.admit(replace(wish, wakes=False))
+        async with asyncio.timeout(PATIENCE):
+            await at.runtime.prompt(at.session_id, "find it", parts=[FIND])
+
+    assert len(model.summaries) == 1
+    told = model.steps[-1].messages
+    (result,) = [place for place, each in enumerate(told) if isinstance(each, FromTool)]
+    (go_on,) = [p for p, each in enumerate(told) if isinstance(each, FromUser) and GO_ON in each.text]
+    assert result < go_on
 
 
 async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from asyncagents.domain.call import Call
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.part import StepStartPart
 from asyncagents.domain.shape import encode
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.window import Window, taken, weight
@@ -112,9 +113,17 @@ def tail_start(entries: Sequence[Entry], keeping: Keeping, room: int) -> Message
 
 
 def _unread(entries: Sequence[Entry]) -> int:
-    """How many of the last messages no step has answered."""
-    asked = takewhile(lambda entry: isinstance(entry.info, UserMessage), reversed(entries))
-    return sum(1 for _ in asked)
+    """How many of the last messages no model has read: what came after its last step, and tasks of people."""
+    return sum(1 for _ in takewhile(lambda entry: not _of_model(entry), reversed(entries)))
+
+
+def _of_model(entry: Entry) -> bool:
+    return any(isinstance(part, StepStartPart) for part in entry.parts) or _failed(entry)
+
+
+def _failed(entry: Entry) -> bool:
+    """A turn that ended before a model was asked has ended all the same."""
+    return isinstance(entry.info, AssistantMessage) and entry.info.error is not None
 
 
 def still(open_: Still) -> str:
