@@ -305,6 +305,22 @@ async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_su
     assert len(model.requests) == 3
 
 
+async def test_a_summary_that_is_too_long_to_be_asked_for_is_asked_for_with_less(tmp_path: Path) -> None:
+    """What is said of the model is wrong: it reads an eighth of that."""
+
+    class Boaster(Reader):
+        def window(self, model: ModelRef) -> Window:
+            return Window(context=32_000, output=4_000)
+
+    model = Boaster(SMALL, chatty)
+    async with place(tmp_path, model) as at:
+        answers = [await at.prompt(f"{number}: {WORDS * 60}") for number in range(30)]
+
+    failed = [answer for answer in answers if answer_of(answer).error is not None]
+    assert 1 <= len(failed) <= 4
+    assert answers[-1].text.startswith("I see.")
+
+
 async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_for_every_step(
     tmp_path: Path,
 ) -> None:

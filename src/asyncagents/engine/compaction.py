@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call
+from asyncagents.domain.failure import ContextOverflowError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.domain.message import AssistantMessage, UserMessage
@@ -52,7 +53,7 @@ class Compaction:
         asked = await self._store.message(started.message.parent_id)
         entries = [entry for entry in told.entries if not about_summary(entry)]
         known = window.room(place.keeping.reserved)
-        room = max(known or _proven((*told.head, *entries)), LEAST_ROOM)
+        room = _readable(known, told, entries)
         left = max(reader.room(place.keeping.reserved) or room, LEAST_ROOM)
         request = place.summarising(started.message.model_ref)
         said = await place.hooks.compacting(started.message.session_id)
@@ -84,6 +85,23 @@ class Compaction:
 def _head(told: ToldBefore) -> str:
     """What the last summary said, without what stood open then: that is told anew."""
     return told.head[1].text if told.head else ""
+
+
+def _readable(known: int | None, told: ToldBefore, entries: Sequence[Entry]) -> int:
+    """How much to tell whoever summarises. If that was too much before, then no more than was ever taken, and
+    less each time: what is said of a model may be wrong, and a token may be shorter than one thinks."""
+    proven = _proven((*told.head, *entries))
+    refused = sum(1 for entry in told.entries if _too_much(entry))
+    if not refused:
+        return max(known or proven, LEAST_ROOM)
+    return max(min(known or proven, proven or LEAST_ROOM) >> (refused - 1), LEAST_ROOM)
+
+
+def _too_much(entry: Entry) -> bool:
+    """A summary that was refused for its length, with none since."""
+    if not isinstance(entry.info, AssistantMessage) or not entry.info.summary:
+        return False
+    return isinstance(entry.info.error, ContextOverflowError)
 
 
 def _proven(entries: Sequence[Entry]) -> int:
