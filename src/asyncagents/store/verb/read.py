@@ -155,7 +155,7 @@ async def told(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ToldBef
     """
     control = (await the_session(tx, session_id)).control
     step = None if whole else await tx.one("last_step_position", session_id)
-    since = END if whole else step[0] if step else 0
+    since = END if whole else max(step[0], control.summary) if step else 0
     entries = await placed(tx, session_id, control.tail, before=since)
     shown = await shown_calls(tx, session_id, entries)
     return ToldBefore(entries, shown, since, await _head(tx, control))

@@ -123,8 +123,10 @@ async def _dropped_prompt(tx: Tx, control: Control) -> str:
 async def _newest(tx: Tx, control: Control) -> Message | None:
     """What was said last in this turn, besides wishes for a summary and summaries, however many."""
     before = END
-    while rows := await tx.all("of_turn", control.id, control.turn, before, LOOK_BACK):
-        for message_id, before, info, version in rows:  # noqa: B007  the next page begins there
+    while rows := await tx.all("placed_before", control.id, before, LOOK_BACK):
+        for message_id, before, turn, info, version in rows:  # noqa: B007  the next page begins there
+            if turn != control.turn:
+                return None
             message = decode_message(upcast(version, info))
             if not await _about_summary(tx, message_id, message):
                 return message

@@ -29,10 +29,11 @@ WHERE message.session_id = ? AND message.position >= ? AND message.position < ? 
 ORDER BY message.position, part.id;
 
 -- name: last_step_position
--- Steps are the messages that answer; only the last one can still change for the model.
-SELECT message.position FROM request JOIN message ON message.id = request.message_id
+-- Steps are the messages that answer; only the last one can still change for the model. Ids of requests grow
+-- with time, so few are read; where clocks disagreed an earlier step is found, and more is read twice.
+SELECT message.position FROM request CROSS JOIN message ON message.id = request.message_id
 WHERE request.session_id = ? AND message.hidden = 0 AND message.position IS NOT NULL
-ORDER BY message.position DESC LIMIT 1;
+ORDER BY request.id DESC LIMIT 1;
 
 -- name: placed_upto
 -- The newest message the model would see, up to a place.
@@ -40,8 +41,9 @@ SELECT info, version FROM message WHERE session_id = ? AND position <= ? AND hid
 
 -- name: step_since
 -- Whether a step was finished after a place, or was refused for good.
-SELECT 1 FROM request JOIN message ON message.id = request.message_id
-WHERE request.session_id = ? AND request.state IN ('done', 'refused') AND message.hidden = 0 AND message.position > ? LIMIT 1;
+SELECT 1 FROM request CROSS JOIN message ON message.id = request.message_id
+WHERE request.session_id = ? AND request.state IN ('done', 'refused') AND message.hidden = 0 AND message.position > ?
+ORDER BY request.id DESC LIMIT 1;
 
 -- name: message_at
 -- The message at a place.
@@ -50,10 +52,10 @@ SELECT id FROM message WHERE session_id = ? AND position = ?;
 -- name: place_of
 SELECT position FROM message WHERE id = ?;
 
--- name: of_turn
--- What the model would see of a turn before a place, the newest first.
-SELECT id, position, info, version FROM message
-WHERE session_id = ? AND turn = ? AND position < ? AND hidden = 0 ORDER BY position DESC LIMIT ?;
+-- name: placed_before
+-- What the model would see before a place, the newest first.
+SELECT id, position, turn, info, version FROM message
+WHERE session_id = ? AND position < ? AND hidden = 0 ORDER BY position DESC LIMIT ?;
 
 -- name: newest_promoted
 -- The input that a turn answers: nothing that it was only reminded of.
