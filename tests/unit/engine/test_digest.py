@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Completed, Failed, Settled, render
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.part import FilePart, TextPart
+from asyncagents.domain.part import FilePart, StepStartPart, TextPart
 from asyncagents.domain.text import reminder
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.window import weight, words
@@ -33,7 +33,9 @@ def said(words: str, number: int = 0) -> Entry:
 
 def worked(output: str, number: int = 0, tool: str = "read") -> Entry:
     done = replace(call(Settled(Completed(output), 9)), tool=tool)
-    return Entry(info=replace(step(), id=MessageId(f"msg_{number:04}")), parts=(text("So:"), render(done)))
+    begun = StepStartPart(id=PartId("prt_0"), session_id=SESSION, message_id=step().id)
+    parts = (begun, text("So:"), render(done))
+    return Entry(info=replace(step(), id=MessageId(f"msg_{number:04}")), parts=parts)
 
 
 def test_a_short_conversation_is_told_whole() -> None:
@@ -113,6 +115,7 @@ def test_what_is_kept_is_the_end_and_no_more_than_a_quarter(entries: list[Entry]
     entries = [
         replace(each, info=replace(each.info, id=MessageId(f"msg_{n:04}"))) for n, each in enumerate(entries)
     ]
+    entries.append(worked("done", len(entries)))
     first = tail_start(entries, Keeping(), room)
     kept = [] if first is None else entries[[each.info.id for each in entries].index(first) :]
     assert weight(kept) <= min(15_000, max(room // 4, 2_000), weight(entries) // 4)
@@ -121,10 +124,18 @@ def test_what_is_kept_is_the_end_and_no_more_than_a_quarter(entries: list[Entry]
 
 
 def test_an_operator_may_say_how_much_is_kept() -> None:
-    history = [said("x" * 4_000, n) for n in range(40)]
+    history = [*(said("x" * 4_000, n) for n in range(40)), worked("done", 40)]
     assert tail_start(history, Keeping(recent=3_100), 100_000) == MessageId("msg_0037")
     assert tail_start(history, Keeping(turns=1), 100_000) == MessageId("msg_0039")
     assert tail_start(history, Keeping(recent=0), 100_000) is None
+
+
+@pytest.mark.parametrize("keeping", [Keeping(), Keeping(recent=0), Keeping(turns=1)])
+def test_what_no_model_has_read_is_kept_up_to_half_of_the_room(keeping: Keeping) -> None:
+    history = [said("old", 1), worked("done", 2), *(said("x" * 40_000, n) for n in range(3, 9))]
+    assert tail_start(history, keeping, 200_000) == MessageId("msg_0003")
+    assert tail_start(history, keeping, 50_000) == MessageId("msg_0007")
+    assert tail_start(history, keeping, 10_000) is None
 
 
 def test_a_message_that_is_too_long_is_not_kept_nor_what_came_before_it() -> None:
