@@ -261,6 +261,23 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
     assert result < go_on
 
 
+async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        wish = at.runtime._inputs.compaction(at.session_id, "the names of files", key=None, to={})
+        await at.runtime._store.admit(replace(wish, wakes=False))
+        await at.compact("the dates")
+        await at.prompt("again")
+        await at.compact("the places")
+
+    first, second = map(text_of, model.summaries)
+    assert "the names of files\nthe dates" in first
+    assert "the places" in second
+    assert "the names of files" not in second
+    assert "the dates" not in second
+
+
 async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:

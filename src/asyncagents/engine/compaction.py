@@ -50,7 +50,6 @@ class Compaction:
     async def prepare(self, started: Started, place: Workplace, window: Window, reader: Window) -> Summary:
         """`window`: of the model that writes the summary; `reader`: of the one that goes on with it."""
         told = await self._store.told(started.message.session_id, whole=True)
-        asked = await self._store.message(started.message.parent_id)
         entries = [entry for entry in told.entries if not about_summary(entry)]
         known = window.room(place.keeping.reserved)
         room = _readable(known, told, entries)
@@ -60,8 +59,8 @@ class Compaction:
         text = digest(_head(told), entries, told.shown, room=room * 3 // 4)
         if not text.strip():
             return Summary(None, None)
-        if asked.text:
-            text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked.text}"
+        if asked := "\n".join(_minds(told.entries, started.message.id)):
+            text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked}"
         text = "\n\n".join([text, *said.context])
         if said.prompt is not None:
             request = replace(request, system=said.prompt)
@@ -80,6 +79,17 @@ class Compaction:
             note_id=self._ids.part(),
             go_on=prompt_text("compaction-go-on"),
         )
+
+
+def _minds(entries: Sequence[Entry], summary_id: MessageId) -> list[str]:
+    """What people said with their wishes for this summary: those that none before it has answered."""
+    said: list[str] = []
+    for entry in filter(about_summary, entries):
+        if isinstance(entry.info, UserMessage):
+            said.append(entry.text)
+        elif entry.info.id != summary_id:
+            said.clear()
+    return [text for text in said if text]
 
 
 def _head(told: ToldBefore) -> str:
