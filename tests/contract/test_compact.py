@@ -18,6 +18,7 @@ from asyncagents.store.verb.compact import NewSummary
 from asyncagents.store.verb.step import NewStep
 from asyncagents.store.verb.summary import Still, Summarised
 from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
+from tests.contract.raw import rewrite_call
 
 
 def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:
@@ -256,3 +257,21 @@ async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) 
     assert isinstance(part.state, ToolCompleted)
     assert (part.state.output, part.state.time.compacted) == ("much", lab.clock.now())
     assert (await lab.store.call(call.id)).compacted == lab.clock.now()
+
+
+@pytest.mark.spec("S-11")
+async def test_output_of_a_call_that_cannot_be_read_is_left_out_too(lab: Lab) -> None:
+    """A newer program settled it; others are not kept from being left out by it."""
+    _, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    calls = lab.call(step), lab.call(step)
+    await lab.end(lease, step, *calls)
+    for call in calls:
+        await lab.store.finish_call(lease, call.id, Completed("much"))
+    strange = b'{"state":{"type":"levitating"}}'
+    await rewrite_call(lab, await lab.store.call(calls[0].id), strange, 99)
+    await lab.store.prune(lease, [call.part_id for call in calls])
+    parts = [p for p in (await lab.store.message(step.id)).parts if isinstance(p, ToolPart)]
+    states = [part.state for part in parts]
+    assert len(states) == 2
+    assert all(isinstance(s, ToolCompleted) and s.time.compacted == lab.clock.now() for s in states)

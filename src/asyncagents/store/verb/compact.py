@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.call import Call
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import WANTED, Control, Lease
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.message import AssistantMessage, MessageTime, ModelRef, UserMessage
@@ -18,7 +20,7 @@ from asyncagents.store.row import (
     read_part,
     unsettled,
 )
-from asyncagents.store.tx import Tx
+from asyncagents.store.tx import Row, Tx
 
 SUMMARISER = "compaction"
 """The agent that writes summaries."""
@@ -98,11 +100,20 @@ async def prune(tx: Tx, lease: Lease, parts: Sequence[PartId]) -> None:
     await check_lease(tx, lease)
     for part_id in parts:
         row = await tx.one("call_by_part", part_id)
-        if row is not None:
-            await put_call(tx, replace(decode_call(row), compacted=tx.now))
+        call = _readable(row) if row is not None else None
+        if call is not None:
+            await put_call(tx, replace(call, compacted=tx.now))
             continue
-        copied = await tx.one("part", part_id)
-        part = read_part(copied) if copied else None
+        kept = await tx.one("part", part_id)
+        part = read_part(kept) if kept else None
         if isinstance(part, ToolPart) and isinstance(part.state, ToolCompleted):
             time = replace(part.state.time, compacted=tx.now)
             await put_part(tx, replace(part, state=replace(part.state, time=time)))
+
+
+def _readable(row: Row) -> Call | None:
+    """None: a newer program wrote it, and the part says all that is needed, as where a call was copied."""
+    try:
+        return decode_call(row)
+    except Unreadable:
+        return None
