@@ -229,6 +229,18 @@ async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Pa
     assert "plugh" in text_of(model.steps[-1])
 
 
+async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_path: Path) -> None:
+    model = Reader(Window(), chatty)
+    async with place(tmp_path, model) as at:
+        await at.prompt("hello")
+        wish = at.runtime._inputs.compaction(at.session_id, key=None, to={})
+        await at.runtime._store.admit(replace(wish, wakes=False))
+        await at.prompt(f"{WORDS * 300} xyzzy {WORDS * 300}")
+
+    assert len(model.summaries) == 1
+    assert "xyzzy" in text_of(model.steps[-1])
+
+
 async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:

@@ -53,7 +53,8 @@ class Compaction:
         entries = [entry for entry in told.entries if not about_summary(entry)]
         known = window.room(place.keeping.reserved)
         room = _readable(known, told, entries)
-        left = max(reader.room(place.keeping.reserved) or room, LEAST_ROOM)
+        free = reader.room(place.keeping.reserved)
+        left = max(free or room, LEAST_ROOM)
         request = place.summarising(started.message.model_ref)
         said = await place.hooks.compacting(started.message.session_id)
         text = digest(_head(told), entries, told.shown, room=room * 3 // 4)
@@ -68,7 +69,7 @@ class Compaction:
             most = min(window.output or room, room // 4, left // 4)
             request = replace(request, options=replace(request.options, max_output=most))
         request = replace(request, messages=(FromUser(text),))
-        return Summary(request, tail_start(entries, place.keeping, left))
+        return Summary(request, tail_start(entries, place.keeping, left, known=free is not None))
 
     def done(self, end: StepEnd, started: Started, summary: Summary) -> Summarised:
         return Summarised(
@@ -120,10 +121,13 @@ def _proven(entries: Sequence[Entry]) -> int:
     return max((taken(step.tokens) for step in steps), default=0)
 
 
-def tail_start(entries: Sequence[Entry], keeping: Keeping, room: int) -> MessageId | None:
+def tail_start(
+    entries: Sequence[Entry], keeping: Keeping, room: int, *, known: bool = True
+) -> MessageId | None:
     """The first of the messages that are kept as they are: the newest, a quarter of the room or of all.
 
-    What no step has read yet is kept up to half of the room: a person's words are not for a summary alone.
+    What no step has read yet is kept up to half of the room, and all of it where nobody knows the room: a
+    person's words are not for a summary alone.
     A call and its result are one message, so they stay or go together.
     """
     budget = keeping.recent if keeping.recent is not None else min(max(room // 4, LEAST_KEPT), MOST_KEPT)
@@ -134,7 +138,7 @@ def tail_start(entries: Sequence[Entry], keeping: Keeping, room: int) -> Message
         kept += weight((entry,))
         prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
         too_old = keeping.turns is not None and prompts > keeping.turns
-        if kept > room // 2 or (number >= unread and (kept > most or too_old)):
+        if (known and kept > room // 2) if number < unread else (kept > most or too_old):
             break
         first = entry.info.id
     return first

@@ -136,6 +136,7 @@ def test_what_no_model_has_read_is_kept_up_to_half_of_the_room(keeping: Keeping)
     assert tail_start(history, keeping, 200_000) == MessageId("msg_0003")
     assert tail_start(history, keeping, 50_000) == MessageId("msg_0007")
     assert tail_start(history, keeping, 10_000) is None
+    assert tail_start(history, keeping, 10_000, known=False) == MessageId("msg_0003")
 
 
 def test_a_message_that_is_too_long_is_not_kept_nor_what_came_before_it() -> None:
