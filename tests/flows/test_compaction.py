@@ -96,6 +96,7 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
     assert len(wishes) == len(summaries) == len(model.summaries)
     assert all(info.agent == info.mode == "compaction" and info.finish == "stop" for info in summaries)
     assert [info.parent_id for info in summaries] == [entry.info.id for entry in wishes]
+    assert all(info.parent_id < info.id for info in summaries)  # people read by id
 
 
 @pytest.mark.spec("S-09")

@@ -226,6 +226,7 @@ class Turn:
         if room is not None and not run.overhead:
             await self._weigh_brief(run, place, snapshot.info)
         model = place.summarising(snapshot.model).model
+        wish = NewSummary(self._ids.message(), self._ids.part(), model)  # people read it before its answer
         return NewStep(
             aside=Aside(self._ids.message(), place.reminders) if place.reminds else None,
             message_id=self._ids.message(),
@@ -234,7 +235,7 @@ class Turn:
             since=run.prompt.since,
             told=run.prompt.tokens + run.overhead,
             room=room,
-            summary=NewSummary(self._ids.message(), self._ids.part(), model),
+            summary=wish,
             tasking=Tasking(
                 effect=place.effects.get(TASK, "once"),
                 go_on=prompt_text("subtask-done"),
