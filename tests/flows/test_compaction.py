@@ -402,3 +402,39 @@ async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_ke
     assert isinstance(kept[0], UserMessage | AssistantMessage)
     notes = [p for e in entries for p in e.parts if isinstance(p, TextPart) and p.synthetic]
     assert not notes, "nothing was open"
+
+
+class Wordy(Text, frozen=True):
+    __doc__ = WORDS * 40
+
+
+@pytest.mark.spec("S-09", "S-10")
+async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would have to be made before every step, and each would begin with as little room as the last."""
+
+    async def _nothing(args: Wordy, context: ToolContext) -> Completed:
+        return Completed("done")
+
+    def work(request: Request) -> Sequence[Line]:
+        results = [told for told in request.messages if isinstance(told, FromTool)]
+        return [say("Done.")] if len(results) == 3 else [call("nothing", text=f"{len(results)}")]
+
+    model = Reader(Window(context=400, output=100), work)
+    async with place(tmp_path, model, Tool("nothing", Wordy, _nothing, effect="none")) as at:
+        answer = await at.prompt("work")
+
+    assert (answer.text, len(model.steps), model.summaries) == ("Done.", 4, [])
+    (warned,) = [record.getMessage() for record in caplog.records if "has room for" in record.getMessage()]
+    assert "has room for 300 tokens" in warned
+
+
+@pytest.mark.spec("S-09", "S-10")
+async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tmp_path: Path) -> None:
+    model = Reader(Window(context=10, output=2), chatty, tells=False)
+    async with place(tmp_path, model, MUCH) as at:
+        answer = await at.prompt("hello")
+
+    assert isinstance(answer_of(answer).error, ContextOverflowError)
+    assert len(model.requests) <= 2

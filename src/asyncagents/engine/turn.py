@@ -17,7 +17,7 @@ from asyncagents.domain.session import Session
 from asyncagents.domain.window import taken
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
-from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
+from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary, longest_summary
 from asyncagents.engine.draft import Draft
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.hooked import complete, complete_rest, shaped
@@ -42,6 +42,11 @@ SHORT_HISTORY = 32
 """Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
 
 COOLING = "The provider limits how often this model is asked; it is asked again soon."
+
+NARROW = (
+    "%s/%s has room for %d tokens, and the system prompt and tools alone take about %d: no summary could make"
+    " room, so none is made. Use a model with a longer context, or an agent with fewer tools."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +96,7 @@ class Turn:
     ) -> None:
         self._titles = titles
         self._windows = windows
+        self._narrow: set[ModelRef] = set()
         self._compaction = Compaction(store=store, ids=ids)
         self._standing = Standing(store, workplaces)
         self._store = store
@@ -201,7 +207,7 @@ class Turn:
             request=_request(run, message, brief),
             last=last,
             hooks=place.hooks,
-            room=window.room(place.keeping.reserved) if place.keeping.auto else None,
+            room=self._room(run, place, message.model_ref),
             shrinks=place.keeping.auto,
         )
 
@@ -222,8 +228,7 @@ class Turn:
     async def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
         assert snapshot.model is not None, "input says which model reads it"
         assert snapshot.info is not None, "it comes from a store"
-        room = self._windows(snapshot.model).room(place.keeping.reserved) if place.keeping.auto else None
-        if room is not None and not run.overhead:
+        if not run.overhead and self._windows(snapshot.model).context:
             await self._weigh_brief(run, place, snapshot.info)
         model = place.summarising(snapshot.model).model
         wish = NewSummary(self._ids.message(), self._ids.part(), model)  # people read it before its answer
@@ -234,7 +239,7 @@ class Turn:
             request_id=self._ids.request(),
             since=run.prompt.since,
             told=run.prompt.tokens + run.overhead,
-            room=room,
+            room=self._room(run, place, snapshot.model),
             summary=wish,
             tasking=Tasking(
                 effect=place.effects.get(TASK, "once"),
@@ -242,6 +247,16 @@ class Turn:
                 message_id=self._ids.message(),
             ),
         )
+
+    def _room(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
+        """None: nobody knows or cares; or no summary could make any, as what is always told leaves none."""
+        room = self._windows(model).room(place.keeping.reserved) if place.keeping.auto else None
+        if room is None or run.overhead < room - longest_summary(room):
+            return room
+        if model not in self._narrow:
+            self._narrow.add(model)
+            _log.warning(NARROW, model.provider_id, model.model_id, room, run.overhead)
+        return None
 
     async def _weigh_brief(self, run: Run, place: Workplace, session: Session) -> None:
         """Before the first step of a run; later ones know it from the step before."""
