@@ -175,7 +175,7 @@ async def test_an_async_tool_waits_for_a_result_from_outside() -> None:
         started.append(context.pending_id)
         return f"Deploying {target}."
 
-    @async_tool()
+    @async_tool
     def quiet() -> None: ...
 
     @async_tool()
