@@ -67,6 +67,8 @@ class Words:
         self._session_id = session_id
         self._asked = asked
         self._before = last.info.id if last is not None else MessageId("")
+        self._live = live
+        self._ended = last is not None and last.info.time.completed is not None
         unfinished = last if last is not None and _unfinished(last) else None
         self._under_way = None if live else unfinished
         self._new: set[MessageId] = {unfinished.info.id} if unfinished is not None and live else set()
@@ -87,7 +89,8 @@ class Words:
                 pass
 
     def is_new(self, info: AssistantMessage) -> bool:
-        return info.session_id == self._session_id and info.id > self._before
+        under_way = self._live and info.id == self._before and not self._ended
+        return info.session_id == self._session_id and (info.id > self._before or under_way)
 
     def _message(self, info: AssistantMessage) -> Iterator[Fresh]:
         if self._under_way is not None and info.id == self._under_way.info.id and info.time.completed:
