@@ -28,7 +28,7 @@ from asyncagents.engine.input import Defaults, model_ref
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.title import Titles
-from asyncagents.engine.tool import AnyTool, Policy, ask_everything
+from asyncagents.engine.tool import AnyTool, Policy, Tool, ask_everything
 from asyncagents.engine.turn import Turn
 from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
@@ -206,6 +206,9 @@ def _check(tools: Sequence[AnyTool], policy: Policy, plugins: Sequence[Plugin], 
         raise InvalidInput("plugins come with coding: give coding=True, or leave the plugins out")
     if coding and policy is not ask_everything:
         raise InvalidInput("a policy stands in for rules: leave it out, or leave out coding")
+    for tool in tools:
+        if not isinstance(tool, Tool):  # types are promised, not checked
+            raise InvalidInput(f"{tool!r} is no tool: put @tool above the function, or make a Tool")
     names = [tool.name for tool in tools]
     if len(names) != len(set(names)):
         raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")

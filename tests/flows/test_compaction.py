@@ -98,6 +98,7 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
     assert len(wishes) == len(summaries) == len(model.summaries)
     assert all(info.agent == info.mode == "compaction" and info.finish == "stop" for info in summaries)
     assert [info.parent_id for info in summaries] == [entry.info.id for entry in wishes]
+    assert all(info.parent_id < info.id for info in summaries)  # people read by id
 
 
 @pytest.mark.spec("S-09")
@@ -614,3 +615,39 @@ async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> N
     assert answer.text == "done"
     assert len(model.summaries) == 1
     assert prompt_text("max-steps").strip() in text_of(model.steps[-1])
+
+
+class Wordy(Text, frozen=True):
+    __doc__ = WORDS * 40
+
+
+@pytest.mark.spec("S-09", "S-10")
+async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would have to be made before every step, and each would begin with as little room as the last."""
+
+    async def _nothing(args: Wordy, context: ToolContext) -> Completed:
+        return Completed("done")
+
+    def work(request: Request) -> Sequence[Line]:
+        results = [told for told in request.messages if isinstance(told, FromTool)]
+        return [say("Done.")] if len(results) == 3 else [call("nothing", text=f"{len(results)}")]
+
+    model = Reader(Window(context=400, output=100), work)
+    async with place(tmp_path, model, Tool("nothing", Wordy, _nothing, effect="none")) as at:
+        answer = await at.prompt("work")
+
+    assert (answer.text, len(model.steps), model.summaries) == ("Done.", 4, [])
+    (warned,) = [record.getMessage() for record in caplog.records if "has room for" in record.getMessage()]
+    assert "has room for 300 tokens" in warned
+
+
+@pytest.mark.spec("S-09", "S-10")
+async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tmp_path: Path) -> None:
+    model = Reader(Window(context=10, output=2), chatty, tells=False)
+    async with place(tmp_path, model, MUCH) as at:
+        answer = await at.prompt("hello")
+
+    assert isinstance(answer_of(answer).error, ContextOverflowError)
+    assert len(model.requests) <= 2

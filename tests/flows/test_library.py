@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,3 +143,13 @@ async def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
         await runtime.create_session(directory=tmp_path)
         modes = {path.name: path.stat().st_mode & 0o777 for path in [data, *data.iterdir()]}
     assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)
+
+
+async def test_a_function_that_was_never_made_a_tool_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    def weather(city: str) -> str:
+        return city
+
+    plain: Any = weather
+    with pytest.raises(InvalidInput, match=r"weather.* is no tool: put @tool above the function"):
+        async with open_runtime(tmp_path, model=ScriptedModel({}), tools=[plain]):
+            pass

@@ -1,5 +1,6 @@
 """How a run ended: one value for programs, an exit code, and closing words for people."""
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -7,10 +8,12 @@ from msgspec import Struct
 from asyncagents.cli.exit import CANCELLED, FAILED, WAITING
 from asyncagents.cli.screen import Screen, amount, dollars, one_line
 from asyncagents.domain.call import Call, Open
+from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.failure import Failure, MessageAbortedError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.part import CompactionPart, Part, TextPart
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
 
@@ -42,6 +45,8 @@ class Result(Struct, frozen=True, kw_only=True):
     cost: float = 0
     status: Ending
     waits: tuple[Wait, ...] = ()
+    summaries: int = 0
+    """How often the conversation was summarised in this turn."""
 
 
 def judged(
@@ -64,7 +69,38 @@ def judged(
         cost=sum(step.cost for step in steps),
         status=_ending(said, waiting=bool(waits)),
         waits=waits,
+        summaries=sum(bool(step.summary) and step.error is None for step in steps),
     )
+
+
+def steps_of_turn(
+    entries: Sequence[Entry], answer: Entry | None, prompt_id: MessageId | None
+) -> tuple[AssistantMessage, ...]:
+    """What was done from a prompt (None: what a person said last) up to its answer, summaries too."""
+    found: list[AssistantMessage] = []
+    for entry in reversed(entries):
+        if answer is None or entry.info.id > answer.info.id:
+            continue
+        if isinstance(entry.info, AssistantMessage):
+            found.append(entry.info)
+        elif entry.info.id == prompt_id or (prompt_id is None and by_person(entry)):
+            break
+    return tuple(reversed(found))
+
+
+def by_person(entry: Entry) -> bool:
+    """A message that has anything in it which the system did not put there."""
+    return isinstance(entry.info, UserMessage) and any(not _put_in(part) for part in entry.parts)
+
+
+def _put_in(part: Part | UnknownPart) -> bool:
+    match part:
+        case TextPart(synthetic=synthetic):
+            return bool(synthetic)
+        case CompactionPart(auto=auto):
+            return auto
+        case _:
+            return False
 
 
 def _ending(said: AssistantMessage | None, *, waiting: bool) -> Ending:

@@ -13,7 +13,15 @@ from asyncagents.cli.keyboard import find_keyboard
 from asyncagents.cli.run_choice import Addressee, choose
 from asyncagents.cli.run_follow import follow
 from asyncagents.cli.run_order import Order
-from asyncagents.cli.run_result import Ending, Result, close, exit_code, judged, wait_of
+from asyncagents.cli.run_result import (
+    Ending,
+    Result,
+    close,
+    exit_code,
+    judged,
+    steps_of_turn,
+    wait_of,
+)
 from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.run_tools import Tools
 from asyncagents.cli.run_view import JsonView, StreamView, TextView, View, Words
@@ -111,7 +119,7 @@ class Job:
             self._session_id = session_id
             if session is None:
                 await self._look_back(session_id)  # its key may be older than this run
-            self._view = await self._make_view(session_id)
+            self._view = await self._make_view(session_id, message_id)
             if self._live and self._before is not None:
                 self._show(self._before)
             return await self._go_on(session_id, message_id, events)
@@ -208,7 +216,8 @@ class Job:
 
     async def _last_answer(self, session_id: SessionId) -> Entry | None:
         entries = await self._runtime.messages(session_id, limit=STEPS)
-        return next((each for each in reversed(entries) if isinstance(each.info, AssistantMessage)), None)
+        answers = [each for each in reversed(entries) if isinstance(each.info, AssistantMessage)]
+        return next((each for each in answers if not _only_summary(each)), next(iter(answers), None))
 
     async def _result(
         self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None
@@ -222,17 +231,10 @@ class Job:
             for each in await self._runtime.statuses(root_id)
             for call in await self._runtime.open_calls(each)
         ]
-        return judged(session_id, answer, await self._steps(session_id, answer), tuple(waits))
-
-    async def _steps(self, session_id: SessionId, answer: Entry | None) -> tuple[AssistantMessage, ...]:
-        """All steps of the turn that an answer ended."""
-        if answer is None or not isinstance(answer.info, AssistantMessage):
-            return ()
         entries = await self._runtime.messages(session_id, limit=STEPS)
-        infos = [each.info for each in entries if isinstance(each.info, AssistantMessage)]
-        return tuple(info for info in infos if info.parent_id == answer.info.parent_id)
+        return judged(session_id, answer, steps_of_turn(entries, answer, message_id), tuple(waits))
 
-    async def _make_view(self, session_id: SessionId) -> View:
+    async def _make_view(self, session_id: SessionId, message_id: MessageId | None) -> View:
         match self._order.format:
             case "json":
                 return JsonView()
@@ -240,7 +242,7 @@ class Job:
                 tree = {session.id for session in await self._tree(session_id)}
                 return StreamView(Ids(SystemClock(), SystemRng()), tree)
             case "text":
-                words = Words(session_id, self._before, live=self._live)
+                words = Words(session_id, self._before, live=self._live, asked=message_id)
                 sessions, asked = await self._tree(session_id), self._keyboard is not None
                 tools = Tools(self._screen, session_id, sessions, asked=asked)
                 tools.know(await self._old_entries(session_id))
@@ -292,3 +294,9 @@ class Job:
         if result.status == "accepted" and self._order.format == "text":
             self._screen.say(f"{result.session}\n")
         return exit_code(result.status)
+
+
+def _only_summary(entry: Entry) -> bool:
+    """It stands for the answers before it, and answers nothing itself."""
+    info = entry.info
+    return isinstance(info, AssistantMessage) and bool(info.summary) and info.error is None

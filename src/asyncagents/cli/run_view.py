@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from asyncagents.cli.run_result import Result, as_json
 from asyncagents.cli.run_tools import Tools
-from asyncagents.cli.screen import Screen, one_line
+from asyncagents.cli.screen import Screen, amount, dollars, one_line
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.event import (
     Event,
@@ -53,12 +53,22 @@ class Words:
 
     Here they come as deltas; from another process as parts that have grown. `last` is the newest message
     that there was before: if it has no end, it is new as soon as it grows or ends well (at once, if `live`),
-    and old if it was cut off.
+    and old if it was cut off. A summary is no answer, unless it is one to the prompt `asked`.
     """
 
-    def __init__(self, session_id: SessionId, last: Entry | None, *, live: bool = False) -> None:
+    def __init__(
+        self,
+        session_id: SessionId,
+        last: Entry | None,
+        *,
+        live: bool = False,
+        asked: MessageId | None = None,
+    ) -> None:
         self._session_id = session_id
+        self._asked = asked
         self._before = last.info.id if last is not None else MessageId("")
+        self._live = live
+        self._ended = last is not None and last.info.time.completed is not None
         unfinished = last if last is not None and _unfinished(last) else None
         self._under_way = None if live else unfinished
         self._new: set[MessageId] = {unfinished.info.id} if unfinished is not None and live else set()
@@ -69,13 +79,18 @@ class Words:
     def take(self, event: Event) -> Iterator[Fresh]:
         match event:
             case MessageUpdated(session_id=self._session_id, info=AssistantMessage() as info):
-                yield from self._message(info)
+                if not info.summary or info.parent_id == self._asked:
+                    yield from self._message(info)
             case PartUpdated(session_id=self._session_id, part=part) if not isinstance(part, UnknownPart):
                 yield from self._part(part)
             case PartDelta(session_id=self._session_id, part_id=part_id) if part_id in self._parts:
                 yield from self._grown(self._parts[part_id], event.offset, event.delta)
             case _:
                 pass
+
+    def is_new(self, info: AssistantMessage) -> bool:
+        under_way = self._live and info.id == self._before and not self._ended
+        return info.session_id == self._session_id and (info.id > self._before or under_way)
 
     def _message(self, info: AssistantMessage) -> Iterator[Fresh]:
         if self._under_way is not None and info.id == self._under_way.info.id and info.time.completed:
@@ -117,7 +132,8 @@ class Words:
 
 
 def _unfinished(entry: Entry) -> bool:
-    return isinstance(entry.info, AssistantMessage) and entry.info.time.completed is None
+    info = entry.info
+    return isinstance(info, AssistantMessage) and info.time.completed is None and not info.summary
 
 
 def _goes_on(entry: Entry, part: Part) -> bool:
@@ -136,6 +152,7 @@ class TextView:
     """Answers on stdout; tools, todos, thoughts and retries on stderr."""
 
     def __init__(self, screen: Screen, words: Words, *, tools: Tools, clock: Clock) -> None:
+        self._summaries: set[tuple[MessageId, bool]] = set()
         self._screen = screen
         self._words = words
         self._tools = tools
@@ -148,9 +165,23 @@ class TextView:
                 seconds = max(0, retry.next - self._clock.now()) / 1000
                 self._screen.note(f"try {retry.attempt + 1} in {seconds:.0f} s: {one_line(retry.message)}")
             case _:
+                if isinstance(event, MessageUpdated) and isinstance(event.info, AssistantMessage):
+                    self._summary(event.info)
                 for fresh in self._words.take(event):
                     self._write(fresh.part, fresh.words)
                 self._tools.take(event)
+
+    def _summary(self, info: AssistantMessage) -> None:
+        """That one is made, and what it took."""
+        state = (info.id, info.time.completed is not None)
+        if not info.summary or not self._words.is_new(info) or state in self._summaries:
+            return
+        self._summaries.add(state)
+        if not info.time.completed:
+            self._screen.note("summarising the conversation")
+        elif info.error is None:
+            spent = f"{amount(info.tokens)} tokens, {dollars(info.cost)}"
+            self._screen.note(f"the conversation was summarised, {spent}")
 
     def _write(self, part: Part, words: str) -> None:
         match part:

@@ -176,8 +176,9 @@ class Notes(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, StoreError):
             return
-        why = f": {type(error).__name__}: {error}" if error is not None else ""
-        self._screen.warn(f"{record.getMessage()}{why}")
+        message = record.getMessage()
+        why = f"{type(error).__name__}: {error}" if error is not None else ""
+        self._screen.warn(message if why in message else f"{message}: {why}")
 
 
 def listen(screen: Screen) -> None:

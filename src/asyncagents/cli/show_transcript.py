@@ -8,14 +8,15 @@ import click
 from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, Complaint
-from asyncagents.cli.run_result import Wait, failure_text, wait_of
+from asyncagents.cli.run_result import Wait, by_person, failure_text, wait_of
 from asyncagents.cli.screen import amount, dollars, one_line, plain
 from asyncagents.cli.sessions_list import status_word
 from asyncagents.cli.tool_line import todo_lines, tool_lines
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
-from asyncagents.domain.message import AssistantMessage, Message
+from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import (
+    CompactionPart,
     FilePart,
     Part,
     ReasoningPart,
@@ -32,6 +33,9 @@ from asyncagents.errors import NotFound
 
 ASIDE = 6
 """So many lines are shown of what only the model reads; --json has them all."""
+
+
+SUMMARISED = "[the conversation has grown too long for the model, so it is summarised]"
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -79,7 +83,7 @@ def print_transcript(found: Found) -> None:
     click.echo("  ".join((*about, dollars(session.cost))))
     for entry in found.entries:
         click.echo()
-        click.echo(_speaker(entry.info))
+        click.echo(_speaker(entry))
         for line in _lines(entry):
             click.echo(f"  {line}".rstrip())
     if found.todos:
@@ -92,11 +96,13 @@ def print_transcript(found: Found) -> None:
         click.echo(f"\nstarted: {child.id}  {one_line(child.title)}")
 
 
-def _speaker(info: Message) -> str:
+def _speaker(entry: Entry) -> str:
+    info = entry.info
     at = datetime.fromtimestamp(info.time.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if isinstance(info, AssistantMessage):
-        return f"{info.agent} ({info.provider_id}/{info.model_id}), {at}"
-    return f"you, {at}"
+        who = "summary" if info.summary else info.agent
+        return f"{who} ({info.provider_id}/{info.model_id}), {at}"
+    return f"you, {at}" if by_person(entry) else f"asyncagents, {at}"
 
 
 def _lines(entry: Entry) -> Iterator[str]:
@@ -119,15 +125,23 @@ def _part_lines(part: Part | UnknownPart) -> Iterator[str]:
             yield from _aside(plain(text).splitlines())
         case TextPart(text=text) if text:
             yield from plain(text).splitlines()
-        case SubtaskPart():
-            yield f"[task for {one_line(part.agent)}: {one_line(part.description)}]"
+        case CompactionPart() | SubtaskPart() | FilePart():
+            yield _beside(part)
         case ReasoningPart(text=text) if text:
             yield from (f"| {line}" for line in plain(text).splitlines())
-        case FilePart(filename=name, mime=mime):
-            yield f"[file {one_line(name or 'without a name')}, {mime}]"
         case ToolPart(state=ToolPending()):
             yield f"> {part.tool}, not started"
         case ToolPart():
             yield from (f"> {plain(line.text)}" for line in tool_lines(part))
         case _:
             pass
+
+
+def _beside(part: CompactionPart | SubtaskPart | FilePart) -> str:
+    match part:
+        case CompactionPart(auto=auto):
+            return SUMMARISED if auto else "/compact"
+        case SubtaskPart():
+            return f"[task for {one_line(part.agent)}: {one_line(part.description)}]"
+        case FilePart(filename=name, mime=mime):
+            return f"[file {one_line(name or 'without a name')}, {mime}]"

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from asyncagents.config.check import check
 from asyncagents.config.config import AgentConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.front_matter import Data, Matter, parse
+from asyncagents.config.front_matter import BAD_HEAD, Data, Matter, parse
 from asyncagents.config.legacy import modernise
 from asyncagents.config.place import config_folder, folders_up
 from asyncagents.config.shape import AgentEntry
@@ -209,9 +209,9 @@ def _read(path: Path, folder: Folder) -> tuple[AgentFile, list[str]]:
 def _config(name: str, data: Data, body: str) -> AgentConfig:
     """Checked and modernised as the same would be under `agent` in a file of configuration."""
     checked, _ = check(
-        {"agent": {name: data}}, "its head", family="asyncagents", secret=lambda path: path[-1] not in _KNOWN
+        {"agent": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda path: path[-1] not in _KNOWN
     )
-    tree = modernise(grow(checked, lambda _, value: Leaf(value, "its head")), "its head")
+    tree = modernise(grow(checked, lambda _, value: Leaf(value, BAD_HEAD)), BAD_HEAD)
     raw: dict[str, Any] = plain(tree["agent"])[name]
     raw["model"] = named_model(raw.get("model"))
     if body:

@@ -131,10 +131,10 @@ def _fits_scalar(value: Any, kind: mi.Type) -> bool:
             return isinstance(value, str)
         case mi.BoolType():
             return isinstance(value, bool)
-        case mi.IntType(ge=least):
-            return type(value) is int and (least is None or value >= least)
-        case mi.FloatType(ge=lowest, le=highest):
-            return type(value) in {int, float} and _is_between(value, lowest, highest)
+        case mi.IntType():
+            return type(value) is int and _is_within(value, kind)
+        case mi.FloatType():
+            return type(value) in {int, float} and _is_within(value, kind)
         case mi.LiteralType(values=values):
             return isinstance(value, str) and value in values
         case mi.AnyType():
@@ -143,8 +143,10 @@ def _fits_scalar(value: Any, kind: mi.Type) -> bool:
             raise TypeError(f"the shape has a kind that nothing checks: {kind}")
 
 
-def _is_between(value: float, lowest: float | None, highest: float | None) -> bool:
-    return (lowest is None or value >= lowest) and (highest is None or value <= highest)
+def _is_within(value: float, kind: mi.IntType | mi.FloatType) -> bool:
+    if kind.gt is not None and not value > kind.gt:
+        return False
+    return (kind.ge is None or value >= kind.ge) and (kind.le is None or value <= kind.le)
 
 
 def _alternatives(kind: mi.Type) -> tuple[mi.Type, ...]:
@@ -163,12 +165,24 @@ def _words(kind: mi.Type) -> list[str]:
             return [json.dumps(value) for value in values]
         case mi.BoolType():
             return ["true", "false"]
-        case mi.IntType(ge=least):
-            return ["a whole number" if least is None else f"a whole number of {least} or more"]
-        case mi.FloatType(ge=lowest, le=highest):
-            return ["a number" if lowest is None else f"a number from {lowest:g} to {highest:,.0f}"]
+        case mi.IntType():
+            return [f"a whole number{_bounds(kind)}"]
+        case mi.FloatType():
+            return [f"a number{_bounds(kind)}"]
         case _:
             return [_WORDS[type(kind)]]
+
+
+def _bounds(kind: mi.IntType | mi.FloatType) -> str:
+    match kind.ge, kind.gt, kind.le:
+        case None, None, _:
+            return ""
+        case None, above, highest:
+            return f" above {above:g}" if highest is None else f" above {above:g}, up to {highest:,.0f}"
+        case lowest, _, None:
+            return f" of {lowest:g} or more"
+        case lowest, _, highest:
+            return f" from {lowest:g} to {highest:,.0f}"
 
 
 def _either(words: list[str]) -> str:

@@ -22,7 +22,7 @@ from asyncagents.config.agents import (
 from asyncagents.config.check import check
 from asyncagents.config.config import CommandConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.front_matter import Data, Matter, parse
+from asyncagents.config.front_matter import BAD_HEAD, Data, Matter, parse
 from asyncagents.config.shape import CommandEntry
 from asyncagents.config.trust import project_root
 from asyncagents.errors import ConfigError
@@ -148,7 +148,7 @@ def _known(data: Data, *, claude: bool) -> tuple[Data, list[str]]:
 
 def _config(name: str, data: Data, template: str) -> CommandConfig:
     """Checked as the same would be under `command` in a file of configuration."""
-    checked, _ = check({"command": {name: data}}, "its head", family="asyncagents", secret=lambda _: False)
+    checked, _ = check({"command": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda _: False)
     known = checked["command"][name]
     return msgspec.convert(
         {**known, "template": template, "model": named_model(known.get("model"))}, CommandConfig

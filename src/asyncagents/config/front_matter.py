@@ -16,6 +16,7 @@ from asyncagents.errors import ConfigError
 Value: TypeAlias = str | int | float | bool | list["Value"] | dict[str, "Value"] | None
 Data: TypeAlias = dict[str, Value]
 
+BAD_HEAD = "has a head that cannot be used"
 MAX_LINES = 2000
 MAX_DEPTH = 6
 _FENCE = "---"

@@ -178,11 +178,15 @@ class McpEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class CompactionEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    auto: Annotated[Flag, Meta(description="Compact when the context is full.")] = UNSET
+    auto: Annotated[Flag, Meta(description="Summarise the conversation when the context is full.")] = UNSET
     prune: Annotated[Flag, Meta(description="Leave old tool output out of requests.")] = UNSET
-    reserved: Annotated[Count, Meta(description="Tokens kept free for the compaction.")] = UNSET
-    tail_turns: Count = UNSET
-    preserve_recent_tokens: Count = UNSET
+    reserved: Annotated[
+        Count, Meta(description="Tokens of the context that stay free, instead of what the model may write.")
+    ] = UNSET
+    tail_turns: Annotated[Count, Meta(description="How many prompts back the kept messages reach.")] = UNSET
+    preserve_recent_tokens: Annotated[
+        Count, Meta(description="Tokens of the newest messages that a summary leaves as they are.")
+    ] = UNSET
 
 
 class AsksEntry(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -66,7 +66,7 @@ class Compaction:
         if said.prompt is not None:
             request = replace(request, system=said.prompt)
         if known is not None:
-            most = min(window.output or room, room // 4, left // 4)
+            most = min(window.output or room, longest_summary(room), longest_summary(left))
             request = replace(request, options=replace(request.options, max_output=most))
         request = replace(request, messages=(FromUser(text),))
         return Summary(request, tail_start(entries, place.keeping, left, known=free is not None))
@@ -119,6 +119,10 @@ def _proven(entries: Sequence[Entry]) -> int:
     """How much the model has been seen to take, where nobody knows how much it can."""
     steps = [entry.info for entry in entries if isinstance(entry.info, AssistantMessage)]
     return max((taken(step.tokens) for step in steps), default=0)
+
+
+def longest_summary(room: int) -> int:
+    return room // 4
 
 
 def tail_start(

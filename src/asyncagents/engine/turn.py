@@ -14,10 +14,10 @@ from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
-from asyncagents.domain.window import Window, taken
+from asyncagents.domain.window import taken
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
-from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
+from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary, longest_summary
 from asyncagents.engine.draft import Draft
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.hooked import complete, complete_rest, shaped
@@ -42,6 +42,11 @@ SHORT_HISTORY = 32
 """Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
 
 COOLING = "The provider limits how often this model is asked; it is asked again soon."
+
+NARROW = (
+    "%s/%s has room for %d tokens, and the system prompt and tools alone take about %d: no summary could make"
+    " room, so none is made. Use a model with a longer context, or an agent with fewer tools."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +96,7 @@ class Turn:
     ) -> None:
         self._titles = titles
         self._windows = windows
+        self._narrow: set[ModelRef] = set()
         self._compaction = Compaction(store=store, ids=ids)
         self._standing = Standing(store, workplaces)
         self._store = store
@@ -204,7 +210,7 @@ class Turn:
             request=_request(run, message, brief),
             last=last,
             hooks=place.hooks,
-            room=_room(run, window, place),
+            room=self._room(run, place, message.model_ref),
             shrinks=place.keeping.auto,
         )
 
@@ -225,8 +231,7 @@ class Turn:
     async def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
         assert snapshot.model is not None, "input says which model reads it"
         assert snapshot.info is not None, "it comes from a store"
-        window = self._windows(snapshot.model)
-        if place.keeping.auto and window.context and not run.overhead:
+        if not run.overhead and self._windows(snapshot.model).context:
             await self._weigh_brief(run, place, snapshot.info)
         model = place.summarising(snapshot.model).model
         # People read messages in the order of their ids: what stands before the step is named before it.
@@ -238,13 +243,24 @@ class Turn:
             request_id=self._ids.request(),
             since=run.prompt.since,
             told=run.prompt.tokens + run.overhead,
-            summary=NewSummary(before[2], self._ids.part(), model, _room(run, window, place)),
+            summary=NewSummary(before[2], self._ids.part(), model, self._room(run, place, snapshot.model)),
             tasking=Tasking(
                 effect=place.effects.get(TASK, "once"),
                 go_on=prompt_text("subtask-done"),
                 message_id=before[1],
             ),
         )
+
+    def _room(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
+        """From where on a summary is wanted. There must be something to gain: what is always told and the
+        last summary leave some room, or one would be made before every step. None: nobody knows or cares."""
+        room = self._windows(model).room(place.keeping.reserved) if place.keeping.auto else None
+        if room is None or run.overhead < room - longest_summary(room):
+            return None if room is None else max(room, run.overhead + run.prompt.head + room // 4)
+        if model not in self._narrow:
+            self._narrow.add(model)
+            _log.warning(NARROW, model.provider_id, model.model_id, room, run.overhead)
+        return None
 
     async def _weigh_brief(self, run: Run, place: Workplace, session: Session) -> None:
         """Before the first step of a run; later ones know it from the step before."""
@@ -322,13 +338,6 @@ class Turn:
                 change = draft.take(event, self._clock.now())
                 if change is not None:
                     scribe.take(change)
-
-
-def _room(run: Run, window: Window, place: Workplace) -> int | None:
-    """From where on a summary is wanted. There must be something to gain by it: where the tools and the last
-    summary alone take most of the room, one after every step would make none."""
-    room = window.room(place.keeping.reserved) if place.keeping.auto else None
-    return None if room is None else max(room, run.overhead + run.prompt.head + room // 4)
 
 
 def _full(message: AssistantMessage, job: Job) -> bool:

@@ -71,9 +71,19 @@ def tool(
     return lambda decorated: _tool(decorated, options, _outcome)
 
 
+@overload
+def async_tool(function: Function, /) -> AnyTool: ...
+
+
+@overload
 def async_tool(
     *, seconds: float | None = DAY, **options: Unpack[ToolOptions]
-) -> Callable[[Function], AnyTool]:
+) -> Callable[[Function], AnyTool]: ...
+
+
+def async_tool(
+    function: Function | None = None, /, *, seconds: float | None = DAY, **options: Unpack[ToolOptions]
+) -> AnyTool | Callable[[Function], AnyTool]:
     """Make a tool that starts work elsewhere, whose result comes later, under `context.pending_id`.
 
     What the function returns as text is a note for the model and for people; a `Completed` or `Failed`
@@ -91,6 +101,8 @@ def async_tool(
             case _:
                 raise TypeError(f"an async tool returns a note or nothing, not {type(value).__name__}")
 
+    if function is not None:
+        return _tool(function, options, outcome)
     return lambda decorated: _tool(decorated, options, outcome)
 
 

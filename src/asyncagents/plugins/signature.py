@@ -42,7 +42,8 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     try:
         msgspec.json.schema_components([args])
     except TypeError as error:
-        raise InvalidInput(f"the tool {name} takes something that JSON does not have: {error}") from error
+        why = f"{error}".rpartition("\n")[2]  # what stands before it is for those who call msgspec
+        raise InvalidInput(f"the tool {name} takes something that JSON does not have: {why}") from error
     return Signature(args, description or name.replace("_", " "), context)
 
 

@@ -54,7 +54,7 @@ def test_no_answer_is_a_failure_unless_something_waits() -> None:
 def test_programs_get_every_field() -> None:
     result = json.loads(as_json(Result(session=SESSION, tokens=Tokens.zero(), status="accepted")))
     assert set(result) == {
-        "session", "message", "text", "finish", "error", "tokens", "cost", "status", "waits"
+        "session", "message", "text", "finish", "error", "tokens", "cost", "status", "waits", "summaries"
     }  # fmt: skip
 
 

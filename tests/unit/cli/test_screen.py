@@ -89,7 +89,12 @@ def test_what_the_library_logs_is_a_line_and_what_the_store_says_is_said_elsewhe
             raise error
         except Exception:
             log.exception("a run failed")
-    assert capsys.readouterr().err == "warning: this is odd\nwarning: a run failed: ValueError: broken\n"
+    log.warning("a hook raised ValueError: once", exc_info=ValueError("once"))
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: this is odd",
+        "warning: a run failed: ValueError: broken",
+        "warning: a hook raised ValueError: once",
+    ]
 
 
 def test_a_line_that_comes_while_a_person_types_has_a_line_of_its_own(

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from asyncagents.cli.run_view import Words
 from asyncagents.domain.event import Event
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import MessageId, SessionId
 from tests.unit.cli.build import SESSION, asked, delta, entry, step, text, thought, updated
 
 
@@ -101,3 +102,18 @@ def test_any_mixture_of_deltas_and_parts_shows_the_whole_text_once(
             updated(text("msg_2", whole[:upto])) if as_part else delta(whole[upto : upto + 5], upto)
         )
     assert shown([*events, updated(text("msg_2", whole))]) == whole
+
+
+def test_a_summary_is_an_answer_only_to_whoever_asked_for_it() -> None:
+    summary = replace(step("msg_2"), summary=True, parent_id=MessageId("msg_1"))
+    events = [updated(summary), updated(text("msg_2", "Goal: ship it.")), delta("!", 14)]
+    for asked_id, expected in ((None, ""), (MessageId("msg_9"), ""), (MessageId("msg_1"), "Goal: ship it.!")):
+        words = Words(SESSION, None, asked=asked_id)
+        assert "".join(fresh.words for event in events for fresh in words.take(event)) == expected
+
+
+def test_a_summary_that_was_under_way_before_is_no_answer_either() -> None:
+    summary = replace(step("msg_2"), summary=True)
+    last = entry(summary, text("msg_2", "Goal:"))
+    assert shown([updated(text("msg_2", "Goal: ship"))], last, live=True) == ""
+    assert shown([updated(text("msg_2", "Goal: ship"))], last) == ""

@@ -114,7 +114,7 @@ def test_the_name_is_the_path_unless_the_head_says_otherwise(desk: Desk) -> None
     [
         ("Just words.", "has no head"),
         ("---\nmode: [\n---\n", "line 2 has a ["),
-        ("---\nmode: secondary\n---\n", 'mode must be "all", "primary" or "subagent"'),
+        ("---\nmode: secondary\n---\n", 'has a head that cannot be used: agent.bad.mode must be "all"'),
         ("---\nsteps: 0\n---\n", "steps must be a whole number of 1 or more"),
         ("---\nmodel: gpt\n---\n", "write it as provider/model"),
         ("---\npermission:\n  bash: maybe\n---\n", "permission"),

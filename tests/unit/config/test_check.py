@@ -102,6 +102,12 @@ def test_every_key_of_opencode_is_known() -> None:
             {"provider": {"x": {"options": {"timeout": "5m"}}}},
             "f: provider.x.options.timeout must be a whole number of 1 or more, true or false, not a string",
         ),
+        ({"hook_seconds": 0}, "f: hook_seconds must be a number above 0, up to 600, not 0"),
+        ({"hook_seconds": 601}, "f: hook_seconds must be a number above 0, up to 600, not 601"),
+        (
+            {"todo_enforcer": 1001},
+            "f: todo_enforcer must be true, false or a whole number from 0 to 1,000, not 1001",
+        ),
         ({"agent": {"a": {"temperature": True}}}, "f: agent.a.temperature must be a number, not true"),
         ({"agent": {"a": {"hidden": "yes"}}}, "f: agent.a.hidden must be true or false, not a string"),
         (
