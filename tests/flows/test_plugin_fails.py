@@ -13,12 +13,13 @@ import pytest
 from asyncagents.app import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.domain.event import Event
+from asyncagents.domain.failure import MessageAbortedError
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.engine.hook import HookName
 from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.author import Hook, PluginContext, PluginHooks
 from asyncagents.plugins.health import MOST_HANGS
-from tests.flows.kit import ECHO, PATIENCE, Stage
+from tests.flows.kit import ECHO, PATIENCE, Stage, answer_of
 from tests.flows.test_plugin import Both, project, with_hooks
 
 SCRIPT: Script = {
@@ -266,6 +267,25 @@ async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad:
         async with asyncio.timeout(PATIENCE):
             await started.wait()
             assert await at.abort()
+
+
+async def test_an_abort_does_not_wait_for_what_a_summary_should_know(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def hook(input: Both, output: Both) -> None:
+        started.set()
+        await hangs(input, output)
+
+    plugin = with_hooks({"experimental.session.compacting": hook})
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, plugin, hook_seconds=3600) as at:
+        await at.prompt("go")
+        await at.runtime.send(at.session_id, "/compact")
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
+            assert await at.abort()
+        *_, summary = await at.messages()
+    assert isinstance(answer_of(summary).error, MessageAbortedError)
+    assert len(at.model.requests) == 1
 
 
 async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
-from asyncagents.domain.window import taken
+from asyncagents.domain.window import Window, taken
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary
@@ -187,7 +187,7 @@ class Turn:
         message = started.message
         window = self._windows(message.model_ref)
         if message.summary:
-            summary = await self._compaction.prepare(started, place, window)
+            summary = await self._summary(run, place, started, window)
             return Job(request=summary.request, why_not=NOTHING, last=True, summary=summary)
         try:
             brief = place.brief(message.agent, await self._standing.rules(place, message.agent, session))
@@ -204,6 +204,14 @@ class Turn:
             room=window.room(place.keeping.reserved) if place.keeping.auto else None,
             shrinks=place.keeping.auto,
         )
+
+    async def _summary(self, run: Run, place: Workplace, started: Started, window: Window) -> Summary:
+        """Hooks have a word in it, and nobody who wants the turn to end waits for them."""
+        try:
+            async with run.interruptible():
+                return await self._compaction.prepare(started, place, window)
+        except TimeoutError:
+            return Summary(None, None)
 
     async def _start(
         self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace
@@ -293,7 +301,7 @@ class Turn:
     async def _stream(self, run: Run, draft: Draft, scribe: Scribe, job: Job) -> None:
         """Whatever the provider does ends in the draft."""
         if job.request is None:
-            draft.fail(unknown(job.why_not))
+            draft.abort() if run.interrupted else draft.fail(unknown(job.why_not))
             return
         try:
             async with run.interruptible():
