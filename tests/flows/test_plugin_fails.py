@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
-from asyncagents.config.config import Config
+from asyncagents.config.config import AgentConfig, CommandConfig, Config, ModelConfig, ProviderConfig
+from asyncagents.config.secret import Secret
 from asyncagents.domain.event import Event
 from asyncagents.domain.failure import MessageAbortedError
+from asyncagents.domain.message import ModelRef
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.engine.hook import HookName
 from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.author import Hook, PluginContext, PluginHooks
+from asyncagents.plugins.configured import read_config
 from asyncagents.plugins.health import MOST_HANGS
 from tests.flows.kit import ECHO, PATIENCE, Stage, answer_of
 from tests.flows.test_plugin import Both, project, with_hooks
@@ -406,6 +410,45 @@ async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
 ) -> None:
     async with project(tmp_path, {"go": [[say("Hi")]]}, with_hooks({"config": bad})) as at:
         assert (await at.prompt("go")).text == "Hi"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"agent": None},
+        {"agent": {"build": AgentConfig(steps="3")}},  # type: ignore[arg-type]
+        {"agent": {"build": AgentConfig(model="a/b")}},  # type: ignore[arg-type]
+        {"permission": "allow"},
+        {"permission": {"bash": 7}},
+        {"mcp": {"kit": {"command": ["x"]}}},
+        {"compaction": None},
+        {"default_agent": 3},
+        {"command": {"go": CommandConfig(template=None)}},  # type: ignore[arg-type]
+        {"experimental": {"it": object()}},
+    ],
+    ids=str,
+)
+async def test_a_configuration_with_values_of_other_types_counts_for_nothing(
+    tmp_path: Path, bad: dict[str, Any]
+) -> None:
+    plugin = with_hooks({"config": lambda config: replace(config, **bad)})
+    async with project(tmp_path, {"go": [[say("Hi")]]}, plugin) as at:
+        assert (await at.prompt("go")).text == "Hi"
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert "config returns a Config" in (report.hooks[0].last or "")
+
+
+async def test_a_configuration_that_a_hook_only_rearranges_keeps_its_keys_and_paths(tmp_path: Path) -> None:
+    provider = {"own": ProviderConfig(api_key=Secret("sk-own"), models={"m": ModelConfig()})}
+    config = Config(
+        data_dir=tmp_path,
+        model=ModelRef(provider_id="own", model_id="m"),
+        provider=provider,
+        agent={"build": AgentConfig(permission={"bash": {"*": "ask", "ls *": "allow"}})},
+    )
+    assert read_config(config) == config
+    changed = read_config(replace(config, agent={"new": {"prompt": "Be new."}}))
+    assert changed.agent == {"new": AgentConfig(prompt="Be new.")}
 
 
 async def test_the_client_is_not_there_before_the_runtime_is(tmp_path: Path) -> None:
