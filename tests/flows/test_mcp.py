@@ -410,6 +410,15 @@ async def test_a_prompt_of_a_server_and_its_tools_are_under_hooks_as_others_are(
     assert told(at) == ["noted changed"]
 
 
+async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Path, ledger: Ledger) -> None:
+    other = Ledger(tmp_path / "other")
+    async with session_with(tmp_path, {}, {"kit": local(ledger), "other": local(other)}) as at:
+        await at.runtime.send(at.session_id, "/kit:greet Ada", wakes=False)
+        await at.runtime.send(at.session_id, "/nobody:greet Ada", wakes=False)
+        assert [entry.text for entry in await at.messages()] == ["Say hello to Ada.", "/nobody:greet Ada"]
+    assert (len(ledger.lines("start")), len(other.lines("start"))) == (1, 0)
+
+
 async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledger: Ledger) -> None:
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
         place = await at.runtime.workplace(tmp_path / "project")
