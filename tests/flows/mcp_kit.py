@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from asyncagents.config.config import Config, McpConfig
 from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.part import ToolPart, ToolRunning
 from asyncagents.llm.scripted import Script
+from asyncagents.plugins.author import Plugin
 from tests.flows.kit import PATIENCE, Stage, stage
 
 HERE = Path(__file__).parent
@@ -73,12 +74,17 @@ def hostile(mode: str, **more: Any) -> McpConfig:
 
 @asynccontextmanager
 async def session_with(
-    tmp_path: Path, script: Script, servers: Mapping[str, McpConfig], **config: Any
+    tmp_path: Path,
+    script: Script,
+    servers: Mapping[str, McpConfig],
+    *,
+    plugins: Sequence[Plugin] = (),
+    **config: Any,
 ) -> AsyncIterator[Stage]:
     root = tmp_path / "project"
     root.mkdir(exist_ok=True)
     coding = Config(data_dir=tmp_path / "data", mcp=dict(servers), **config)
-    async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
+    async with stage(tmp_path / "data", script, coding=coding, plugins=plugins, directory=root) as at:
         yield at
 
 

@@ -14,6 +14,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refused
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import Script, call, say
+from asyncagents.plugins.author import PluginContext, PluginHooks
 from tests.flows.kit import Stage
 from tests.flows.mcp_kit import (
     Ledger,
@@ -374,6 +375,48 @@ async def test_a_remote_server_that_was_started_anew_meanwhile_is_greeted_again(
         async with remote(ledger, port):
             await at.prompt("more")
     assert told(at) == ["noted one", "noted two"]
+
+
+async def test_a_prompt_of_a_server_and_its_tools_are_under_hooks_as_others_are(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def commanded(input: dict[str, Any], output: dict[str, Any]) -> None:
+        seen.append((input["command"], input["arguments"]))
+        output["parts"][0]["text"] = "go"
+
+    async def before(input: dict[str, Any], output: dict[str, Any]) -> None:
+        seen.append((input["tool"], output["args"]["text"]))
+        output["args"]["text"] = "changed"
+
+    async def asked(input: dict[str, Any], output: dict[str, Any]) -> None:
+        seen.append((input["permission"], input["args"]["text"]))
+        output["status"] = "allow"
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        return {
+            "command.execute.before": commanded,
+            "tool.execute.before": before,
+            "permission.ask": asked,
+        }
+
+    rules: dict[str, Any] = {"kit_note": "ask"}
+    servers = {"kit": local(ledger)}
+    script = once("kit_note", text="x")
+    async with session_with(tmp_path, script, servers, plugins=[plugin], permission=rules) as at:
+        await at.prompt("/kit:greet Ada")
+    assert seen == [("kit:greet", "Ada"), ("kit_note", "x"), ("kit_note", "changed")]
+    assert told(at) == ["noted changed"]
+
+
+async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Path, ledger: Ledger) -> None:
+    other = Ledger(tmp_path / "other")
+    async with session_with(tmp_path, {}, {"kit": local(ledger), "other": local(other)}) as at:
+        await at.runtime.send(at.session_id, "/kit:greet Ada", wakes=False)
+        await at.runtime.send(at.session_id, "/nobody:greet Ada", wakes=False)
+        assert [entry.text for entry in await at.messages()] == ["Say hello to Ada.", "/nobody:greet Ada"]
+    assert (len(ledger.lines("start")), len(other.lines("start"))) == (1, 0)
 
 
 async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledger: Ledger) -> None:

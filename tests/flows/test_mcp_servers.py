@@ -23,6 +23,7 @@ from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import say
 from asyncagents.tools.mcp import open_servers, wanted
+from asyncagents.tools.mcp_line import Tail
 from asyncagents.tools.mcp_link import Link, Wanted
 from tests.flows.kit import PATIENCE
 from tests.flows.mcp_kit import Ledger, hostile, local, session_with, until_dead
@@ -110,6 +111,25 @@ def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> 
 def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
     (only,) = wants(tmp_path, kit=McpConfig(type="local", command=("x",), environment={"A": "secret"}))
     assert repr(only) == "Wanted('kit')"
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        McpConfig(type="local", command=("x", "--api-key", "sk-of-the-kit")),
+        McpConfig(type="local", command=("x", "--token=sk-of-the-kit")),
+        McpConfig(type="local", command=("env", "API_KEY=sk-of-the-kit", "x")),
+        McpConfig(type="local", command=("x", "--header", "Authorization: Bearer sk-of-the-kit")),
+        McpConfig(type="remote", url="https://me:sk-of-the-kit@example.org/mcp"),
+        McpConfig(type="remote", url="https://example.org/mcp?a=1&key=sk%2Dof%2Dthe%2Dkit"),
+    ],
+    ids=lambda server: " ".join(server.command) or server.url,
+)
+def test_a_key_in_a_command_or_an_address_is_not_told(tmp_path: Path, server: McpConfig) -> None:
+    (only,) = wants(tmp_path, kit=server)
+    assert (
+        Tail(only.secrets).veiled("bad argument: sk-of-the-kit, try --help") == "bad argument: …, try --help"
+    )
 
 
 async def test_without_the_extra_a_server_says_how_to_install_it(

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
 from asyncagents.config.config import Config
+from asyncagents.config.env import system_environment
+from asyncagents.config.trust import distrust, trust
 from asyncagents.domain.call import Completed
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.message import UserMessage
@@ -21,6 +23,7 @@ from asyncagents.errors import ToolError as Refusal
 from asyncagents.llm.model import Finish, FromTool, ModelEvent, Request, StepFinish, TextDelta, TextStart
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
 from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
+from asyncagents.tools.projects import Projects
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
 from tests.flows.test_project import repository
 
@@ -442,6 +445,32 @@ async def test_a_plugin_hears_of_the_sessions_of_its_directory_and_of_no_other(t
             await idle.wait()
     assert {event.session_id for event in heard} == {at.session_id}
     assert other.id not in {event.session_id for event in heard}
+
+
+async def test_a_plugin_hears_of_an_event_once_however_often_the_trust_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    heard: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def hook(event: Event) -> None:
+        if isinstance(event, SessionIdle):
+            await heard.put(event.session_id)
+
+    root, environment = tmp_path / "project", system_environment()
+    files = {".asyncagents/tools/none.py": ""}
+    async with project(tmp_path, {}, with_hooks({"event": hook}), files=files) as at:
+        projects = at.runtime._workplaces
+        assert isinstance(projects, Projects)
+        for change in (trust, distrust, trust):
+            await projects.opened(str(root))
+            change(environment, root)
+        await projects.opened(str(root))
+        async with asyncio.timeout(PATIENCE):
+            for prompt in ("one", "two", "three"):
+                await at.prompt(prompt)
+                await heard.get()
+    assert heard.empty()
 
 
 @pytest.mark.spec("A-06")

@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
-from asyncagents.config.config import Config
+from asyncagents.config.config import AgentConfig, CommandConfig, Config, ModelConfig, ProviderConfig
+from asyncagents.config.secret import Secret
 from asyncagents.domain.event import Event
+from asyncagents.domain.failure import MessageAbortedError
+from asyncagents.domain.message import ModelRef
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.engine.hook import HookName
 from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.author import Hook, PluginContext, PluginHooks
+from asyncagents.plugins.configured import read_config
 from asyncagents.plugins.health import MOST_HANGS
-from tests.flows.kit import ECHO, PATIENCE, Stage
+from tests.flows.kit import ECHO, PATIENCE, Stage, answer_of
 from tests.flows.test_plugin import Both, project, with_hooks
 
 SCRIPT: Script = {
@@ -268,6 +273,25 @@ async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad:
             assert await at.abort()
 
 
+async def test_an_abort_does_not_wait_for_what_a_summary_should_know(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def hook(input: Both, output: Both) -> None:
+        started.set()
+        await hangs(input, output)
+
+    plugin = with_hooks({"experimental.session.compacting": hook})
+    async with project(tmp_path, {"go": [[say("Ok.")]]}, plugin, hook_seconds=3600) as at:
+        await at.prompt("go")
+        await at.runtime.send(at.session_id, "/compact")
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
+            assert await at.abort()
+        *_, summary = await at.messages()
+    assert isinstance(answer_of(summary).error, MessageAbortedError)
+    assert len(at.model.requests) == 1
+
+
 async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: Path) -> None:
     plugin = with_hooks({"experimental.text.complete": hangs})
     async with project(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600) as at:
@@ -386,6 +410,45 @@ async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
 ) -> None:
     async with project(tmp_path, {"go": [[say("Hi")]]}, with_hooks({"config": bad})) as at:
         assert (await at.prompt("go")).text == "Hi"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"agent": None},
+        {"agent": {"build": AgentConfig(steps="3")}},  # type: ignore[arg-type]
+        {"agent": {"build": AgentConfig(model="a/b")}},  # type: ignore[arg-type]
+        {"permission": "allow"},
+        {"permission": {"bash": 7}},
+        {"mcp": {"kit": {"command": ["x"]}}},
+        {"compaction": None},
+        {"default_agent": 3},
+        {"command": {"go": CommandConfig(template=None)}},  # type: ignore[arg-type]
+        {"experimental": {"it": object()}},
+    ],
+    ids=str,
+)
+async def test_a_configuration_with_values_of_other_types_counts_for_nothing(
+    tmp_path: Path, bad: dict[str, Any]
+) -> None:
+    plugin = with_hooks({"config": lambda config: replace(config, **bad)})
+    async with project(tmp_path, {"go": [[say("Hi")]]}, plugin) as at:
+        assert (await at.prompt("go")).text == "Hi"
+        (report,) = await at.runtime.plugins(tmp_path / "project")
+    assert "config returns a Config" in (report.hooks[0].last or "")
+
+
+async def test_a_configuration_that_a_hook_only_rearranges_keeps_its_keys_and_paths(tmp_path: Path) -> None:
+    provider = {"own": ProviderConfig(api_key=Secret("sk-own"), models={"m": ModelConfig()})}
+    config = Config(
+        data_dir=tmp_path,
+        model=ModelRef(provider_id="own", model_id="m"),
+        provider=provider,
+        agent={"build": AgentConfig(permission={"bash": {"*": "ask", "ls *": "allow"}})},
+    )
+    assert read_config(config) == config
+    changed = read_config(replace(config, agent={"new": {"prompt": "Be new."}}))
+    assert changed.agent == {"new": AgentConfig(prompt="Be new.")}
 
 
 async def test_the_client_is_not_there_before_the_runtime_is(tmp_path: Path) -> None:

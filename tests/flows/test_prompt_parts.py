@@ -354,7 +354,7 @@ class Library:
         assert (server, uri) == ("docs", "docs://x")
         return Content(text="Words of x"), Content(mime="image/png", data=b"\0\0\0")
 
-    async def list_prompts(self) -> tuple[ReadyPrompt, ...]:
+    async def list_prompts(self, command: str | None = None) -> tuple[ReadyPrompt, ...]:
         arguments = (Argument(name="who", required=True), Argument(name="how"))
         return (ReadyPrompt(server="docs", name="greet", arguments=arguments),)
 

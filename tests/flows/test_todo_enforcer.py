@@ -13,7 +13,7 @@ from asyncagents.domain.todo import Todo
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import Line, call, fail, say
 from asyncagents.plugins.todo_enforcer import reminder
-from tests.flows.kit import Stage, stage
+from tests.flows.kit import Stage, answer_of, stage
 from tests.flows.test_project import project
 
 OPEN = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "in_progress"}]
@@ -56,6 +56,16 @@ async def test_who_does_nothing_about_it_is_left_alone(tmp_path: Path) -> None:
         told = await nudges(at)
     assert answer.text == "I will not."
     assert len(told) == 1
+
+
+@pytest.mark.spec("C-09", "S-07")
+async def test_an_answer_in_its_form_is_not_put_at_risk_for_todos_that_are_left(tmp_path: Path) -> None:
+    form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    answer = call("StructuredOutput", city="Rome")
+    async with project(tmp_path, {"go": [[todos(OPEN)], [answer], *[[say("Left.")]] * 9]}) as at:
+        entry = await at.runtime.prompt(at.session_id, "go", format=form)
+        assert await nudges(at) == []
+    assert answer_of(entry).structured == {"city": "Rome"}
 
 
 @pytest.mark.spec("C-09")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.engine.tool import Outcome, Pending, Together, Tool, ToolContext
+from asyncagents.engine.tool import Ask, Outcome, Pending, Together, Tool, ToolContext
 from asyncagents.errors import ToolError as ToolFailure
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, say
@@ -203,3 +203,36 @@ async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Pa
     assert answer.text == "Oh."
     assert isinstance(told, FromTool)
     assert told.output == "no file ?"
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        None,
+        7,
+        ("publish",),
+        (Ask("publish", "site/*"),),  # type: ignore[arg-type]
+        (Ask("publish", ("site/*",), None),),  # type: ignore[arg-type]
+        (Ask("publish", metadata={"to": Path("site")}),),
+        (Ask("publish", metadata={"to": "\ud800"}),),
+        (Ask("publish", metadata=None),),  # type: ignore[arg-type]
+        (Ask(7),),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+async def test_a_plan_of_something_else_is_the_call_s_failure_and_the_session_goes_on(
+    tmp_path: Path, planned: Any
+) -> None:
+    async def plan(args: Nothing, context: ToolContext) -> Any:
+        return planned
+
+    async def never(args: Nothing, context: ToolContext) -> Completed:
+        raise AssertionError("nobody allowed it")
+
+    script = {"go": [[call("publish")], [say("I see.")]]}
+    async with stage(tmp_path, script, tools=[tool("publish", never, plan=plan)]) as at:
+        answer = await at.prompt("go")
+        (state,) = await at.states()
+    assert answer.text == "I see."
+    assert isinstance(state, ToolError)
+    assert "its plan is to return Asks" in state.error

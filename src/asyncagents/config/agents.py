@@ -115,7 +115,14 @@ def definition_folders(environment: Environment, directory: Path, kind: Kind) ->
 def trusted_folders(folders: list[Folder], *, trusted: bool) -> tuple[list[Folder], list[Folder]]:
     """Those that count, and those that take the user's trust first."""
     searched = [folder for folder in folders if trusted or folder.scope == "user"]
-    return searched, [folder for folder in folders if folder not in searched]
+    others = [folder for folder in folders if folder not in searched]
+    return searched, [folder for folder in others if not _leads_away(folder.path)]
+
+
+def _leads_away(path: Path) -> bool:
+    """Whether it is a link out of where it lies: a stranger's could have us walk the whole disk."""
+    real, around = os.path.realpath(path), os.path.realpath(path.parents[1])
+    return os.path.commonpath([real, around]) != around
 
 
 def distrust_warning(paths: list[Path], kind: Kind | Literal["plugin", "tool"], root: Path) -> list[str]:

@@ -20,7 +20,7 @@ _TEXT = re.compile(
 # Of a URL's query only these are known to be innocent: `sig`, `code` and the like open doors too.
 _QUERY = re.compile(r"\S+://\S*[?&](?!(?:alt|api-version|model|region|v|version)=)[^=&\s#]+=[^&\s#]\S*")
 # `--api-key=…`, `API_KEY=…`, `Authorization: …`
-_PAIR = re.compile(r"-*([\w-]+)\s*[=:]\s*\S")
+_PAIR = re.compile(r"-*([\w-]+)\s*[=:]\s*(\S.*)", re.DOTALL)
 # Whatever a server is sent to know us by.
 _PARENTS = {"headers", "environment"}
 _DEEP = 2
@@ -36,7 +36,7 @@ def is_hidden(path: KeyPath, value: Any) -> bool:
     """Whether this value of a file must never be printed."""
     match value:
         case list():
-            return _has_secret_word(value) or any(is_hidden(path, item) for item in value)
+            return bool(secrets_in(value)) or any(is_hidden(path, item) for item in value)
         case dict():
             return any(is_hidden((*path, key), below) for key, below in value.items())
         case str():
@@ -54,9 +54,9 @@ def _is_secret_text(text: str) -> bool:
     return bool(_TEXT.search(text) or _QUERY.fullmatch(text))
 
 
-def _has_secret_word(words: Sequence[Any]) -> bool:
-    """As the words of a command: `--api-key X`, `--token=X`, `API_KEY=X`."""
+def secrets_in(words: Sequence[Any]) -> list[str]:
+    """Of a command, the X in `--api-key X`, `--token=X`, `API_KEY=X`."""
     texts = [word for word in words if isinstance(word, str)]
-    pairs = [match[1] for match in map(_PAIR.match, texts) if match]
-    flags = [word.lstrip("-") for word, _ in pairwise(texts) if word.startswith("-")]
-    return any(map(is_secret_name, [*pairs, *flags]))
+    pairs = [(match[1], match[2]) for match in map(_PAIR.match, texts) if match]
+    flags = [(word.lstrip("-"), value) for word, value in pairwise(texts) if word.startswith("-")]
+    return [value for name, value in (*pairs, *flags) if is_secret_name(name)]

@@ -31,9 +31,9 @@ from asyncagents.engine.hook import Hooks
 from asyncagents.engine.permission import Permissions, Standing, Wish
 from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
-from asyncagents.engine.tool import AnyTool, Outcome, Pending, Together, ToolContext
+from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Together, ToolContext
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
-from asyncagents.errors import ToolError
+from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.store.body import body
 from asyncagents.store.store import Store
 from asyncagents.store.verb.prepare import Prepared
@@ -156,7 +156,7 @@ class Calls:
         try:
             args = msgspec.convert(call.input, tool.args)
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
-                asks = await tool.plan(args, context) if tool.plan else ()
+                asks = _asked(await tool.plan(args, context)) if tool.plan else ()
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {error}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
@@ -290,6 +290,17 @@ def _missing(tool: str, place: Workplace) -> str:
 
 _results = msgspec.json.Decoder(Completed | Failed)
 _pendings = msgspec.json.Decoder(Pending)
+_asks = msgspec.json.Decoder(tuple[Ask, ...])
+
+
+def _asked(planned: object) -> tuple[Ask, ...]:
+    """Types are promised, not checked: an ask that cannot be read again would make its session unreadable."""
+    if planned == ():
+        return ()
+    try:
+        return _asks.decode(body(planned))
+    except (msgspec.ValidationError, InvalidInput) as error:
+        raise TypeError(f"its plan is to return Asks: {error}") from error
 
 
 def _checked(outcome: object) -> Outcome:

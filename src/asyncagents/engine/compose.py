@@ -220,7 +220,7 @@ class Composer:
         served = self._place.served
         if served is None or ":" not in called.name:
             return None
-        known = {each.command: each for each in await served.list_prompts()}
+        known = {each.command: each for each in await served.list_prompts(called.name)}
         prompt = known.get(called.name)
         if prompt is None:
             return None

@@ -185,7 +185,8 @@ class Intake:
         said = await composer.ready_prompt(called)
         if said is None:
             return None
-        return self._inputs.admit(session.id, [*said, *await _along(composer, to)], key=key, to=to)
+        fact = self._inputs.admit(session.id, [*said, *await _along(composer, to)], key=key, to=to)
+        return await self._before(place, called, fact)
 
     async def _filled(
         self,
@@ -205,10 +206,14 @@ class Intake:
         said: list[PartInput] = [TextInput(text=filled.text)] if filled.text else []
         parts = [subtask(command, worker, filled)] if worker else [*said, *filled.beside]
         fact = self._inputs.admit(session.id, [*parts, *along], key=key, to=to)
+        return await self._before(place, Invocation(command.name, arguments), fact)
+
+    async def _before(self, place: Workplace, called: Invocation, fact: Admit) -> Admit:
+        """Hooks may change what a command became, whoever filled it in."""
         if "command.execute.before" not in place.hooks.names:
             return fact
         commanded = Commanded(
-            session_id=session.id, command=command.name, arguments=arguments, parts=fact.parts
+            session_id=fact.session_id, command=called.name, arguments=called.arguments, parts=fact.parts
         )
         return replace(fact, parts=renewed(await place.hooks.command(commanded), fact.message, self._ids))
 

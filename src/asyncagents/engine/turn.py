@@ -192,11 +192,8 @@ class Turn:
     async def _job(self, run: Run, place: Workplace, started: Started, snapshot: Snapshot) -> Job:
         message, session = started.message, snapshot.info
         assert session is not None, "it comes from a store"
-        window = self._windows(message.model_ref)
         if message.summary:
-            assert snapshot.model is not None, "input says which model reads it"
-            reader = self._windows(snapshot.model)
-            summary = await self._compaction.prepare(started, place, window, reader)
+            summary = await self._summary(run, place, started, snapshot)
             return Job(request=summary.request, why_not=NOTHING, last=True, summary=summary)
         try:
             brief = place.brief(message.agent, await self._standing.rules(place, message.agent, session))
@@ -213,6 +210,16 @@ class Turn:
             room=self._room(run, place, message.model_ref),
             shrinks=place.keeping.auto,
         )
+
+    async def _summary(self, run: Run, place: Workplace, started: Started, snapshot: Snapshot) -> Summary:
+        """Hooks have a word in it, and nobody who wants the turn to end waits for them."""
+        assert snapshot.model is not None, "input says which model reads it"
+        writer, reader = self._windows(started.message.model_ref), self._windows(snapshot.model)
+        try:
+            async with run.interruptible():
+                return await self._compaction.prepare(started, place, writer, reader)
+        except TimeoutError:
+            return Summary(None, None)
 
     async def _start(
         self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace
@@ -312,7 +319,7 @@ class Turn:
     async def _stream(self, run: Run, draft: Draft, scribe: Scribe, job: Job) -> None:
         """Whatever the provider does ends in the draft."""
         if job.request is None:
-            draft.fail(unknown(job.why_not))
+            draft.abort() if run.interrupted else draft.fail(unknown(job.why_not))
             return
         try:
             async with run.interruptible():

@@ -19,6 +19,7 @@ from asyncagents.engine.hook import Arriving, Commanded, Compacting, HookName, P
 from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
 from asyncagents.llm.model import Options
+from asyncagents.plugins.configured import read_config
 from asyncagents.plugins.custody import Raised, Returned
 from asyncagents.plugins.health import said
 from asyncagents.plugins.loaded import Loaded
@@ -65,11 +66,13 @@ class Chain:
             health = plugin.health("config")
             if isinstance(outcome, Raised):
                 health.raised(outcome.error)
-            elif isinstance(outcome, Returned) and isinstance(outcome.value, Config | None):
-                health.ended()
-                config = outcome.value or config
             elif isinstance(outcome, Returned):
-                health.left(AFTER_CONFIG)
+                try:
+                    config = config if outcome.value is None else read_config(outcome.value)
+                except (msgspec.ValidationError, TypeError) as error:
+                    health.left(f"{AFTER_CONFIG}: {error}")
+                else:
+                    health.ended()
         return config
 
     async def chat_message(self, arriving: Arriving) -> Arriving:

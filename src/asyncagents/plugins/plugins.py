@@ -42,7 +42,19 @@ class Here(Struct, frozen=True):
     chain: Chain
     added: tuple[Added, ...]
     warnings: tuple[str, ...]
-    listeners: tuple[asyncio.Task[None], ...]
+    listening: tuple[Loaded, ...] = ()
+    """Those that want to hear of events."""
+
+
+class Ears(Struct, frozen=True):
+    """Who hears of the events of a directory: those that count while it is trusted, or while it is not."""
+
+    trusted: bool
+    tasks: tuple[asyncio.Task[None], ...]
+
+    def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
 
 
 class Plugins:
@@ -56,6 +68,7 @@ class Plugins:
         self._custody = Custody()
         self._importer = Importer(self._custody)
         self._here: OrderedDict[tuple[str, bool], Here] = OrderedDict()
+        self._ears: dict[str, Ears] = {}
         self._loading: dict[tuple[str, bool], asyncio.Task[Here]] = {}
         self._runtime: Runtime | None = None
         self._bus: Bus | None = None
@@ -68,9 +81,8 @@ class Plugins:
     async def end(self) -> None:
         for loading in self._loading.values():
             loading.cancel()
-        for here in self._here.values():
-            for listener in here.listeners:
-                listener.cancel()
+        for ears in self._ears.values():
+            ears.close()
         self._runtime = None
         await self._custody.close()
 
@@ -86,11 +98,12 @@ class Plugins:
         if key not in self._here:
             self._here[key] = await self._once(key, found, config)
             while len(self._here) > MOST_DIRECTORIES:
-                _, oldest = self._here.popitem(last=False)
-                for listener in oldest.listeners:
-                    listener.cancel()
+                (oldest, trusted), _ = self._here.popitem(last=False)
+                if oldest in self._ears and self._ears[oldest].trusted == trusted:
+                    self._ears.pop(oldest).close()
         self._here.move_to_end(key)
         here = self._here[key]
+        self._hear(found, here)
         return Additions(
             config=await here.chain.config(config) if "config" in here.chain.names else config,
             tools=here.added,
@@ -117,7 +130,7 @@ class Plugins:
             return await self._load(found, config)
         except Exception as error:  # noqa: BLE001  as above
             _log.exception("the plugins of %s could not be loaded", found.directory)
-            return Here(Chain(()), (), (f"the plugins could not be loaded: {said(error)}",), ())
+            return Here(Chain(()), (), (f"the plugins could not be loaded: {said(error)}",))
 
     async def _load(self, found: Found, config: Config) -> Here:
         added, warnings = await self._tools(found)
@@ -130,18 +143,23 @@ class Plugins:
             added += [Added(tool, f"plugin {plugin.name}", own) for tool in plugin.tools]
             if plugin.error is not None:
                 warnings.append(f"plugin {plugin.name} ({plugin.origin}) {plugin.error}")
-        listeners = [self._listen(plugin, found.directory) for plugin in plugins if "event" in plugin.hooks]
         return Here(
             Chain(plugins),
             tuple(added),
             (*found.warnings, *warnings),
-            tuple(listener for listener in listeners if listener is not None),
+            tuple(plugin for plugin in plugins if "event" in plugin.hooks),
         )
 
-    def _listen(self, plugin: Loaded, directory: str) -> asyncio.Task[None] | None:
-        if self._bus is None or self._group is None:
-            return None
-        return self._group.create_task(Listener(plugin, directory, self._directory_of).listen(self._bus))
+    def _hear(self, found: Found, here: Here) -> None:
+        """Whoever counted before the trust changed hears no more: a plugin would hear everything twice."""
+        before = self._ears.get(found.directory)
+        if self._bus is None or self._group is None or (before and before.trusted == found.trusted):
+            return
+        if before is not None:
+            before.close()
+        listeners = [Listener(plugin, found.directory, self._directory_of) for plugin in here.listening]
+        tasks = tuple(self._group.create_task(listener.listen(self._bus)) for listener in listeners)
+        self._ears[found.directory] = Ears(found.trusted, tasks)
 
     async def _directory_of(self, session_id: SessionId) -> str:
         return (await self._client().session(session_id)).directory

@@ -34,6 +34,8 @@ class TodoEnforcer:
         more = snapshot.calls or snapshot.unread
         if reason != "done" or more or step is None or session is None or step.finish != "stop":
             return ()
+        if step.structured is not None:  # the answer was given in its form: another could only spoil it
+            return ()
         left = unfinished(await self._store.todos(session.id))
         if not left or not await self._has_a_plan(session, step.agent):
             return ()

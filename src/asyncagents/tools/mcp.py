@@ -171,8 +171,9 @@ class Together:
     async def read_resource(self, server: str, uri: str) -> tuple[Content, ...]:
         return await self._find(server).ask(lambda line: line.read(uri))
 
-    async def list_prompts(self) -> tuple[ReadyPrompt, ...]:
-        return tuple([each for link in self._links.values() for each in await _prompts(link)])
+    async def list_prompts(self, command: str | None = None) -> tuple[ReadyPrompt, ...]:
+        links = [link for name, link in self._links.items() if (command or f"{name}:").startswith(f"{name}:")]
+        return tuple([each for link in links for each in await _prompts(link)])
 
     async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[Content, ...]:
         return await self._find(server).ask(lambda line: line.prompt(name, arguments))

@@ -71,8 +71,8 @@ class Tail:
         self._rest = ""
 
     def feed(self, text: str) -> None:
-        """However much it is, little is kept."""
-        *lines, rest = (self._rest + text)[-TAIL_LINES * TAIL_LINE :].split("\n")
+        """However much it is, little is kept; veiled before it is cut, or half a secret would be left."""
+        *lines, rest = self.veiled(self._rest + text)[-TAIL_LINES * TAIL_LINE :].split("\n")
         self._rest = rest[-TAIL_LINE:]
         for line in lines:
             self.add(line)

@@ -8,10 +8,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from msgspec import Struct
 
 from asyncagents.config.config import McpConfig
+from asyncagents.config.veil import secrets_in
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.text import whole
 from asyncagents.engine.tool import ToolContext
@@ -45,9 +47,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         config = self.config
-        given = (*config.environment.values(), *config.headers.values())
-        query = (config.url or "").partition("?")[2]
-        return (*given, *(value.split()[-1] for value in given if value.split()), query)
+        given = (*config.environment.values(), *config.headers.values(), *secrets_in(config.command))
+        return (*given, *(value.split()[-1] for value in given if value.split()), *_secrets_of(config.url))
 
 
 class Link:
@@ -292,6 +293,15 @@ class Link:
 
     def _refused(self, status: int) -> None:
         self._status = status
+
+
+def _secrets_of(url: str | None) -> list[str]:
+    """A password, and whatever it asks for: each as it is written, and as it is meant."""
+    before, _, query = (url or "").partition("?")
+    values = [pair.partition("=")[2] for pair in query.split("&")]
+    login = before.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    written = [query, *values, login.partition(":")[2]]
+    return [*written, *map(unquote, written)]
 
 
 async def _followed(line: Line, changed: Callable[[], None]) -> None:

@@ -165,6 +165,19 @@ def test_a_broken_file_does_not_hide_a_farther_one(desk: Desk) -> None:
     assert commands(desk).commands["a"].origin == far
 
 
+def test_a_link_out_of_a_project_that_is_not_trusted_is_not_followed(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    (tmp_path / "disk" / "deep" / "secret-name.md").write_text("Go.")
+    desk.write("commands/near.md", "Near.")
+    for name, target in ((".asyncagents", tmp_path / "disk"), (".claude", desk.project / "commands")):
+        (desk.project / name).mkdir(exist_ok=True)
+        (desk.project / name / "commands").symlink_to(target)
+    found = commands(desk, trusted=False)
+    assert list(found.strange) == ["near"]
+    assert "secret-name" not in "".join(found.told)
+    assert set(commands(desk).commands) == {"deep/secret-name", "near"}
+
+
 def test_commands_of_a_project_that_is_not_trusted_count_for_nothing(desk: Desk) -> None:
     desk.write(".asyncagents/commands/evil.md", "---\nmode: [\n---\n")
     desk.write(".claude/commands/worse.md", "!`id`")

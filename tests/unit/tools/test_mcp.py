@@ -45,6 +45,12 @@ def test_the_last_complaints_are_kept_without_secrets_and_control_characters() -
     assert tail.lines[0] == f"line {100 - TAIL_LINES + 1}"
 
 
+def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut() -> None:
+    tail = Tail(("secret-value",))
+    tail.feed("secret-value" + "x" * (TAIL_LINE - 5))
+    assert "value" not in tail.lines[0]
+
+
 @pytest.mark.parametrize(
     ("hints", "effect"),
     [
