@@ -6,5 +6,9 @@ ALTER TABLE session ADD COLUMN compacting INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN summary INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN tail INTEGER NOT NULL DEFAULT 0;
 
+-- The input of a turn, answered or not; it does what the narrower one did.
+DROP INDEX input_unanswered;
+CREATE INDEX input_turn ON input (session_id, turn);
+
 -- Whose output is left out is known by its part.
 CREATE INDEX call_part ON call (part_id);

@@ -14,32 +14,35 @@ SELECT COUNT(*) FROM input WHERE session_id = ?1 AND key >= ?2 AND key < ?2 || '
 
 -- name: newest_prompt
 -- What a person said last, of what the model has read.
-SELECT message_id FROM input WHERE session_id = ? AND source = 'person' AND state = 'promoted'
-ORDER BY seq DESC, message_id DESC LIMIT 1;
+SELECT message.id FROM message CROSS JOIN input ON input.message_id = message.id
+WHERE message.session_id = ? AND message.position IS NOT NULL AND input.source = 'person'
+ORDER BY message.position DESC LIMIT 1;
 
 -- name: unread
 -- Queued input, and held input whose callers were never told that it was held back.
 SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0)
-FROM input WHERE session_id = ? AND state <> 'promoted';
+FROM input INDEXED BY input_unread WHERE session_id = ? AND state <> 'promoted';
 
 -- name: unread_inputs
 -- In the order of admission, with the messages they brought.
 SELECT input.message_id, message.info, message.version, input.state, input.answer_id, input.source
-FROM input JOIN message ON message.id = input.message_id
+FROM input INDEXED BY input_unread JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.state <> 'promoted' ORDER BY input.seq, input.message_id;
 
 -- name: newest_aborted
 -- Of what an abort held back and whose callers have not been told.
-SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
-WHERE input.session_id = ? AND input.state = 'aborted' AND input.answer_id IS NULL
+SELECT message.info, message.version FROM input INDEXED BY input_unread JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND input.state <> 'promoted' AND input.state = 'aborted' AND input.answer_id IS NULL
 ORDER BY input.seq DESC, input.message_id DESC LIMIT 1;
 
 -- name: promote_inputs
-UPDATE input SET state = 'promoted', turn = ?, rev = ? WHERE session_id = ? AND state <> 'promoted';
+UPDATE input INDEXED BY input_unread SET state = 'promoted', turn = ?, rev = ?
+WHERE session_id = ? AND state <> 'promoted';
 
 -- name: hold_inputs
 -- An abort keeps what was not read yet: visible, it wakes nobody.
-UPDATE input SET state = 'aborted', rev = ? WHERE session_id = ? AND state = 'queued' RETURNING message_id;
+UPDATE input INDEXED BY input_unread SET state = 'aborted', rev = ?
+WHERE session_id = ? AND state <> 'promoted' AND state = 'queued' RETURNING message_id;
 
 -- name: answer_turn
 UPDATE input SET answer_id = ?, rev = ? WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
@@ -53,5 +56,5 @@ WHERE session_id = ? AND turn = ? AND answer_id IS NULL AND source <> 'compactio
 SELECT message_id FROM input WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
 
 -- name: answer_aborted
-UPDATE input SET answer_id = ?, rev = ?
-WHERE session_id = ? AND state = 'aborted' AND answer_id IS NULL RETURNING message_id;
+UPDATE input INDEXED BY input_unread SET answer_id = ?, rev = ?
+WHERE session_id = ? AND state <> 'promoted' AND state = 'aborted' AND answer_id IS NULL RETURNING message_id;

@@ -59,8 +59,8 @@ WHERE session_id = ? AND position < ? AND hidden = 0 ORDER BY position DESC LIMI
 
 -- name: newest_promoted
 -- The input that a turn answers: nothing that it was only reminded of.
-SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
-WHERE input.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
+SELECT message.info, message.version FROM message CROSS JOIN input ON input.message_id = message.id
+WHERE message.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
 -- name: newest_format
 -- What a person said last in a turn of which the answer is to have a form: all of a turn get one answer.
