@@ -426,7 +426,7 @@ async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
         {"command": {"go": CommandConfig(template=None)}},  # type: ignore[arg-type]
         {"experimental": {"it": object()}},
     ],
-    ids=str,
+    ids=lambda bad: "-".join(bad),
 )
 async def test_a_configuration_with_values_of_other_types_counts_for_nothing(
     tmp_path: Path, bad: dict[str, Any]
