@@ -24,7 +24,7 @@ def test_the_simulation_finds_it(mutant: Mutant, tmp_path: Path) -> None:
     )
     file.write_text(source.replace(mutant.old, mutant.new))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.hunt", "--seeds", "200"],
+        [sys.executable, "-m", "tests.simulation.hunt", "--first", str(mutant.first), "--seeds", "200"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
         capture_output=True,
