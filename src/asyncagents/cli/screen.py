@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from asyncagents.config.env import system_environment
 from asyncagents.domain.session import Tokens
+from asyncagents.domain.text import said
 from asyncagents.errors import StoreError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -177,7 +178,7 @@ class Notes(logging.Handler):
         if isinstance(error, StoreError):
             return
         message = record.getMessage()
-        why = f"{type(error).__name__}: {error}" if error is not None else ""
+        why = said(error) if error is not None else ""
         self._screen.warn(message if why in message else f"{message}: {why}")
 
 

@@ -31,3 +31,12 @@ def reminder(text: str) -> str:
 def without_reminders(text: str) -> str:
     """What a person said, before what was added to it."""
     return text.partition(f"\n{_REMINDER}")[0]
+
+
+def said(error: BaseException) -> str:
+    """A sentence of it; what it says of itself is foreign code too."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001  whatever it does, its name is known
+        text = ""
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -14,14 +14,13 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import Part, TextPart
 from asyncagents.domain.permission import Action
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import said, whole
 from asyncagents.engine.hook import Arriving, Commanded, Compacting, HookName, PluginReport
 from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
 from asyncagents.llm.model import Options
 from asyncagents.plugins.configured import read_config
 from asyncagents.plugins.custody import Raised, Returned
-from asyncagents.plugins.health import said
 from asyncagents.plugins.loaded import Loaded
 from asyncagents.plugins.outputs import (
     AfterOutput,

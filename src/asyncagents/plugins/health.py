@@ -2,6 +2,7 @@
 
 import logging
 
+from asyncagents.domain.text import said
 from asyncagents.engine.hook import HookReport
 
 MOST_HANGS = 3
@@ -60,12 +61,3 @@ class Health:
         return HookReport(
             hook=self._hook, calls=self._calls, failures=self._failures, off=self.off, last=self._last
         )
-
-
-def said(error: BaseException) -> str:
-    """A sentence of it; what it says of itself is foreign code too."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001  whatever it does, its name is known
-        text = ""
-    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -11,12 +11,12 @@ from types import CodeType, ModuleType
 from typing import Any, get_args
 
 from asyncagents.config.check import suggestion
+from asyncagents.domain.text import said
 from asyncagents.engine.hook import HookName
 from asyncagents.engine.tool import AnyTool, Tool
 from asyncagents.errors import ConfigError
 from asyncagents.plugins.custody import Custody, Hung, Raised, Returned
 from asyncagents.plugins.find import Source, is_strange
-from asyncagents.plugins.health import said
 
 IMPORT_SECONDS = 30.0
 FUNCTION = "plugin"

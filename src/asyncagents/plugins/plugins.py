@@ -15,6 +15,7 @@ from asyncagents.config.env import Environment
 from asyncagents.config.trust import project_root
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import project_id
+from asyncagents.domain.text import said
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Closed, ConfigError
@@ -22,7 +23,6 @@ from asyncagents.plugins.author import Plugin, PluginContext, PluginProject, She
 from asyncagents.plugins.chain import Chain
 from asyncagents.plugins.custody import Custody, Hung, Raised, Returned
 from asyncagents.plugins.find import Finder, Found, Source
-from asyncagents.plugins.health import said
 from asyncagents.plugins.listen import Listener
 from asyncagents.plugins.load import Importer, read_hooks, tools_in
 from asyncagents.plugins.loaded import Loaded

@@ -1,11 +1,13 @@
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from asyncagents.cli.main import main
+from asyncagents.cli.screen import Notes
 from tests.unit.config.build import Desk
 
 FOREIGN = ("XDG_", "ASYNCAGENTS_", "OPENCODE_")
@@ -25,10 +27,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 @pytest.fixture
-def invoke(desk: Desk) -> Callable[..., Result]:
-    """The whole command line, in this process."""
+def invoke(desk: Desk) -> Iterator[Callable[..., Result]]:
+    """The whole command line, in this process; afterwards nothing of it listens to what others log."""
 
     def run(*words: str, stdin: str | bytes = "") -> Result:
         return CliRunner().invoke(main, words, input=stdin, prog_name="asyncagents")
 
-    return run
+    yield run
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, Notes)]

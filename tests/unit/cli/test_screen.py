@@ -122,6 +122,17 @@ def test_what_is_written_while_the_screen_is_lent_comes_after(capsys: pytest.Cap
     assert (after.out, after.err) == ("words", "a note\n")
 
 
+def test_an_error_that_cannot_say_what_it_is_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    log = logging.getLogger("tests.cli.silent")
+    log.propagate, log.handlers = False, [Notes(Screen())]
+    log.warning("it failed", exc_info=Silent())
+    assert capsys.readouterr().err == "warning: it failed: Silent\n"
+
+
 def test_a_warning_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.warn("odd")
