@@ -145,7 +145,8 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
     await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
-    form = None if message.summary else await wanted(tx, control)
+    perhaps = row.control.in_turn or any(b'"format":' in each.info for each in unread)
+    form = await wanted(tx, control) if perhaps and not message.summary else None
     return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown, form)
 
 
