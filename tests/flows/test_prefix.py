@@ -203,8 +203,9 @@ async def test_a_cache_hits_most_of_what_a_coding_session_sends(
 
 async def _approve(runtime: Runtime, session_id: Any) -> None:
     """`plan` asks for every command."""
-    while await runtime.at_work(session_id) or await runtime.asks(session_id):
-        for waiting in await runtime.asks(session_id):
-            if waiting.call.ask_id is not None:
-                await runtime.answer(waiting.call.ask_id, "once")
-        await asyncio.sleep(0)
+    await runtime.wait_tree(session_id)
+    while asks := await runtime.asks(session_id):
+        for waiting in asks:
+            assert waiting.call.ask_id is not None
+            await runtime.answer(waiting.call.ask_id, "once")
+        await runtime.wait_tree(session_id)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
+from asyncagents.domain.agent import Agent
 from asyncagents.domain.call import Effect
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Action, Effective, judge, permission_of, strictest
@@ -80,7 +81,7 @@ class Project:
         return Brief(
             system=system_prompt(known, texts.facts, texts.instructions, texts.skills, rules=rules),
             specs=tuple(spec for name, spec in self._specs.items() if not rules.hides(name)),
-            options=Options(temperature=known.temperature, top_p=known.top_p, body=known.options),
+            options=_options(known),
             steps=known.steps,
         )
 
@@ -134,17 +135,23 @@ class Project:
         agent = self.agents.find("compaction")
         if agent is None:  # it was disabled; a conversation that is too long needs a summary all the same
             return Request(model=used, messages=(), system=prompt_text("compaction"))
-        options = Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
-        return Request(model=agent.model or used, messages=(), system=agent.prompt, options=options)
+        return _asked_of(agent, agent.model or used)
 
     def titling(self, used: ModelRef) -> Request | None:
         try:
             agent = self.agents.get("title")
         except InvalidInput:  # it was disabled
             return None
-        options = Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
-        model = agent.model or self._texts.small_model or used
-        return Request(model=model, messages=(), system=agent.prompt, options=options)
+        return _asked_of(agent, agent.model or self._texts.small_model or used)
+
+
+def _asked_of(agent: Agent, model: ModelRef) -> Request:
+    """One of the agents that work for us, without tools, with nothing told yet."""
+    return Request(model=model, messages=(), system=agent.prompt, options=_options(agent))
+
+
+def _options(agent: Agent) -> Options:
+    return Options(temperature=agent.temperature, top_p=agent.top_p, body=agent.options)
 
 
 def _asking(tool: AnyTool) -> AnyTool:
