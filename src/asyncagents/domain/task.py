@@ -1,0 +1,116 @@
+"""A task: a session that works for another one, from its launch to the end of its last run."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.session import Tokens
+
+TaskStatus: TypeAlias = Literal["running", "completed", "error", "cancelled", "resumed"]
+EndedBy: TypeAlias = Literal["user", "parent", "deadline", "shutdown", "crash"]
+Phase: TypeAlias = Literal["queued", "waiting", "streaming", "tool"]
+LIVE: frozenset[TaskStatus] = frozenset({"running", "resumed"})
+
+
+class TaskError(Struct, frozen=True):
+    """`name` as the failures of messages have it, such as `APIError` or `MessageAbortedError`."""
+
+    name: str
+    message: str
+
+
+class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a child has done so far, counted in its rows."""
+
+    tool_calls: int = 0
+    by_name: dict[str, int] = {}
+    last_tools: tuple[str, ...] = ()
+    """The newest last."""
+    updated: int = 0
+    phase: Phase = "waiting"
+    place: int | None = None
+    """In the queue, from 1."""
+
+
+class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run came to: counted by the runtime, whatever the child says of itself."""
+
+    finish: str = ""
+    """Of its last step; empty: there was none."""
+    tool_calls: int = 0
+    by_name: dict[str, int] = {}
+    last_tools: tuple[str, ...] = ()
+    tokens: Tokens = Tokens.zero()
+    cost: float = 0.0
+    ms: int = 0
+    """How long the run took."""
+
+
+class Follow(Struct, frozen=True):
+    """A follow-up that the child has not read yet."""
+
+    message_id: MessageId
+    prompt: str
+    at: int
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`id` is the child's session, in every run. A run begins with the launch or a resume, and ends once."""
+
+    id: SessionId
+    parent_id: SessionId
+    """Who launched it, and is told of its end."""
+    message_id: MessageId
+    """The parent's message that launched it."""
+    parent_agent: str
+    agent: str
+    description: str
+    prompt: str
+    batch: str
+    """Shared by what was launched in one turn of the parent."""
+    created: int
+    background: bool = True
+    """Whether the parent goes on meanwhile."""
+    forked: bool = False
+    crowd: int = 20
+    """How many sessions below one root may work at once."""
+    due: int | None = None
+    """When it is ended if it has not ended by then."""
+    calls: tuple[CallId, ...] = ()
+    """Calls of the parent that its end settles."""
+    run: int = 0
+    began: int = 0
+    """When this run did."""
+    resumes: int = 0
+    follow: Follow | None = None
+    status: TaskStatus = "running"
+    ended: int | None = None
+    ended_by: EndedBy | None = None
+    result: str | None = None
+    """What the child said last; empty if it said nothing."""
+    error: TaskError | None = None
+    account: Account | None = None
+    """Of its last run that ended."""
+    retrieved: int | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.status in LIVE
+
+
+class TaskEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one run ended, as its parent is told of it later."""
+
+    id: SessionId
+    run: int
+    description: str
+    agent: str
+    batch: str
+    status: TaskStatus
+    ms: int
+    resumes: int = 0
+    """0: its first run; else which resume it was."""
+    result: str | None = None
+    error: TaskError | None = None
+    ended_by: EndedBy | None = None
