@@ -1,0 +1,60 @@
+"""What another agent wrote is data: between our tags it can neither close one nor forge one."""
+
+import re
+
+TAGS = (
+    "task",
+    "task_result",
+    "task_error",
+    "task_metadata",
+    "task_message",
+    "task_text",
+    "task_thinking",
+    "task_call",
+    "task_input",
+    "task_output",
+    "system-reminder",
+    "file",
+)
+"""Every tag by which a model tells our words, or a file's, from those of others."""
+
+# What is there and is not seen: a reader skips it, so it does not make a name another one.
+_UNSEEN = (
+    r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+_GAP = rf"[\s{_UNSEEN}]*+"
+
+
+def _spelt(tag: str) -> str:
+    letters = ("[_-]" if letter in "_-" else letter for letter in tag)
+    return rf"[{_UNSEEN}]*+".join(letters)
+
+
+_NAME = rf"(?=(?i:{_GAP}(?:/{_GAP})?+(?:{'|'.join(map(_spelt, TAGS))})(?![\w-])))"
+_LIKE_A_TAG = re.compile(rf"(?:<|&((?:amp;)*+lt;)){_NAME}")
+_ENCLOSED = re.compile(rf"&((?:amp;)*+lt;){_NAME}")
+_HIDDEN = re.compile(rf"[{_UNSEEN}]+")
+_STARS = re.compile(r"\*{2,}")
+
+
+def enclosed(text: str) -> str:
+    """The text with no tag of ours in it; `opened` gives it back."""
+    return _LIKE_A_TAG.sub(lambda hit: f"&amp;{hit[1]}" if hit[1] else "&lt;", text)
+
+
+def opened(text: str) -> str:
+    """What was enclosed."""
+    return _ENCLOSED.sub(lambda hit: "<" if hit[1] == "lt;" else f"&{hit[1].removeprefix('amp;')}", text)
+
+
+def envelope(tag: str, text: str, **said: str) -> str:
+    """The text of another between tags of ours; `said`: what we say of it in the opening one."""
+    attributes = "".join(f' {name}="{line(value)}"' for name, value in said.items() if value)
+    return f"<{tag}{attributes}>\n{enclosed(text)}\n</{tag}>"
+
+
+def line(text: str, most: int = 120) -> str:
+    """A name or a description on one line, with nothing in it that ends the place it is put in."""
+    seen = _STARS.sub("*", " ".join(_HIDDEN.sub("", text).split())).replace('"', "'")
+    return enclosed(seen if len(seen) <= most else seen[: most - 1].rstrip() + "…")

@@ -1,0 +1,84 @@
+"""What the runtime knows of a task, told in lines: an agent may say what it likes of itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from asyncagents.domain.envelope import line
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.task import Account, EndedBy, Task
+
+ENDED_BY: dict[EndedBy, str] = {
+    "user": "the user stopped it",
+    "parent": "the agent that launched it cancelled it",
+    "deadline": "its time was up",
+    "shutdown": "the runtime shut down",
+    "crash": "the process that ran it died",
+}
+
+
+def duration(ms: int) -> str:
+    """`45s`, `1m 5s`, `1h 0m 3s`."""
+    minutes, seconds = divmod(max(ms, 0) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes}m {seconds}s"
+    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
+
+
+def facts(task: Task) -> str:
+    """How a run ended, in its envelope; an account that is missing is not made up."""
+    return "\n".join(("<task_metadata>", *_facts(task), "</task_metadata>"))
+
+
+def _facts(task: Task) -> Iterator[str]:
+    yield f"session_id: {task.id}"
+    yield f"status: {task.status}"
+    if task.ended_by:
+        yield f"ended_by: {task.ended_by} ({ENDED_BY[task.ended_by]})"
+    if task.account:
+        yield from _accounted(task.account)
+
+
+def _accounted(account: Account) -> Iterator[str]:
+    yield f"finish: {finish(account)}"
+    yield f"tool_calls: {tool_calls(account.tool_calls, account.by_name)}"
+    yield f"tokens: {_tokens(account.tokens)}"
+    yield f"cost: ${account.cost:.4f}"
+    yield f"duration: {duration(account.ms)}"
+
+
+def finish(account: Account) -> str:
+    return line(account.finish) or "none (no step of the model ended)"
+
+
+def tool_calls(count: int, by_name: Mapping[str, int]) -> str:
+    """`3 (read 2, bash 1)`, the most used first."""
+    named = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
+    return f"{count} ({', '.join(f'{line(name)} {times}' for name, times in named)})" if named else str(count)
+
+
+def tool_names(names: Sequence[str]) -> str:
+    return ", ".join(map(line, names))
+
+
+def _tokens(tokens: Tokens) -> str:
+    cache = f"{tokens.cache.read} cache read, {tokens.cache.write} cache write"
+    return f"{tokens.input} input, {tokens.output} output, {tokens.reasoning} reasoning, {cache}"
+
+
+def silence(task: Task) -> str:
+    """What there is to say of a run that completed and said nothing."""
+    said = "The agent ended without a final text."
+    if task.account is None:
+        return f"{said} Resume the task to ask for one."
+    calls = tool_calls(task.account.tool_calls, task.account.by_name)
+    return f"{said} Finish: {finish(task.account)}; tool calls: {calls}. Resume the task to ask for one."
+
+
+def failed(task: Task) -> tuple[str, str]:
+    """The type and the message of how it failed; a cancelled task was aborted."""
+    by = ENDED_BY[task.ended_by] if task.ended_by else ""
+    message = (task.error.message if task.error else "").strip()
+    if task.status == "cancelled":
+        return "MessageAbortedError", message or f"Cancelled: {by or 'nobody said why'}."
+    name = task.error.name if task.error else "UnknownError"
+    return line(name), message or f"It failed: {by or 'no message was given'}."

@@ -1,0 +1,179 @@
+"""What a model is told of tasks. The texts of `async_task` and its result are fixed: clients know them."""
+
+from collections.abc import Iterator, Sequence
+
+from asyncagents.domain.envelope import enclosed, envelope, line
+from asyncagents.domain.task import Progress, Task
+from asyncagents.domain.task_fact import (
+    duration,
+    facts,
+    failed,
+    silence,
+    tool_calls,
+    tool_names,
+)
+
+NO_TASKS = "No background tasks found"
+_WAIT = "A notice comes when it ends, so do not poll: go on with other work, or end your turn and wait."
+
+
+def launched(task: Task) -> str:
+    return (
+        f"task_id: {task.id}\nagent: {line(task.agent)}\ndescription: {line(task.description)}\n"
+        "status: launched\n\nUse async_task_result with this task_id to retrieve the result when ready."
+    )
+
+
+def result(task: Task) -> str:
+    """What `async_task_result` says of a task that exists."""
+    if task.live:
+        return f"status: running\ntask_id: {task.id}\n\nThe task is still in progress. Try again shortly."
+    if task.status == "completed":
+        said = task.result or ""
+        told = envelope("task_result", said) + ("" if said.strip() else f"\n\n{silence(task)}")
+        return f"status: complete\ntask_id: {task.id}\n\n{told}"
+    name, message = failed(task)
+    return f"status: error\ntask_id: {task.id}\nerror_type: {name}\n\n{_bare(message)}"
+
+
+def _bare(message: str) -> str:
+    """An error's message stands alone while it cannot be taken for more than that."""
+    plain = len(message.splitlines()) == 1 and "**" not in message
+    return enclosed(message) if plain else envelope("task_error", message)
+
+
+def missing(task_id: str) -> str:
+    return (
+        f"status: error\ntask_id: {line(task_id)}\n\n"
+        "Session not found. The task_id may be invalid or the session was deleted."
+    )
+
+
+def sync_output(task: Task) -> str:
+    """What the tool `task` returns: the outcome, then what the runtime counted."""
+    return f"{_outcome(task)}\n\n{facts(task)}"
+
+
+def _outcome(task: Task) -> str:
+    if task.status == "completed":
+        said = task.result or ""
+        return envelope("task_result", said) if said.strip() else silence(task)
+    name, message = failed(task)
+    return envelope("task_error", message, error_type=name, ended_by=task.ended_by or "")
+
+
+def moved(task: Task) -> str:
+    """Of a foreground task that its parent no longer waits for."""
+    return f"{_named(task)}\nstatus: running\n\nThe task goes on in the background. {_WAIT}"
+
+
+def started(task: Task, place: int | None) -> str:
+    state = f"queued (place {place})" if place else "running"
+    return f"{_named(task)}\nbatch: {line(task.batch)}\nstatus: {state}\n\n{_WAIT}"
+
+
+def resumed(task: Task, queued: bool) -> str:
+    """`queued`: it was still at work."""
+    if queued:
+        state, then = task.status, "It is still at work and reads your prompt next."
+    else:
+        state, then = f"{task.status} (resume #{task.resumes})", "It goes on with your prompt."
+    return f"{_named(task)}\nstatus: {state}\n\n{then} {_WAIT}"
+
+
+def _named(task: Task) -> str:
+    forked = "\nforked: it has a copy of your history" if task.forked else ""
+    return f"task_id: {task.id}\nagent: {line(task.agent)}\ndescription: {line(task.description)}{forked}"
+
+
+def output(task: Task, progress: Progress | None, now: int) -> str:
+    """What `asyncagents_output` says: how far a live task is, or how it ended."""
+    if not task.live:
+        return f"{_named(task)}\n\n{sync_output(task)}"
+    lines = "\n".join(_so_far(task, progress, now))
+    return f"{_named(task)}\n{lines}\n\nIt is still at work. {_WAIT}"
+
+
+def _so_far(task: Task, progress: Progress | None, now: int) -> Iterator[str]:
+    yield f"status: {task.status}"
+    yield f"running_for: {duration(now - (task.began or task.created))}"
+    if task.follow:
+        yield "follow_up: queued, not read yet"
+    if progress is None:
+        return
+    yield f"phase: {progress.phase}" + (f" (place {progress.place})" if progress.place else "")
+    yield f"tool_calls: {tool_calls(progress.tool_calls, progress.by_name)}"
+    if progress.last_tools:
+        yield f"last_tools: {tool_names(progress.last_tools)}"
+    if progress.updated:
+        yield f"last_update: {duration(now - progress.updated)} ago"
+
+
+def listing(tasks: Sequence[Task], now: int) -> str:
+    return "\n".join(_listed(task, now) for task in tasks) or NO_TASKS
+
+
+def _listed(task: Task, now: int) -> str:
+    marks = (" (resumed)" if task.resumes else "") + (" (forked)" if task.forked else "")
+    age = duration(now - task.created)
+    return f'{task.id}{marks} {task.status} @{line(task.agent)} "{line(task.description)}" started {age} ago'
+
+
+def cancelled(tasks: Sequence[Task], already: Sequence[Task]) -> str:
+    """`already`: those asked for that had ended before."""
+    told = []
+    if tasks:
+        told.append(f"Cancelled {_tasks(len(tasks))}:")
+        told += [f'- {task.id} "{line(task.description)}"' for task in tasks]
+    if already:
+        told.append("Ended before, and left as they are:")
+        told += [f'- {task.id} "{line(task.description)}" {task.status}' for task in already]
+    return "\n".join(told) or "No task was cancelled: none of them is running."
+
+
+def cleared(count: int) -> str:
+    return f"Cleared {_tasks(count)}; what was still running has been stopped." if count else NO_TASKS
+
+
+def _tasks(count: int) -> str:
+    return f"{count} background {'task' if count == 1 else 'tasks'}"
+
+
+def unknown_agent(name: str, available: Sequence[str]) -> str:
+    why = f'Agent "{line(name)}" is unknown or primary and cannot be given a task.'
+    if not available:
+        return f"{why} No agents are available here: do the work yourself."
+    return f"{why} Available agents: {', '.join(map(line, available))}."
+
+
+def fork_and_resume() -> str:
+    return (
+        "fork and resume are mutually exclusive: fork starts a new task with a copy of your history, "
+        "resume goes on with an old one. No task was created; give one of the two."
+    )
+
+
+def vanished(task_id: str) -> str:
+    return (
+        f"Task {line(task_id)} cannot be resumed: its session no longer exists. Start a new asyncagents_task."
+    )
+
+
+def ambiguous(prefix: str, count: int) -> str:
+    return f'"{line(prefix)}" fits {count} of your tasks: give more of the id, asyncagents_list shows them.'
+
+
+def no_such_task(task_id: str) -> str:
+    return f'You have no task "{line(task_id)}": asyncagents_list shows those you have.'
+
+
+def too_deep(limit: int) -> str:
+    return f"No task was created: agents may delegate at most {limit} deep. Do this work yourself."
+
+
+def too_many(limit: int) -> str:
+    return f"No task was created: at most {limit} may be live at once. Wait for one to end, or cancel one."
+
+
+def cannot_work(why: str) -> str:
+    return f"No task was created: {line(why, most=500)}"
