@@ -74,6 +74,7 @@ async def rewrite_call(lab: Lab, call: Call, raw: bytes, version: int) -> None:
             call.session_id,
             call.part_id,
             call.ask_id,
+            call.tool,
             state,
             due,
             call.shown_pending,

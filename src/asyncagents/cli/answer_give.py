@@ -78,7 +78,7 @@ async def _find(runtime: Runtime, start: str) -> Call | None:
         return next((call for call in found if call.ask_id == start), found[0])
     for session_id in await runtime.statuses():
         for call in await runtime.open_calls(session_id):
-            if not call.holding and start and call.id.startswith(start):
+            if not call.asking and start and call.id.startswith(start):
                 raise Complaint(f"{call.id} waits for a result of {call.tool}, not for a person", code=USAGE)
     return None
 

@@ -46,7 +46,11 @@ async def listed(runtime: Runtime, scope: Scope) -> Found:
         lineage = await _lineage(runtime, await runtime.session(session_id))
         if _is_in(lineage[-1], scope):
             open_calls = await runtime.open_calls(session_id)
-            calls += [Waiting(call, lineage) for call in open_calls if not call.holding]
+            calls += [
+                Waiting(call, lineage)
+                for call in open_calls
+                if not call.asking and call.open and call.open.kind != "task"
+            ]
     return Found(tuple(sorted(asks, key=_since)), tuple(sorted(calls, key=_since)))
 
 
@@ -85,7 +89,7 @@ def _cells(waiting: Waiting, now: int) -> tuple[str, ...]:
 
 
 def _id(call: Call) -> str:
-    return call.ask_id if call.holding and call.ask_id else call.id
+    return call.ask_id if call.asking and call.ask_id else call.id
 
 
 def _what(call: Call) -> str:

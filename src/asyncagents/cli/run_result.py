@@ -132,7 +132,7 @@ def wait_of(call: Call) -> Wait:
     return Wait(
         session=call.session_id,
         call=call.id,
-        ask=call.ask_id if call.holding else None,
+        ask=call.ask_id if call.asking else None,
         tool=call.tool,
         kind=call.open.kind,
         what=_what(call.tool, call.open),

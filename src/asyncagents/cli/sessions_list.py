@@ -45,7 +45,7 @@ async def status_word(runtime: Runtime, session_id: SessionId, status: Status) -
         case WaitingAsync():
             return "waiting"
         case Busy():
-            if any(call.holding for call in await runtime.open_calls(session_id)):
+            if any(call.asking for call in await runtime.open_calls(session_id)):
                 return "asks"
             return "busy" if await runtime.is_run(session_id) else "left"
 

@@ -21,8 +21,8 @@ from asyncagents.domain.part import (
 Effect: TypeAlias = Literal["none", "idempotent", "once"]
 """What a second run would do: nothing, the same again under the same key, or harm."""
 
-Kind: TypeAlias = Literal["ask", "question", "async", "wait"]
-HOLDING: frozenset[Kind] = frozenset({"ask", "question"})
+Kind: TypeAlias = Literal["ask", "question", "async", "wait", "task"]
+ASKING: frozenset[Kind] = frozenset({"ask", "question"})
 
 IN_DOUBT = (
     "The process stopped while this tool was running, so whether it took effect is unknown. "
@@ -95,6 +95,14 @@ class Running(Struct, frozen=True, tag="running"):
     fence: int
 
 
+class Watch(Struct, frozen=True, omit_defaults=True):
+    """What a wait waits for: the end of a task, or of any; then the result says what is known of the task."""
+
+    task_id: SessionId
+    tool: str
+    any: bool = False
+
+
 class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     """Nothing runs here: the answer comes from outside, or when it is due."""
 
@@ -109,6 +117,11 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     blocks: bool = True
     """Whether a no without a word ends the turn."""
     question: QuestionRequest | None = None
+    watch: Watch | None = None
+    child_waits: bool = False
+    """Of a task: its session only waits for the outside itself, so nobody is held up."""
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class Settled(Struct, frozen=True, tag="settled"):
@@ -170,8 +183,15 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state if isinstance(self.state, Open) else None
 
     @property
+    def asking(self) -> bool:
+        return isinstance(self.state, Open) and self.state.kind in ASKING
+
+    @property
     def holding(self) -> bool:
-        return isinstance(self.state, Open) and self.state.kind in HOLDING
+        """Whether the session cannot go on without it."""
+        if not isinstance(self.state, Open):
+            return False
+        return self.asking or (self.state.kind == "task" and not self.state.child_waits)
 
     @property
     def settled(self) -> bool:
@@ -199,6 +219,9 @@ def _tool_state(call: Call) -> ToolState:
             return ToolRunning(input=call.input, time=PartTime(start=start))
         case Open(kind="ask" | "question"):
             return ToolRunning(input=call.input, time=PartTime(start=start))
+        case Open(kind="task", title=title, metadata=metadata):
+            time = PartTime(start=start)
+            return ToolRunning(input=call.input, title=title or None, metadata=metadata or None, time=time)
         case Open(note=note):
             return ToolWaiting(
                 input=call.input, pending_id=call.id, output=note or None, time=PartTime(start=start)

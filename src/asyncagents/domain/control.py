@@ -107,8 +107,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     info: Session | None = None
     calls: tuple[Call, ...] = ()
     """Calls that are not settled."""
-    unread: int = 0
+    queued: int = 0
     """Input that waits to be promoted."""
+    notices: int = 0
+    """Ends of its tasks that it has not been told of, and that wake it."""
     stranded: int = 0
     """Input that an abort held back and whose callers have not been answered."""
     last: Message | None = None
@@ -126,6 +128,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     @property
     def crash_loop(self) -> bool:
         return self.control.claims > CLAIM_LIMIT
+
+    @property
+    def unread(self) -> int:
+        """What the model is to be told. Who waits for a task is not told of others meanwhile."""
+        waits = any(call.open.kind == "wait" for call in self.calls if call.open)
+        return self.queued if waits else self.queued + self.notices
 
     @property
     def blocked(self) -> bool:

@@ -1,10 +1,11 @@
 """What listeners hear: one shape of properties per event, and the frame that carries it."""
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from asyncagents.domain.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.codec import BROKEN, decode_part, decoder, unreadable
 from asyncagents.domain.failure import Failure
 from asyncagents.domain.id import EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
@@ -148,6 +149,45 @@ class TodoUpdated(Shape, frozen=True, kw_only=True):
     todos: tuple[Todo, ...]
 
 
+class TaskCreated(Shape, frozen=True, kw_only=True):
+    """`session_id`: the task's own."""
+
+    type: ClassVar[str] = "task.created"
+    session_id: SessionId
+    task: BackgroundTask
+
+
+class TaskUpdated(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "task.updated"
+    session_id: SessionId
+    task: BackgroundTask
+
+
+class TaskCompleted(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "task.completed"
+    session_id: SessionId
+    task: BackgroundTask
+
+
+class TaskFailed(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "task.error"
+    session_id: SessionId
+    task: BackgroundTask
+
+
+class TaskCancelled(Shape, frozen=True, kw_only=True):
+    type: ClassVar[str] = "task.cancelled"
+    session_id: SessionId
+    task: BackgroundTask
+
+
+class TaskCleared(Shape, frozen=True, kw_only=True):
+    """It is forgotten; its session is not."""
+
+    type: ClassVar[str] = "task.cleared"
+    session_id: SessionId
+
+
 class PromptAnswered(Shape, frozen=True, kw_only=True):
     """The turn that `message_id` began has ended with `answer_id`."""
 
@@ -176,8 +216,29 @@ Event: TypeAlias = (
     | QuestionReplied
     | QuestionRejected
     | TodoUpdated
+    | TaskCreated
+    | TaskUpdated
+    | TaskCompleted
+    | TaskFailed
+    | TaskCancelled
+    | TaskCleared
     | PromptAnswered
 )
+
+
+def task_event(task: BackgroundTask) -> Event:
+    """What a task's state says has become of it."""
+    match task.status:
+        case "running" | "resumed":
+            return TaskUpdated(session_id=task.session_id, task=task)
+        case "completed":
+            return TaskCompleted(session_id=task.session_id, task=task)
+        case "error":
+            return TaskFailed(session_id=task.session_id, task=task)
+        case "cancelled":
+            return TaskCancelled(session_id=task.session_id, task=task)
+        case _:
+            assert_never(task.status)
 
 
 class UnknownEvent(Kept):

@@ -5,13 +5,16 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.call import Result
+from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import Part
+from asyncagents.domain.session import Session
+from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 
-Source: TypeAlias = Literal["person", "system", "compaction"]
-"""Who wants to be answered; or a wish for a summary, which is answered by one."""
+Source: TypeAlias = Literal["person", "system", "compaction", "notice"]
+"""Who wants to be answered; or a wish for a summary, which is answered by one; or ends of tasks."""
 
 
 class Admit(Struct, frozen=True, kw_only=True):
@@ -51,4 +54,45 @@ class WriteTodos(Struct, frozen=True):
     todos: tuple[Todo, ...]
 
 
-Fact: TypeAlias = Admit | Settle | WriteTodos
+class Spawn(Struct, frozen=True, kw_only=True):
+    """A child session, its first input and the task that it is, together with the call that launches it."""
+
+    info: Session
+    first: Admit
+    task: Task
+    history: tuple[Entry, ...] = ()
+    """What a fork begins with."""
+    deepest: int
+    """How deep sessions may be nested below their root."""
+    most: int
+    """How many tasks its parent may launch."""
+
+
+class Resume(Struct, frozen=True):
+    """A follow-up for a task's child; with a call that its end settles."""
+
+    task_id: SessionId
+    follow: Admit
+    prompt: str
+    call_id: CallId | None = None
+
+
+class Retrieve(Struct, frozen=True):
+    """The result of a task was read: a notice of it would say nothing new."""
+
+    task_id: SessionId
+    run: int
+
+
+class CancelTasks(Struct, frozen=True):
+    tasks: tuple[SessionId, ...]
+    by: EndedBy
+
+
+class ClearTasks(Struct, frozen=True):
+    """A session's tasks are ended and forgotten."""
+
+    session_id: SessionId
+
+
+Fact: TypeAlias = Admit | Settle | WriteTodos | Spawn | Resume | Retrieve | CancelTasks | ClearTasks

@@ -117,6 +117,12 @@ def read_failure(value: Any) -> Failure:
             return failure
 
 
+def told(failure: Failure) -> tuple[str, str]:
+    """Its name, and what it says of itself."""
+    name = failure.name if isinstance(failure, UnknownFailure) else type(failure).__name__
+    return name, getattr(getattr(failure, "data", None), "message", "") or name
+
+
 def provider_auth(provider_id: str, message: str) -> ProviderAuthError:
     return ProviderAuthError(data=ProviderCause(provider_id=provider_id, message=message))
 

@@ -24,6 +24,14 @@ GUARDED = tuple(f"{above}{each}" for each in _OWN for above in ("", "*/"))
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 # Tools that ask for the permission of another name.
 _PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
+TASK = "task"
+LAUNCHING = (TASK, "async_task", "asyncagents_task")
+"""Tools that launch agents."""
+DELEGATING = (
+    *LAUNCHING, "async_task_result", "asyncagents_output", "asyncagents_cancel", "asyncagents_list",
+    "asyncagents_clear",
+)  # fmt: skip
+_PERMISSION_OF |= dict.fromkeys(DELEGATING, TASK)
 
 
 class Layers(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.session import Tokens
@@ -99,6 +100,15 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.status in LIVE
 
 
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a run ends."""
+
+    status: TaskStatus
+    result: str | None = None
+    error: TaskError | None = None
+    ended_by: EndedBy | None = None
+
+
 class TaskEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one run ended, as its parent is told of it later."""
 
@@ -114,3 +124,62 @@ class TaskEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: str | None = None
     error: TaskError | None = None
     ended_by: EndedBy | None = None
+
+
+def ended(task: Task, outcome: Outcome, account: Account, now: int) -> Task:
+    """A run ends once; what it came to is kept, whatever becomes of the child."""
+    assert task.live, "it ended before"
+    return replace(
+        task,
+        status=outcome.status,
+        ended=now,
+        ended_by=outcome.ended_by,
+        result=outcome.result,
+        error=outcome.error,
+        account=replace(account, ms=max(0, now - task.began)),
+        calls=(),
+        follow=None,
+        due=None,
+    )
+
+
+def end_of(task: Task) -> TaskEnd:
+    """What its parent is told of a run that has ended."""
+    assert task.account is not None, "it has ended"
+    return TaskEnd(
+        id=task.id,
+        run=task.run,
+        description=task.description,
+        agent=task.agent,
+        batch=task.batch,
+        status=task.status,
+        ms=task.account.ms,
+        resumes=task.resumes,
+        result=task.result,
+        error=task.error,
+        ended_by=task.ended_by,
+    )
+
+
+def resumed(task: Task, follow: Follow, call_id: CallId | None) -> Task:
+    """With a follow-up: an ended task begins another run; a live one reads it before its next step."""
+    calls = task.calls if call_id is None else (*task.calls, call_id)
+    task = replace(task, status="resumed", resumes=task.resumes + 1, follow=follow, calls=calls)
+    if task.ended is None:
+        return task
+    return replace(
+        task,
+        run=task.run + 1,
+        began=follow.at,
+        background=call_id is None,
+        ended=None,
+        ended_by=None,
+        result=None,
+        error=None,
+        retrieved=None,
+    )
+
+
+def batch_of(parent_id: SessionId, turn: int) -> str:
+    """What is launched in one turn belongs together."""
+    return f"bat_{parent_id.removeprefix('ses_')}_{turn}"

@@ -75,7 +75,7 @@ def started(task: Task, place: int | None) -> str:
 def resumed(task: Task, queued: bool) -> str:
     """`queued`: it was still at work."""
     if queued:
-        state, then = task.status, "It is still at work and reads your prompt next."
+        state, then = str(task.status), "It is still at work and reads your prompt next."
     else:
         state, then = f"{task.status} (resume #{task.resumes})", "It goes on with your prompt."
     return f"{_named(task)}\nstatus: {state}\n\n{then} {_WAIT}"
@@ -172,7 +172,10 @@ def too_deep(limit: int) -> str:
 
 
 def too_many(limit: int) -> str:
-    return f"No task was created: at most {limit} may be live at once. Wait for one to end, or cancel one."
+    return (
+        f"No task was created: a session may launch at most {limit}, and this one has. "
+        "Resume a task that has ended, or do this work yourself."
+    )
 
 
 def cannot_work(why: str) -> str:

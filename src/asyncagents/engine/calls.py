@@ -20,6 +20,7 @@ from asyncagents.domain.call import (
     Requested,
     Result,
     Running,
+    Watch,
 )
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import Ids
@@ -170,9 +171,14 @@ class Calls:
             outcome = _noted(call, await self._after(call, job, await self._outcome(call, job)))
             job.report.end()
             match outcome:
+                case Open(kind="task") | Open(watch=Watch()):
+                    await self._store.open_call(lease, call.id, outcome)
                 case Open():
                     await self._store.advance(lease, (Move(call.id, outcome),))
+                case Together(result, facts) if isinstance(result, Pending):
+                    await self._store.open_call(lease, call.id, self._opened(call, result), facts)
                 case Together(result, facts):
+                    assert not isinstance(result, Pending), "the arm above"
                     await self._store.finish_call(lease, call.id, result, facts)
                 case Completed() | Failed():
                     await self._store.finish_call(lease, call.id, outcome)
@@ -189,7 +195,7 @@ class Calls:
     ) -> Completed | Failed | Together | Open:
         """With what it said while it ran, and as hooks would have it."""
         match outcome:
-            case Together(result):
+            case Together(Completed() | Failed() as result):
                 after = await self._after(call, job, result)
                 assert isinstance(after, Completed | Failed)
                 return replace(outcome, result=after)
@@ -198,7 +204,7 @@ class Calls:
                 if isinstance(kept, Completed) and "tool.execute.after" in job.hooks.names:
                     return await job.hooks.tool_after(call, kept)
                 return kept
-            case Open():
+            case Open() | Together():
                 return outcome
 
     async def _outcome(self, call: Call, job: Job) -> Completed | Failed | Together | Open:
@@ -236,6 +242,9 @@ class Calls:
             on_due=pending.on_due or default,
             note=pending.note,
             question=question,
+            watch=pending.watch,
+            title=pending.title,
+            metadata=pending.metadata,
         )
 
     async def recover(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
@@ -308,11 +317,13 @@ def _checked(outcome: object) -> Outcome:
     match outcome:
         case Completed() | Failed():
             _results.decode(body(outcome))
-        case Together(result):
+        case Together(Completed() | Failed() as result):
             _results.decode(body(result))
+        case Together():
+            pass
         case Pending(kind=kind, questions=questions):
             _pendings.decode(body(outcome))
-            if (kind == "question") != bool(questions) or kind == "ask":
+            if (kind == "question") != bool(questions) or kind in ("ask", "task"):
                 raise TypeError("a tool that waits says kind async or wait, or question with its questions")
         case _:
             raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
@@ -326,7 +337,7 @@ def _noted(call: Call, outcome: Completed | Failed | Together | Open) -> Complet
             return replace(outcome, output=f"{EDITED}\n\n{output}")
         case Failed(error) if call.written is not None:
             return replace(outcome, error=f"{EDITED}\n\n{error}")
-        case Together(result) if call.written is not None:
+        case Together(Completed() | Failed() as result) if call.written is not None:
             noted = _noted(call, result)
             assert isinstance(noted, Completed | Failed)
             return replace(outcome, result=noted)

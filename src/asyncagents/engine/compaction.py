@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Call
 from asyncagents.domain.failure import ContextOverflowError
+from asyncagents.domain.envelope import line
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.domain.message import AssistantMessage, UserMessage
 from asyncagents.domain.part import StepStartPart
 from asyncagents.domain.shape import encode
+from asyncagents.domain.task import Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.window import Window, taken, weight
 from asyncagents.engine.agents import prompt_text
@@ -173,7 +175,14 @@ def still(open_: Still) -> str:
     if open_.calls:
         lines = ["Calls that are still pending; their results will arrive in later messages:"]
         pieces.append("\n".join([*lines, *map(_call, open_.calls)]))
+    if open_.tasks:
+        lines = ["Tasks that you launched and that have not ended; a notice will come when one does:"]
+        pieces.append("\n".join([*lines, *map(_task, open_.tasks)]))
     return "\n\n".join(pieces)
+
+
+def _task(task: Task) -> str:
+    return f"- {task.id} ({line(task.agent)}): {line(task.description)}"
 
 
 def _todo(todo: Todo) -> str:

@@ -151,6 +151,8 @@ class Dispatcher:
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
             await self._store.expire()
         await self._take_up()
+        for task_id in await self._store.unconcluded():
+            await self._store.conclude(task_id)
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
     async def _take_up(self) -> None:

@@ -5,15 +5,26 @@ from copy import copy
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent
 from asyncagents.domain.call import Effect
 from asyncagents.domain.message import ModelRef
-from asyncagents.domain.permission import Action, Effective, judge, permission_of, strictest
+from asyncagents.domain.notice import Telling
+from asyncagents.domain.permission import (
+    LAUNCHING,
+    TASK,
+    Action,
+    Effective,
+    judge,
+    permission_of,
+    strictest,
+)
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.todo import left
+from asyncagents.domain.window import words
 from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material
@@ -21,7 +32,7 @@ from asyncagents.engine.served import Served
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
 from asyncagents.engine.workplace import Asking, Brief, Keeping
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Options, Request
+from asyncagents.llm.model import Options, Request, ToolSpec
 from asyncagents.store.verb.remind import Stepping
 
 
@@ -34,6 +45,7 @@ class Texts(Struct, frozen=True, kw_only=True):
     small_model: ModelRef | None = None
     """For what takes few words."""
     keeping: Keeping = Keeping()
+    telling: Telling = Telling()
 
 
 class Project:
@@ -80,10 +92,23 @@ class Project:
         rules = rules or Effective((known.layers.rules,))
         return Brief(
             system=system_prompt(known, texts.facts, texts.instructions, texts.skills, rules=rules),
-            specs=tuple(spec for name, spec in self._specs.items() if not rules.hides(name)),
+            specs=self._seen(rules),
             options=_options(known),
             steps=known.steps,
         )
+
+    def _seen(self, rules: Effective) -> tuple[ToolSpec, ...]:
+        specs = (spec for name, spec in self._specs.items() if not rules.hides(name))
+        callable_ = [agent for agent in self.staff.values() if rules.evaluate(TASK, agent.name) != "deny"]
+        return tuple(_introducing(spec, callable_) if spec.name in LAUNCHING else spec for spec in specs)
+
+    @property
+    def staff(self) -> Mapping[str, Agent]:
+        return {agent.name: agent for agent in self.agents.list() if agent.mode != "primary"}
+
+    @property
+    def telling(self) -> Telling:
+        return self._texts.telling
 
     def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
         known = self.agents.get(agent)
@@ -143,6 +168,15 @@ class Project:
         except InvalidInput:  # it was disabled
             return None
         return _asked_of(agent, agent.model or self._texts.small_model or used)
+
+
+def _introducing(spec: ToolSpec, agents: Sequence[Agent]) -> ToolSpec:
+    """Who can be given a task here, by this agent."""
+    lines = [
+        f"- {agent.name}: {' '.join((agent.description or 'No description.').split())}" for agent in agents
+    ]
+    text = "\n".join(["Agents you can launch:", *(lines or ["(none)"])])
+    return replace(spec, description=f"{spec.description}\n\n{text}", tokens=spec.tokens + words(text))
 
 
 def _asked_of(agent: Agent, model: ModelRef) -> Request:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from asyncagents.domain.ask import Question
-from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result
+from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result, Watch
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.permission import Effective
@@ -83,12 +83,17 @@ class Pending(Struct, frozen=True, kw_only=True):
     seconds: float | None = DAY
     on_due: Result | None = None
     questions: tuple[Question, ...] = ()
+    watch: Watch | None = None
+    """A task whose end it waits for."""
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """For people, while a task is waited for."""
 
 
 class Together(Struct, frozen=True):
-    """A result, and facts of our own store that commit with it or not at all."""
+    """A result, or a wait, and facts of our own store that commit with it or not at all."""
 
-    result: Result
+    result: Result | Pending
     facts: tuple[Fact, ...]
 
 

@@ -34,6 +34,7 @@ from asyncagents.llm.limits import Limits, Slot
 from asyncagents.llm.model import Model, Request, Windows
 from asyncagents.store.store import Store
 from asyncagents.store.verb.compact import NewSummary
+from asyncagents.store.verb.promote import Told
 from asyncagents.store.verb.remind import Aside
 from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
 from asyncagents.store.verb.subtask import TASK, Tasking
@@ -242,7 +243,7 @@ class Turn:
             await self._weigh_brief(run, place, snapshot.info)
         model = place.summarising(snapshot.model).model
         # People read messages in the order of their ids: what stands before the step is named before it.
-        before = self._ids.message(), self._ids.message(), self._ids.message()
+        told, *before = (self._ids.message() for _ in range(4))
         return NewStep(
             aside=Aside(before[0], place.reminders) if place.reminds else None,
             message_id=self._ids.message(),
@@ -256,6 +257,7 @@ class Turn:
                 go_on=prompt_text("subtask-done"),
                 message_id=before[1],
             ),
+            telling=Told(message_id=told, how=place.telling),
         )
 
     def _room(self, run: Run, place: Workplace, model: ModelRef) -> int | None:

@@ -5,8 +5,10 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.agent import Agent
 from asyncagents.domain.call import Effect, Failed
 from asyncagents.domain.message import ModelRef
+from asyncagents.domain.notice import Telling
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.window import words
@@ -103,6 +105,16 @@ class Workplace(Protocol):
         ...
 
     @property
+    def staff(self) -> Mapping[str, Agent] | None:
+        """Who can be given a task, by name; None: anybody, whoever it is."""
+        ...
+
+    @property
+    def telling(self) -> Telling:
+        """How the ends of tasks are told."""
+        ...
+
+    @property
     def served(self) -> Served | None:
         """What servers offer besides tools; None: there are none."""
         ...
@@ -165,6 +177,8 @@ class Bare:
     keeping = Keeping()
     served: Served | None = None
     material: Material | None = None
+    staff: Mapping[str, Agent] | None = None
+    telling = Telling()
     hooks: Hooks = NO_HOOKS
     worktree = ""
 

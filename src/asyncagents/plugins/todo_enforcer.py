@@ -36,6 +36,8 @@ class TodoEnforcer:
             return ()
         if step.structured is not None:  # the answer was given in its form: another could only spoil it
             return ()
+        if await self._store.count_live(session.id):  # it waits for what it has launched
+            return ()
         left = unfinished(await self._store.todos(session.id))
         if not left or not await self._has_a_plan(session, step.agent):
             return ()

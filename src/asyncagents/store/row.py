@@ -157,13 +157,14 @@ async def request_tokens(tx: Tx, request_id: RequestId) -> Tokens:
 async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> Snapshot:
     """All that `decide` needs; who has just written the `last` message of the turn need not have it read."""
     control, model = row.control, row.info.model
-    unread, stranded = await unread_input(tx, control.id)
+    unread = await inbox(tx, control.id)
     return Snapshot(
         control=control,
         info=row.info,
         calls=await unsettled(tx, control.id),
-        unread=unread,
-        stranded=stranded,
+        queued=unread.queued,
+        stranded=unread.stranded,
+        notices=unread.notices,
         last=last or await last_message(tx, control),
         model=model_ref(model) if model else None,
         backoff=await find_backoff(tx, control),
@@ -183,11 +184,19 @@ async def last_message(tx: Tx, control: Control) -> Message | None:
     return decode_message(upcast(row[1], row[0])) if row is not None and row[2] == control.turn else None
 
 
-async def unread_input(tx: Tx, session_id: SessionId) -> tuple[int, int]:
-    """How much waits to be promoted, and how much an abort held back without telling its callers."""
+class Inbox(Struct, frozen=True):
+    queued: int
+    """Waits to be promoted."""
+    stranded: int
+    """An abort held it back, without telling its callers."""
+    notices: int
+    """Ends of tasks that are due to be told."""
+
+
+async def inbox(tx: Tx, session_id: SessionId) -> Inbox:
     row = await tx.one("unread", session_id)
     assert row is not None
-    return row[0], row[1]
+    return Inbox(*row)
 
 
 def decode_call(row: Row) -> Call:
@@ -215,6 +224,7 @@ async def put_call(tx: Tx, call: Call) -> None:
         call.session_id,
         call.part_id,
         call.ask_id,
+        call.tool,
         type(state).__name__.lower(),
         waiting.due if waiting else None,
         call.shown_pending,

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from asyncagents.domain.call import Call, Reply, Result
+from asyncagents.domain.call import Call, Open, Reply, Result
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event
-from asyncagents.domain.fact import Admit, Admitted, Fact, Settle
+from asyncagents.domain.fact import Admit, Admitted, Fact, Resume, Settle
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, RequestId, SessionId
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Rule, Session, Tokens
 from asyncagents.domain.status import Status
+from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.errors import Damaged
@@ -20,9 +21,14 @@ from asyncagents.store.tx import Commit, Database, Verb
 from asyncagents.store.verb import (
     answer,
     approval,
+    background,
     begin,
+    cancel,
     claim,
     compact,
+    delete,
+    expire,
+    fact,
     feed,
     known,
     prepare,
@@ -32,9 +38,13 @@ from asyncagents.store.verb import (
     signal,
     step,
     summary,
+    task,
+    task_end,
+    task_read,
     title,
     todo,
 )
+from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.read import Active, InputRow, ToldBefore
@@ -42,6 +52,7 @@ from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move, NewStep, Retrying, Started, StepEnd
 from asyncagents.store.verb.summary import Summarised
+from asyncagents.store.verb.task_read import Seen
 from asyncagents.store.verb.title import Titled
 
 T = TypeVar("T")
@@ -75,13 +86,13 @@ class Store:
         """The same key, or id, again gives the session that is there."""
         return await self._write(lambda tx: session.create(tx, new))
 
-    async def begin(self, new: NewSession, fact: Admit) -> tuple[Session, Admitted]:
+    async def begin(self, new: NewSession, first: Admit) -> tuple[Session, Admitted]:
         """A session and its first input; the same keys again change nothing."""
-        return await self._write(lambda tx: begin.begin(tx, new, fact))
+        return await self._write(lambda tx: begin.begin(tx, new, first))
 
-    async def admit(self, fact: Admit) -> Admitted:
+    async def admit(self, new: Admit) -> Admitted:
         """Accept input and wake the session. The same key again changes nothing."""
-        return await self._write(lambda tx: signal.admit(tx, fact))
+        return await self._write(lambda tx: signal.admit(tx, new))
 
     async def settle(self, call_id: CallId, result: Result) -> Call:
         """Give an open call its result, once. The same again gets the same answer; another is a conflict."""
@@ -99,20 +110,34 @@ class Store:
         """Charge what it took; name the session, if nobody has meanwhile."""
         await self._write(lambda tx: title.end_title(tx, end))
 
-    async def cancel(self, session_id: SessionId) -> tuple[SessionId, ...]:
+    async def cancel(
+        self, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree"
+    ) -> tuple[SessionId, ...]:
         """Abort what a session and its descendants do; input that was not read yet is held back."""
-        return await self._write(lambda tx: rest.cancel(tx, session_id))
+        return await self._write(lambda tx: cancel.cancel(tx, session_id, by=by, scope=scope))
+
+    async def resume(self, follow: Resume) -> None:
+        """Send a follow-up to a task's child. The same key again changes nothing."""
+        await self._write(lambda tx: task.resume(tx, follow))
+
+    async def background(self, task_id: SessionId) -> Task:
+        """Let whoever waits for a task go on; a notice tells of its end."""
+        return await self._write(lambda tx: background.background(tx, task_id))
+
+    async def conclude(self, task_id: SessionId) -> None:
+        """End a task whose end was missed."""
+        await self._write(lambda tx: task_end.sweep(tx, task_id))
 
     async def expire(self, limit: int = 500) -> int:
         """Settle overdue calls; returns how many. The rest waits for the next call."""
-        return await self._write(lambda tx: signal.expire(tx, limit))
+        return await self._write(lambda tx: expire.expire(tx, limit))
 
     async def retitle(self, session_id: SessionId, title: str) -> Session:
         return await self._write(lambda tx: session.retitle(tx, session_id, title))
 
     async def delete_session(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Delete a session and all its descendants."""
-        return await self._write(lambda tx: session.delete(tx, session_id))
+        return await self._write(lambda tx: delete.delete(tx, session_id))
 
     # A run: every write holds the lease, or raises `LeaseLost`.
 
@@ -166,7 +191,13 @@ class Store:
         self, lease: Lease, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
     ) -> Call:
         """The run's own tool ended; its facts commit with its result. A result from outside stays."""
-        return await self._write(lambda tx: signal.finish(tx, lease, Settle(call_id, result), facts))
+        return await self._write(lambda tx: fact.finish(tx, lease, Settle(call_id, result), facts))
+
+    async def open_call(
+        self, lease: Lease, call_id: CallId, state: Open, facts: tuple[Fact, ...] = ()
+    ) -> None:
+        """The run's own tool waits; its facts commit with that. A result from outside stays."""
+        await self._write(lambda tx: fact.open_call(tx, lease, call_id, state, facts=facts))
 
     async def park(self, lease: Lease, wake_seq: int) -> bool:
         """Stop with calls open. False: something arrived since the decision, go on."""
@@ -260,6 +291,48 @@ class Store:
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
         return await self._read(lambda tx: todo.read(tx, session_id))
+
+    async def task(self, task_id: SessionId) -> Seen:
+        return await self._read(lambda tx: task_read.seen(tx, task_id))
+
+    async def tasks_of(self, parent_id: SessionId) -> tuple[Seen, ...]:
+        """What a session launched, the oldest first."""
+        return await self._read(lambda tx: task_read.of_parent(tx, parent_id))
+
+    async def tasks_of_tree(self, session_id: SessionId) -> tuple[Seen, ...]:
+        """All in the tree of a session, the oldest first."""
+        return await self._read(lambda tx: task_read.of_tree(tx, session_id))
+
+    async def tasks_of_batch(self, batch: str) -> tuple[Seen, ...]:
+        return await self._read(lambda tx: task_read.of_batch(tx, batch))
+
+    async def live_tasks(self) -> tuple[Seen, ...]:
+        return await self._read(task_read.live)
+
+    async def tasks(self, *, after: str = "", limit: int = 100) -> tuple[Seen, ...]:
+        """Newest first."""
+        return await self._read(lambda tx: task_read.newest(tx, after=after, limit=limit))
+
+    async def tasks_beginning(
+        self, parent_id: SessionId, start: str, *, limit: int = 10
+    ) -> tuple[SessionId, ...]:
+        return await self._read(lambda tx: task_read.beginning(tx, parent_id, start, limit=limit))
+
+    async def count_live(self, session_id: SessionId) -> int:
+        """How many tasks that a session launched have not ended."""
+        return await self._read(lambda tx: task_read.count_live(tx, session_id))
+
+    async def last_calls(self, session_id: SessionId, limit: int) -> tuple[Call, ...]:
+        """The newest first."""
+        return await self._read(lambda tx: task_read.last_calls(tx, session_id, limit))
+
+    async def place_for(self, session_id: SessionId, crowd: int) -> int:
+        """Where a child that a session launches now would queue, from 1; 0: it need not."""
+        return await self._read(lambda tx: task_read.place_for(tx, session_id, crowd))
+
+    async def unconcluded(self, limit: int = 500) -> tuple[SessionId, ...]:
+        """Live tasks whose child has nothing left to do."""
+        return await self._read(lambda tx: task_read.unconcluded(tx, limit))
 
     async def call(self, call_id: CallId) -> Call:
         return await self._read(lambda tx: read.the_call(tx, call_id))

@@ -63,7 +63,7 @@ def forget_old(folder: Path, now: int) -> int:
 
 
 async def _outcome(outcome: Outcome, folder: Path) -> Outcome:
-    if isinstance(outcome, Together):
+    if isinstance(outcome, Together) and isinstance(outcome.result, Completed | Failed):
         return replace(outcome, result=await _result(outcome.result, folder))
     if isinstance(outcome, Completed | Failed):
         return await _result(outcome, folder)

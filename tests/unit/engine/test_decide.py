@@ -78,7 +78,7 @@ TABLE = [
     Arm("backing off", backing_off(9), BackOff(9)),
     Arm("due again", backing_off(5), CallModel()),
     Arm("error", ended(error=unknown("oh")), Rest("error")),
-    Arm("unread", lambda session: replace(session, unread=1), CallModel()),
+    Arm("unread", lambda session: replace(session, queued=1), CallModel()),
     Arm("async", having(ASYNC), Park()),
     Arm("wait", having(WAIT), Park()),
     Arm("answered", ended(finish="stop"), Rest("done")),
@@ -118,16 +118,16 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
     ("session", "decision"),
     [
         pytest.param(Snapshot(control=IDLE), Rest("done"), id="a wake for nothing"),
-        pytest.param(Snapshot(control=IDLE, unread=1), CallModel(), id="the first input of a turn"),
+        pytest.param(Snapshot(control=IDLE, queued=1), CallModel(), id="the first input of a turn"),
         pytest.param(Snapshot(control=IDLE, calls=(ASYNC,)), Park(), id="an open call outlived its turn"),
         pytest.param(
-            Snapshot(control=IDLE, calls=(ASYNC,), unread=1), CallModel(), id="input beside an open call"
+            Snapshot(control=IDLE, calls=(ASYNC,), queued=1), CallModel(), id="input beside an open call"
         ),
         pytest.param(
             Snapshot(control=replace(IDLE, cancel_rev=6)), Rest("done"), id="an abort with nothing to abort"
         ),
         pytest.param(
-            Snapshot(control=replace(IDLE, cancel_rev=6), unread=1),
+            Snapshot(control=replace(IDLE, cancel_rev=6), queued=1),
             CallModel(),
             id="input after an abort that found nothing",
         ),
@@ -140,10 +140,10 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
             Snapshot(control=replace(IDLE, cancel_rev=4), stranded=1), Rest("done"), id="an abort of old"
         ),
         pytest.param(
-            Snapshot(control=replace(IDLE, blocked_turn=1), unread=1), CallModel(), id="the block is over"
+            Snapshot(control=replace(IDLE, blocked_turn=1), queued=1), CallModel(), id="the block is over"
         ),
         pytest.param(
-            Snapshot(control=IDLE, unread=1, last=step("error", unknown("oh"))),
+            Snapshot(control=IDLE, queued=1, last=step("error", unknown("oh"))),
             CallModel(),
             id="the error was of the turn before",
         ),
@@ -158,7 +158,7 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
             Snapshot(control=replace(IN_TURN, cancel_rev=4), last=user()), CallModel(), id="a later turn"
         ),
         pytest.param(
-            Snapshot(control=IN_TURN, last=step("stop"), unread=1), CallModel(), id="more to answer"
+            Snapshot(control=IN_TURN, last=step("stop"), queued=1), CallModel(), id="more to answer"
         ),
         pytest.param(
             Snapshot(control=replace(IN_TURN, claims=CLAIM_LIMIT), last=user()),
@@ -205,7 +205,7 @@ sessions = st.builds(
     Snapshot,
     control=controls,
     calls=st.lists(states.map(call), max_size=5).map(tuple),
-    unread=st.integers(0, 2),
+    queued=st.integers(0, 2),
     stranded=st.integers(0, 1),
     last=lasts,
 )

@@ -21,6 +21,7 @@ from asyncagents.domain.part import (
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.store.row import entry, find_session, held, put_part, save, save_message, snapshot
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.queue import is_queued, tell_above
 
 CUT_OFF = "The process stopped while this answer was being written; it is written again."
 
@@ -37,10 +38,13 @@ async def claim(
         return None
     if not _free(row.control, dead):
         return None
+    if row.control.state == "ready" and await is_queued(tx, row.control):
+        return None  # whoever stops to work makes room
     info = row.info
     if row.control.state == "running":
         info = await _close_cut_steps(tx, info)
     row = await save(tx, row, row.control.claimed(owner, counts=counts), info)
+    await tell_above(tx, row.control, waits=False)
     return await snapshot(tx, row)
 
 

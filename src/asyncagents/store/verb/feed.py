@@ -1,11 +1,12 @@
 """The change feed: state, not a log. Rows keep their last revision; a reader catches up from any cursor."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from msgspec import Struct
 
+from asyncagents.domain.background_task import background_task
 from asyncagents.domain.call import Always, Answers, Call, Once, Reject
 from asyncagents.domain.codec import (
     Unreadable,
@@ -29,7 +30,9 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
     SessionUpdated,
+    TaskCleared,
     TodoUpdated,
+    task_event,
 )
 from asyncagents.domain.failure import unknown
 from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
@@ -37,6 +40,7 @@ from asyncagents.domain.status import Idle
 from asyncagents.errors import InvalidInput
 from asyncagents.store.row import decode_call, read_part
 from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.task import decode_task
 from asyncagents.store.verb.todo import decode_todos
 
 WINDOW = 500
@@ -105,7 +109,10 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     """Deletions first: what is there now was made after them. Statuses and answers last."""
     events: list[Event] = []
     interrupted: list[SessionId] = []
-    for _, _, gone, body in await tx.all("changed_tombstones", after, upto):
+    for _, kind, gone, body in await tx.all("changed_tombstones", after, upto):
+        if kind == "task":
+            events.append(TaskCleared(session_id=SessionId(gone)))
+            continue
         interrupted.append(SessionId(gone))
         with _spared(events, SessionId(gone)):
             events.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
@@ -136,6 +143,9 @@ async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tu
     for _, session_id, body in await tx.all("changed_todos", *between):
         with _spared(events, session_id):
             events.append(TodoUpdated(session_id=session_id, todos=decode_todos(body)))
+    for _, body, version in await tx.all("changed_tasks", *between):
+        with suppress(Unreadable):
+            events.append(task_event(background_task(decode_task((body, version)), None)))
     for _, session_id, body, version in await tx.all("changed_calls", *between):
         with _spared(events, session_id):
             events.extend(_ask(decode_call((body, version))))

@@ -28,11 +28,11 @@ from asyncagents.store.row import (
     decode_call,
     entry,
     held,
+    inbox,
     read_part,
     snapshot,
     the_call,
     the_session,
-    unread_input,
     unsettled,
 )
 from asyncagents.store.tx import Row, Tx
@@ -69,7 +69,7 @@ async def control(tx: Tx, session_id: SessionId) -> Control:
 async def covered(tx: Tx, session_id: SessionId) -> tuple[Control, bool]:
     """Whether a cancel still has something to end there."""
     control = (await the_session(tx, session_id)).control
-    _, stranded = await unread_input(tx, session_id)
+    stranded = (await inbox(tx, session_id)).stranded
     calls = [call for call in await unsettled(tx, session_id) if call.open]
     return control, control.cancelled(stranded=stranded, calls=len(calls))
 
@@ -226,7 +226,7 @@ async def asks(tx: Tx, root_id: SessionId | None) -> tuple[Waiting, ...]:
     for row in await (tx.all("tree_asks", root_id) if root_id else tx.all("asks")):
         with suppress(Unreadable):
             call = decode_call(row)
-            if call.holding:
+            if call.asking:
                 found.append(Waiting(call, await lineage(tx, call.session_id)))
     return tuple(found)
 
@@ -243,5 +243,5 @@ async def active(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[Active, 
 
 
 async def next_due(tx: Tx) -> int | None:
-    call, backoff = await tx.one("next_due"), await tx.one("next_backoff")
-    return min((row[0] for row in (call, backoff) if row and row[0] is not None), default=None)
+    rows = [await tx.one(each) for each in ("next_due", "next_backoff", "next_deadline")]
+    return min((row[0] for row in rows if row and row[0] is not None), default=None)

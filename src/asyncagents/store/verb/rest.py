@@ -1,4 +1,4 @@
-"""Park, rest and cancel: how a run ends, and what follows from it in the same transaction."""
+"""Park and rest: how a run ends, and what follows from it in the same transaction."""
 
 from typing import Literal, TypeAlias
 
@@ -16,17 +16,19 @@ from asyncagents.domain.session import Session, Tokens
 from asyncagents.store.row import (
     SessionRow,
     held,
+    inbox,
     insert_message,
     last_message,
     save,
     save_message,
-    the_session,
-    unread_input,
     unsettled,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.signal import apply, dismiss
+from asyncagents.store.verb.fact import apply
+from asyncagents.store.verb.queue import make_room, tell_above
+from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.step import end_backoff
+from asyncagents.store.verb.task_end import conclude
 
 Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
 CRASH_LOOP = (
@@ -44,6 +46,8 @@ async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
     if not holding and row.control.backoff is None:
         await _answer(tx, row.control, await _last_step(tx, row.control))
     await save(tx, row, row.control.parked())
+    await tell_above(tx, row.control, waits=not holding and row.control.backoff is None)
+    await make_room(tx, row.control)
     return True
 
 
@@ -64,8 +68,11 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     else:
         await _answer(tx, control, await _last_step(tx, control))
     await end_backoff(tx, control, reuse=False)
-    unread, _ = await unread_input(tx, control.id)
-    await save(tx, row, control.rested(unread=unread > 0))
+    unread = await inbox(tx, control.id)
+    await save(tx, row, control.rested(unread=unread.queued + unread.notices > 0))
+    if reason != "aborted":  # else the cancel has ended it
+        await conclude(tx, control, crashed=reason == "crash_loop", blocked=reason == "blocked")
+    await make_room(tx, control)
     return True
 
 
@@ -149,26 +156,3 @@ async def _answer(tx: Tx, control: Control, answer: MessageId | None) -> None:
 
 def _publish_answer(tx: Tx, session_id: SessionId, message_id: str, answer: MessageId) -> None:
     tx.emit(PromptAnswered(session_id=session_id, message_id=MessageId(message_id), answer_id=answer))
-
-
-async def cancel(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """Abort what a session and its descendants are doing; returns them all.
-
-    Input they have not read yet is held back, kept and shown; calls that are open are settled.
-    """
-    await the_session(tx, session_id)
-    tree = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
-    for each in tree:
-        await _cancel(tx, await the_session(tx, each))
-    return tree
-
-
-async def _cancel(tx: Tx, row: SessionRow) -> None:
-    session_id, rev = row.control.id, await tx.rev()
-    await tx.one("insert_cancel", session_id, rev, tx.now)
-    held_back = await tx.all("hold_inputs", rev, session_id)
-    control = replace(row.control, cancel_rev=rev)
-    if control.in_turn or held_back or await unsettled(tx, session_id):
-        control = control.woken()
-        tx.interrupt(session_id)
-    await save(tx, row, control)

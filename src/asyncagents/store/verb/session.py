@@ -5,16 +5,13 @@ from msgspec.structs import replace
 
 from asyncagents.domain.codec import SHAPE_VERSION, decode_session, upcast
 from asyncagents.domain.control import Control
-from asyncagents.domain.event import SessionCreated, SessionDeleted
+from asyncagents.domain.event import SessionCreated
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
-from asyncagents.domain.shape import encode
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, SessionRow, find_session, save, the_session, touched
 from asyncagents.store.tx import Tx
-
-_TABLES = ("parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "session")
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
@@ -93,18 +90,3 @@ async def retitle(tx: Tx, session_id: SessionId, title: str) -> Session:
     info = replace(touched(row.info, tx.now), title=title)
     await save(tx, row, row.control, info)
     return info
-
-
-async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """Delete a session and all below it; a run that still works on one of them loses its lease."""
-    await the_session(tx, session_id)
-    doomed = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
-    rev = await tx.rev()
-    for each in reversed(doomed):
-        row = await the_session(tx, each)
-        for table in _TABLES:
-            await tx.one(f"delete_{table}", each)
-        await tx.one("insert_tombstone", rev, "session", each, encode(row.info))
-        tx.emit(SessionDeleted(session_id=each, info=row.info))
-        tx.interrupt(each)
-    return doomed

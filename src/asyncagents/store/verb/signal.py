@@ -1,8 +1,5 @@
 """Signal: an outside event becomes a row under a key, and the session is woken, in one transaction."""
 
-from contextlib import suppress
-from typing import assert_never
-
 import msgspec
 from msgspec.structs import replace
 
@@ -18,10 +15,8 @@ from asyncagents.domain.call import (
     Settled,
     result_text,
 )
-from asyncagents.domain.codec import Unreadable
-from asyncagents.domain.control import Lease
-from asyncagents.domain.fact import Admit, Admitted, Fact, Settle, WriteTodos
-from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
+from asyncagents.domain.fact import Admit, Admitted, Settle
+from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import SubtaskPart, TextPart
 from asyncagents.domain.remark import Addressee, remark
@@ -31,7 +26,6 @@ from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import (
     SessionRow,
-    held,
     insert_message,
     model_ref,
     put_call,
@@ -43,7 +37,6 @@ from asyncagents.store.row import (
     unsettled,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb import todo
 from asyncagents.store.verb.answer_event import replied
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
@@ -136,8 +129,10 @@ def _brief(result: Result) -> str:
 def _check_open(call: Call) -> None:
     if isinstance(call.state, Requested):
         raise Conflict(f"call {call.id!r} has not started; it takes no result yet")
-    if call.holding:
+    if call.asking:
         raise Conflict(f"call {call.id!r} asks a person; answer {call.ask_id!r} instead")
+    if call.open and (call.open.kind == "task" or call.open.watch):
+        raise Conflict(f"call {call.id!r} waits for a task; cancel the task instead")
 
 
 async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result) -> Call:
@@ -157,7 +152,7 @@ async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result) -> Ca
 async def _reject_siblings(tx: Tx, info: Session, rejected: Call) -> None:
     """A no settles what has not started; what runs may finish."""
     for call in await unsettled(tx, rejected.session_id):
-        if isinstance(call.state, Requested) or call.holding:
+        if isinstance(call.state, Requested) or call.asking:
             await dismiss(tx, info, call, REJECTED_TOO)
 
 
@@ -177,66 +172,3 @@ def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
     said = remark(to, result_text(call), ids=tx.ids, now=tx.now)
     key = f"result:{call.id}"
     return Admit(message=said.message, parts=(said.part,), key=key, source="system", wakes=wakes)
-
-
-async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) -> Call:
-    """A tool of the run ended: its result and what follows from it, or nothing if a result was in before."""
-    row = await held(tx, lease)
-    call = await the_call(tx, fact.call_id)
-    if isinstance(call.state, Settled):
-        return call
-    call = await settle_open(tx, row, call, fact.result)
-    await apply(tx, facts)
-    return call
-
-
-async def expire(tx: Tx, limit: int) -> int:
-    """Settle what is overdue, and wake whose next try is due, by the store's clock; returns how many."""
-    return await _wake_due(tx, limit) + await _expire_calls(tx, limit)
-
-
-async def _wake_due(tx: Tx, limit: int) -> int:
-    rows = await tx.all("due_backoffs", tx.now, limit)
-    for session_id, request_id in rows:
-        try:
-            row = await the_session(tx, SessionId(session_id))
-        except Unreadable:
-            await tx.one("end_backoff", request_id)  # nobody can run it: it must not stand in the way
-        else:
-            await save(tx, row, row.control.woken())
-    return len(rows)
-
-
-async def _expire_calls(tx: Tx, limit: int) -> int:
-    rows = await tx.all("due_calls", tx.now, limit)
-    for (call_id,) in rows:
-        try:
-            await _expire(tx, CallId(call_id))
-        except Unreadable:
-            await tx.one("forget_due", await tx.rev(), call_id)
-    return len(rows)
-
-
-async def _expire(tx: Tx, call_id: CallId) -> None:
-    """Reads all it needs before it writes."""
-    call = await the_call(tx, call_id)
-    row = await the_session(tx, call.session_id)
-    await unsettled(tx, call.session_id)
-    if call.open is not None:  # else the expiry of a sibling has settled it
-        replied(tx, call, "reject")
-        await settle_open(tx, row, call, call.open.on_due)
-
-
-async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
-    """What must commit together with something else. A fact about what is over or gone is dropped."""
-    for fact in facts:
-        with suppress(AlreadySettled, NotFound):
-            match fact:
-                case Admit():
-                    await admit(tx, fact)
-                case Settle():
-                    await settle(tx, fact)
-                case WriteTodos():
-                    await todo.write(tx, fact)
-                case _:
-                    assert_never(fact)

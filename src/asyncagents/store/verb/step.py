@@ -7,7 +7,7 @@ from asyncagents.domain.call import Call, CallState, Open, Requested, Running, S
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import WANTED, Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
-from asyncagents.domain.fact import Fact, Source
+from asyncagents.domain.fact import Fact
 from asyncagents.domain.failure import ContextOverflowError, MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
@@ -35,9 +35,10 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
+from asyncagents.store.verb.fact import apply
+from asyncagents.store.verb.promote import Told, mailbox, promote
 from asyncagents.store.verb.read import placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
-from asyncagents.store.verb.signal import apply
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
 from asyncagents.store.verb.wanted import Wanted, wanted
 
@@ -56,6 +57,7 @@ class NewStep(Struct, frozen=True, kw_only=True):
     summary: NewSummary | None = None
     """How to ask for a summary instead, if there is need for one."""
     tasking: Tasking = Tasking()
+    telling: Told = Told()
 
 
 class Started(Struct, frozen=True):
@@ -70,17 +72,6 @@ class Started(Struct, frozen=True):
     """The tool parts whose calls the model is told are pending."""
     wanted: Wanted | None = None
     """The form of the answer."""
-
-
-class Unread(Struct, frozen=True):
-    """Input that no step has promoted yet."""
-
-    message_id: MessageId
-    info: bytes
-    version: int
-    state: str
-    answer_id: MessageId | None
-    source: Source
 
 
 class _Try(Struct, frozen=True):
@@ -118,11 +109,12 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
     row = await held(tx, lease)
-    unread = [Unread(*each) for each in await tx.all("unread_inputs", row.control.id)]
-    if not _wanted(row.control, unread):
+    mail = await mailbox(tx, row.control.id)
+    unread = mail.inputs
+    if not mail.wants_a_step(row.control):
         return None
-    before = await end_backoff(tx, row.control, reuse=not unread)
-    control, asked_by = await _promote(tx, replace(row.control, backoff=None), unread)
+    before = await end_backoff(tx, row.control, reuse=not mail.anything)
+    control, asked_by = await promote(tx, replace(row.control, backoff=None), row.info, mail, new.telling)
     await show_pending(tx, control)
     if before.message is None and new.aside is not None and (asked_by or not control.compacting):
         spoken = row.control.positions if any(each.source == "person" for each in unread) else None
@@ -175,32 +167,6 @@ async def _request(  # noqa: PLR0917  the columns of its row
 ) -> None:
     columns = request_id, control.id, message_id, control.turn, control.fence, attempt
     await tx.one("insert_request", *columns, encode(estimate), tx.now)
-
-
-def _wanted(control: Control, unread: list[Unread]) -> bool:
-    stranded = sum(each.state == "aborted" and each.answer_id is None for each in unread)
-    if control.cancelled(stranded=stranded):
-        return False
-    return control.in_turn or any(each.state == "queued" for each in unread)
-
-
-async def _promote(tx: Tx, control: Control, unread: list[Unread]) -> tuple[Control, UserMessage | None]:
-    """Give unread input its place; returns the newest message, which the step answers."""
-    rev = await tx.rev()
-    control = control.in_a_turn(rev)
-    if any(each.source == "person" for each in unread):
-        control = replace(control, steps=0)  # who speaks again may expect as much as who spoke first
-    newest: UserMessage | None = None
-    for each in unread:
-        control = replace(control, positions=control.positions + 1)
-        await tx.one("place_message", control.positions, control.turn, rev, each.message_id)
-        if each.source == "compaction":
-            control = replace(control, compacting=control.positions)
-        message = decode_message(upcast(each.version, each.info))
-        newest = message if isinstance(message, UserMessage) else newest
-    if newest is not None:
-        await tx.one("promote_inputs", control.turn, rev, control.id)
-    return control, newest
 
 
 async def _message(tx: Tx, row: SessionRow, new: NewStep, asked_by: UserMessage | None) -> AssistantMessage:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Effect
+from asyncagents.domain.call import BY_HAND, Call, Effect
 from asyncagents.domain.control import Control
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId
@@ -53,6 +53,7 @@ async def begin_tasks(
             turn=control.turn,
             created=tx.now,
             agent=message.agent,
+            granted=(BY_HAND,),
             effect=effect,
         )
         await put_call(tx, call)
@@ -61,6 +62,8 @@ async def begin_tasks(
 
 def _input(task: SubtaskPart) -> dict[str, str]:
     given = {"description": task.description, "prompt": task.prompt, "subagent_type": task.agent}
+    if task.model is not None:
+        given["model"] = f"{task.model.provider_id}/{task.model.model_id}"
     return given if task.command is None else {**given, "command": task.command}
 
 

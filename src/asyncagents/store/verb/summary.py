@@ -14,6 +14,7 @@ from asyncagents.domain.message import AssistantMessage, Message
 from asyncagents.domain.part import CompactionPart, TextPart
 from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.shape import encode
+from asyncagents.domain.task import Task
 from asyncagents.domain.todo import Todo, unfinished
 from asyncagents.store.row import (
     SessionRow,
@@ -32,6 +33,7 @@ from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.read import END
 from asyncagents.store.verb.rest import answer_prompts
 from asyncagents.store.verb.step import StepEnd, close
+from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.todo import decode_todos
 
 LOOK_BACK = 8
@@ -44,6 +46,8 @@ class Still(Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     """Open ones: their results are still to come."""
     todos: tuple[Todo, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    """Live ones: their ends are still to be told."""
     prompt: str = ""
     """What the person said last, unless it is among what is kept."""
 
@@ -105,6 +109,7 @@ async def _still(tx: Tx, control: Control) -> Still:
     return Still(
         calls=tuple(call for call in await unsettled(tx, control.id) if call.open),
         todos=unfinished(decode_todos(todos[0])) if todos else (),
+        tasks=await live_tasks_of(tx, control.id),
         prompt=await _dropped_prompt(tx, control),
     )
 

@@ -19,9 +19,10 @@ WHERE message.session_id = ? AND message.position IS NOT NULL AND input.source =
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: unread
--- Queued input, and held input whose callers were never told that it was held back.
-SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0)
-FROM input INDEXED BY input_unread WHERE session_id = ? AND state <> 'promoted';
+-- Queued input, held input whose callers were never told that it was held back, and notices that are due.
+SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0),
+       (SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ?1 AND open = 1 AND state = 'due')
+FROM input INDEXED BY input_unread WHERE session_id = ?1 AND state <> 'promoted';
 
 -- name: unread_inputs
 -- In the order of admission, with the messages they brought.

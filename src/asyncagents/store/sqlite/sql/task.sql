@@ -1,0 +1,138 @@
+-- name: put_task
+-- Writes nothing over a task that a newer program wrote.
+INSERT INTO task (id, parent_id, batch, live, crowd, due, body, version, rev) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, body = excluded.body,
+  version = excluded.version, rev = excluded.rev
+WHERE task.version <= excluded.version;
+
+-- name: task
+SELECT body, version FROM task WHERE id = ?;
+
+-- name: tasks_of
+-- Of one parent, the oldest first: session ids descend in time.
+SELECT body, version FROM task WHERE parent_id = ? ORDER BY id DESC;
+
+-- name: live_tasks_of
+SELECT body, version FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1 ORDER BY id DESC;
+
+-- name: live_tasks
+SELECT body, version FROM task WHERE live = 1 ORDER BY id DESC;
+
+-- name: tasks_of_tree
+SELECT task.body, task.version FROM session JOIN task ON task.id = session.id
+WHERE session.root_id = ? ORDER BY task.id DESC;
+
+-- name: tasks_page
+-- Newest first.
+SELECT body, version FROM task WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: tasks_of_batch
+SELECT body, version FROM task WHERE batch = ? ORDER BY id DESC;
+
+-- name: task_ids
+-- Of one parent, beginning alike.
+SELECT id FROM task WHERE parent_id = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
+
+-- name: count_tasks
+SELECT COUNT(*) FROM task WHERE parent_id = ?;
+
+-- name: count_live
+SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;
+
+-- name: count_batch
+-- How many have ended, and how many there are.
+SELECT COALESCE(SUM(live = 0), 0), COUNT(*) FROM task WHERE batch = ?;
+
+-- name: unfinished
+-- Whether a session has open calls, live tasks, or something to read.
+SELECT EXISTS (SELECT 1 FROM call INDEXED BY call_unsettled WHERE session_id = ?1 AND state <> 'settled')
+    OR EXISTS (SELECT 1 FROM task INDEXED BY task_live WHERE parent_id = ?1 AND live = 1)
+    OR EXISTS (SELECT 1 FROM input INDEXED BY input_unread
+               WHERE session_id = ?1 AND state <> 'promoted' AND state = 'queued')
+    OR EXISTS (SELECT 1 FROM notice INDEXED BY notice_open WHERE session_id = ?1 AND open = 1 AND state = 'due');
+
+-- name: unconcluded
+-- Live tasks whose child rests with nothing left to do, or is gone.
+SELECT task.id FROM task LEFT JOIN session ON session.id = task.id
+WHERE task.live = 1 AND (session.id IS NULL OR (
+  session.state = 'idle' AND session.in_turn = 0 AND session.backoff IS NULL
+  AND NOT EXISTS (SELECT 1 FROM call INDEXED BY call_unsettled
+                  WHERE session_id = task.id AND state <> 'settled')
+  AND NOT EXISTS (SELECT 1 FROM task AS below INDEXED BY task_live WHERE below.parent_id = task.id AND below.live = 1)
+  AND NOT EXISTS (SELECT 1 FROM input INDEXED BY input_unread
+                  WHERE session_id = task.id AND state <> 'promoted' AND state = 'queued')
+  AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_open
+                  WHERE session_id = task.id AND open = 1 AND state = 'due')))
+ORDER BY task.id DESC LIMIT ?;
+
+-- name: due_tasks
+SELECT id FROM task WHERE live = 1 AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
+
+-- name: forget_deadline
+UPDATE task SET due = NULL, rev = ? WHERE id = ?;
+
+-- name: next_deadline
+SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
+
+-- name: changed_tasks
+SELECT rev, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: delete_tasks
+-- What a session launched goes with it.
+DELETE FROM task WHERE parent_id = ? RETURNING id;
+
+-- name: delete_task
+DELETE FROM task WHERE id = ?;
+
+-- name: insert_notice
+-- One for each run that ends.
+INSERT INTO notice (task_id, run, session_id, seq, state, open, message_id, body) VALUES (?, ?, ?, ?, ?, ?, NULL, ?);
+
+-- name: open_notices
+SELECT task_id, run, state, body FROM notice INDEXED BY notice_open WHERE session_id = ? AND open = 1
+ORDER BY seq, task_id, run;
+
+-- name: count_due
+SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ? AND open = 1 AND state = 'due';
+
+-- name: tell_notices
+UPDATE notice INDEXED BY notice_open SET state = 'told', open = 0, message_id = ? WHERE session_id = ? AND open = 1;
+
+-- name: consume_notices
+-- Of one task: a call has brought what it says.
+UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND open = 1;
+
+-- name: hush_notices
+-- An abort: they wake nobody any more.
+UPDATE notice INDEXED BY notice_open SET state = 'quiet' WHERE session_id = ? AND open = 1 AND state = 'due';
+
+-- name: delete_notices
+DELETE FROM notice WHERE session_id = ?;
+
+-- name: delete_task_notices
+DELETE FROM notice WHERE task_id = ?;
+
+-- name: queue
+-- How many of its tree may work at once, how many do, and how many older ones wait for a place.
+SELECT (SELECT crowd FROM task WHERE id = ?2),
+       (SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0),
+       (SELECT COUNT(*) FROM session INDEXED BY session_queued
+        WHERE root_id = ?1 AND state = 'ready' AND depth > 0 AND id > ?2);
+
+-- name: next_in_queue
+-- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.
+SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
+ORDER BY id DESC LIMIT 1 OFFSET MAX(0, COALESCE((SELECT crowd FROM task WHERE id = ?2), 1) - 1 - (
+  SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0));
+
+-- name: tools_used
+-- In the order they were called; rows of an older program have no column for it.
+SELECT CASE tool WHEN '' THEN body ->> 'tool' ELSE tool END FROM call WHERE session_id = ? ORDER BY id;
+
+-- name: last_calls
+-- The newest first.
+SELECT body, version FROM call WHERE session_id = ? ORDER BY id DESC LIMIT ?;
+
+-- name: is_asked
+-- Whether a model is being asked.
+SELECT 1 FROM request INDEXED BY request_open WHERE session_id = ? AND state = 'open' LIMIT 1;

@@ -1,0 +1,107 @@
+"""Cancel: a durable end of what a session and those below it do, tasks included, in one transaction."""
+
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from asyncagents.domain.event import TaskCleared
+from asyncagents.domain.failure import aborted
+from asyncagents.domain.fact import CancelTasks, ClearTasks
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task import EndedBy, Outcome, Task, TaskError
+from asyncagents.store.row import SessionRow, find_session, save, the_session, unsettled
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.task import decode_task, find_task, live_tasks_of, tasks_of
+from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
+
+Scope: TypeAlias = Literal["tree", "turn"]
+"""All below a session, or only those that its turn waits for."""
+
+
+async def cancel(
+    tx: Tx, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree", hush: Hush = DUE
+) -> tuple[SessionId, ...]:
+    """Abort what a session and its descendants are doing; returns those that had something to end.
+
+    Input they have not read yet is held back, kept and shown; calls that are open are settled. Who launched
+    the session is told, as `hush` says; the others were launched by somebody who is cancelled, too.
+    """
+    await the_session(tx, session_id)
+    tree = await _tree(tx, session_id, scope)
+    ended = [session_id]
+    for each in tree:
+        row = await the_session(tx, each)
+        task = await find_task(tx, each) if row.control.parent_id is not None else None
+        live = task is not None and task.live
+        if each == session_id or live or await _at_work(tx, row):
+            await _cancel(tx, row)
+            ended.append(each)
+        if task is not None and task.live:
+            await end(tx, task, _cancelled(by), hush=hush if each == session_id else QUIET)
+    return tuple(dict.fromkeys(ended))
+
+
+async def _tree(tx: Tx, session_id: SessionId, scope: Scope) -> tuple[SessionId, ...]:
+    if scope == "tree":
+        return tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
+    below: list[SessionId] = [session_id]
+    for task in await live_tasks_of(tx, session_id):
+        if not task.background:
+            below += await _tree(tx, task.id, "tree")
+    return tuple(below)
+
+
+def _cancelled(by: EndedBy) -> Outcome:
+    failure = aborted()
+    return Outcome(
+        status="cancelled", error=TaskError(type(failure).__name__, failure.data.message), ended_by=by
+    )
+
+
+async def _at_work(tx: Tx, row: SessionRow) -> bool:
+    """Whether there is anything to end."""
+    control = row.control
+    if control.state != "idle" or control.in_turn or control.backoff is not None:
+        return True
+    return bool(await tx.all("unread_inputs", control.id) or await unsettled(tx, control.id))
+
+
+async def _cancel(tx: Tx, row: SessionRow) -> None:
+    session_id, rev = row.control.id, await tx.rev()
+    await tx.one("insert_cancel", session_id, rev, tx.now)
+    held_back = await tx.all("hold_inputs", rev, session_id)
+    await tx.run("hush_notices", session_id)
+    control = replace(row.control, cancel_rev=rev)
+    if control.in_turn or held_back or await unsettled(tx, session_id):
+        control = control.woken()
+        tx.interrupt(session_id)
+    await save(tx, row, control)
+
+
+async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
+    """The parent does, and knows it."""
+    for task_id in fact.tasks:
+        if await find_session(tx, task_id) is not None:
+            await cancel(tx, task_id, by=fact.by, hush=CONSUMED)
+
+
+async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:
+    """Of a session: ended, and forgotten. Their sessions stay."""
+    live = await live_tasks_of(tx, fact.session_id)
+    await cancel_tasks(tx, CancelTasks(tuple(task.id for task in live), "parent"))
+    for task in await tasks_of(tx, fact.session_id):
+        await _forget(tx, task)
+
+
+async def _forget(tx: Tx, task: Task) -> None:
+    await tx.run("delete_task_notices", task.id)
+    await tx.run("delete_task", task.id)
+    await tx.one("insert_tombstone", await tx.rev(), "task", task.id, b"{}")
+    tx.emit(TaskCleared(session_id=task.id))
+
+
+async def delete_tasks(tx: Tx, session_id: SessionId) -> None:
+    """What a session launched goes with it."""
+    for row in await tx.all("tasks_of", session_id):
+        await _forget(tx, decode_task(row))
+    await tx.run("delete_notices", session_id)

@@ -1,0 +1,64 @@
+"""Expire: what is overdue is ended or woken, by the store's clock."""
+
+from asyncagents.domain.call import Completed
+from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.errors import NotFound
+from asyncagents.store.row import save, the_call, the_session, unsettled
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import replied
+from asyncagents.store.verb.cancel import cancel
+from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.task_end import sweep, watched
+
+
+async def expire(tx: Tx, limit: int) -> int:
+    """Settle what is overdue, and wake whose next try is due, by the store's clock; returns how many."""
+    count = await _wake_due(tx, limit) + await _expire_calls(tx, limit)
+    return count + await _end_tasks(tx, limit)
+
+
+async def _wake_due(tx: Tx, limit: int) -> int:
+    rows = await tx.all("due_backoffs", tx.now, limit)
+    for session_id, request_id in rows:
+        try:
+            row = await the_session(tx, SessionId(session_id))
+        except Unreadable:
+            await tx.one("end_backoff", request_id)  # nobody can run it: it must not stand in the way
+        else:
+            await save(tx, row, row.control.woken())
+    return len(rows)
+
+
+async def _expire_calls(tx: Tx, limit: int) -> int:
+    rows = await tx.all("due_calls", tx.now, limit)
+    for (call_id,) in rows:
+        try:
+            await _expire(tx, CallId(call_id))
+        except Unreadable:
+            await tx.one("forget_due", await tx.rev(), call_id)
+    return len(rows)
+
+
+async def _expire(tx: Tx, call_id: CallId) -> None:
+    """Reads all it needs before it writes."""
+    call = await the_call(tx, call_id)
+    row = await the_session(tx, call.session_id)
+    await unsettled(tx, call.session_id)
+    if call.open is not None:  # else the expiry of a sibling has settled it
+        replied(tx, call, "reject")
+        known = Completed(await watched(tx, call)) if call.open.watch else call.open.on_due
+        await settle_open(tx, await the_session(tx, row.control.id), call, known)
+
+
+async def _end_tasks(tx: Tx, limit: int) -> int:
+    """Those that have not ended in their time."""
+    rows = await tx.all("due_tasks", tx.now, limit)
+    for (task_id,) in rows:
+        try:
+            await cancel(tx, SessionId(task_id), by="deadline")
+        except NotFound:
+            await sweep(tx, SessionId(task_id))
+        except Unreadable:
+            await tx.run("forget_deadline", await tx.rev(), task_id)
+    return len(rows)

@@ -1,0 +1,111 @@
+"""Facts: what must commit together with something else is applied here."""
+
+from contextlib import suppress
+from typing import assert_never
+
+from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Open, Settled
+from asyncagents.domain.control import Lease
+from asyncagents.domain.fact import (
+    Admit,
+    CancelTasks,
+    ClearTasks,
+    Fact,
+    Resume,
+    Retrieve,
+    Settle,
+    Spawn,
+    WriteTodos,
+)
+from asyncagents.domain.id import CallId
+from asyncagents.domain.task_text import too_deep, too_many
+from asyncagents.errors import AlreadySettled, NotFound
+from asyncagents.store.row import SessionRow, held, put_call, the_call
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb import cancel, task, todo
+from asyncagents.store.verb.signal import admit, settle, settle_open
+from asyncagents.store.verb.task_end import watched
+
+
+async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
+    """A fact about what is over or gone is dropped."""
+    for fact in facts:
+        with suppress(AlreadySettled, NotFound):
+            await _apply(tx, fact)
+
+
+async def _apply(tx: Tx, fact: Fact) -> None:
+    match fact:
+        case Admit():
+            await admit(tx, fact)
+        case Settle():
+            await settle(tx, fact)
+        case WriteTodos():
+            await todo.write(tx, fact)
+        case Spawn():
+            await task.spawn(tx, fact)
+        case Resume():
+            await task.resume(tx, fact)
+        case Retrieve():
+            await task.retrieve(tx, fact)
+        case CancelTasks():
+            await cancel.cancel_tasks(tx, fact)
+        case ClearTasks():
+            await cancel.clear_tasks(tx, fact)
+        case _:
+            assert_never(fact)
+
+
+async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) -> Call:
+    """A tool of the run ended: its result and what follows from it, or nothing if a result was in before."""
+    row = await held(tx, lease)
+    call = await the_call(tx, fact.call_id)
+    if isinstance(call.state, Settled):
+        return call
+    refused = await refusal(tx, row, facts)
+    call = await settle_open(tx, row, call, refused or fact.result)
+    if refused is None:
+        await apply(tx, facts)
+    return call
+
+
+async def open_call(
+    tx: Tx, lease: Lease, call_id: CallId, state: Open, *, facts: tuple[Fact, ...] = ()
+) -> None:
+    """A tool of the run waits from here on, and what follows from that. A result that was in before stays."""
+    row = await held(tx, lease)
+    call = await the_call(tx, call_id)
+    if isinstance(call.state, Settled):
+        return
+    refused = await refusal(tx, row, facts)
+    if refused is not None:
+        await settle_open(tx, row, call, refused)
+        return
+    await put_call(tx, call.to(state))
+    await apply(tx, facts)
+    await _look_again(tx, lease, call.id)
+
+
+async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
+    """What it would wait for may have come before it began to wait."""
+    call = await the_call(tx, call_id)
+    watch = call.open.watch if call.open else None
+    if watch is None:
+        return
+    found = await task.find_task(tx, watch.task_id)
+    row = await held(tx, lease)
+    due = await tx.one("count_due", row.control.id)
+    if found is None or not found.live or (watch.any and due and due[0]):
+        await settle_open(tx, row, call, Completed(await watched(tx, call)))
+
+
+async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
+    """Nothing is launched in a turn that was cancelled, nor beyond the limits."""
+    if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
+        return Failed(ABORTED)
+    for fact in (fact for fact in facts if isinstance(fact, Spawn)):
+        if row.control.depth >= fact.deepest:
+            return Failed(too_deep(fact.deepest))
+        count = await tx.one("count_tasks", row.control.id)
+        if count is not None and count[0] >= fact.most:
+            return Failed(too_many(fact.most))
+    return None

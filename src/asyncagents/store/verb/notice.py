@@ -1,0 +1,84 @@
+"""Notices: the ends of tasks, told together, from the rows as they are when they are told."""
+
+import msgspec
+from msgspec.structs import replace
+
+from asyncagents.domain.codec import BROKEN, unreadable
+from asyncagents.domain.control import Control
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import MessageTime, UserMessage
+from asyncagents.domain.notice import Counted, Notice, Telling, notice
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.session import Session
+from asyncagents.domain.task import TaskEnd
+from asyncagents.store.row import insert_message, model_ref, put_part
+from asyncagents.store.tx import Row, Tx
+
+_ends = msgspec.json.Decoder(TaskEnd)
+
+
+async def open_notices(tx: Tx, session_id: SessionId) -> list[Row]:
+    """All that have not been told; those that do not wake come along."""
+    return await tx.all("open_notices", session_id)
+
+
+def is_due(row: Row) -> bool:
+    return bool(row[2] == "due")
+
+
+async def tell(
+    tx: Tx, control: Control, info: Session, rows: list[Row], *, message_id: MessageId, telling: Telling
+) -> tuple[Control, UserMessage]:
+    """One message for all; the session stays with its agent and model. It is input, as what people say is."""
+    ends = [_decode(row[3]) for row in rows]
+    told = notice(ends, await _counted(tx, ends), await _running(tx, control), telling)
+    assert info.agent is not None and info.model is not None, "it launched a task"
+    message = UserMessage(
+        id=message_id,
+        session_id=control.id,
+        time=MessageTime(created=tx.now),
+        agent=info.agent,
+        model=model_ref(info.model),
+    )
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, message, position=control.positions, turn=control.turn)
+    await _put_parts(tx, message, told)
+    rev = await tx.rev()
+    key = f"notice:{message_id}"
+    await tx.one("insert_input", message_id, control.id, key, rev, "queued", "notice", rev)
+    await tx.run("tell_notices", message_id, control.id)
+    return control, message
+
+
+async def _put_parts(tx: Tx, message: UserMessage, told: Notice) -> None:
+    for text, hidden in (*((text, None) for text in told.visible), (told.hidden, True)):
+        part = TextPart(
+            id=tx.ids.part(),
+            session_id=message.session_id,
+            message_id=message.id,
+            text=text,
+            synthetic=hidden,
+        )
+        await put_part(tx, part)
+
+
+async def _counted(tx: Tx, ends: list[TaskEnd]) -> dict[str, Counted]:
+    counted = {}
+    for batch in dict.fromkeys(end.batch for end in ends):
+        row = await tx.one("count_batch", batch)
+        assert row is not None
+        counted[batch] = Counted(*row)
+    return counted
+
+
+async def _running(tx: Tx, control: Control) -> int:
+    row = await tx.one("count_live", control.id)
+    assert row is not None
+    return int(row[0])
+
+
+def _decode(raw: bytes) -> TaskEnd:
+    try:
+        return _ends.decode(raw)
+    except BROKEN as error:
+        raise unreadable("notice", raw, error) from error

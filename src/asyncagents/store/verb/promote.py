@@ -1,0 +1,79 @@
+"""Promotion: what a session has not read gets its place in what the model reads."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control
+from asyncagents.domain.fact import Source
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.notice import Telling
+from asyncagents.domain.session import Session
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.notice import is_due, open_notices, tell
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """How ends of tasks are told, and under which id: it is older than the step's."""
+
+    message_id: MessageId = MessageId("")
+    how: Telling = Telling()
+
+
+class Unread(Struct, frozen=True):
+    """Input that no step has promoted yet."""
+
+    message_id: MessageId
+    info: bytes
+    version: int
+    state: str
+    answer_id: MessageId | None
+    source: Source
+
+
+class Mailbox(Struct, frozen=True):
+    inputs: tuple[Unread, ...]
+    notices: list[Row]
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.inputs or self.notices)
+
+    def wants_a_step(self, control: Control) -> bool:
+        """Whether there is something to answer, or to go on with."""
+        stranded = sum(each.state == "aborted" and each.answer_id is None for each in self.inputs)
+        if control.cancelled(stranded=stranded):
+            return False
+        waits = any(each.state == "queued" for each in self.inputs) or any(map(is_due, self.notices))
+        return control.in_turn or waits
+
+
+async def mailbox(tx: Tx, session_id: SessionId) -> Mailbox:
+    inputs = tuple(Unread(*each) for each in await tx.all("unread_inputs", session_id))
+    return Mailbox(inputs, await open_notices(tx, session_id))
+
+
+async def promote(
+    tx: Tx, control: Control, info: Session, mail: Mailbox, told: Told
+) -> tuple[Control, UserMessage | None]:
+    """Give all of it a place; returns the newest message, which the step answers. People come last."""
+    rev = await tx.rev()
+    control = control.in_a_turn(rev)
+    newest: UserMessage | None = None
+    if mail.notices:
+        control, newest = await tell(
+            tx, control, info, mail.notices, message_id=told.message_id, telling=told.how
+        )
+    if any(each.source == "person" for each in mail.inputs):
+        control = replace(control, steps=0)  # who speaks again may expect as much as who spoke first
+    for each in mail.inputs:
+        control = replace(control, positions=control.positions + 1)
+        await tx.one("place_message", control.positions, control.turn, rev, each.message_id)
+        if each.source == "compaction":
+            control = replace(control, compacting=control.positions)
+        message = decode_message(upcast(each.version, each.info))
+        newest = message if isinstance(message, UserMessage) else newest
+    if newest is not None:
+        await tx.one("promote_inputs", control.turn, rev, control.id)
+    return control, newest

@@ -1,0 +1,48 @@
+"""Places to work: so many sessions below one root at a time, in order; who waits holds none."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Open
+from asyncagents.domain.control import Control
+from asyncagents.domain.id import SessionId
+from asyncagents.store.row import decode_call, find_session, inbox, put_call, save, unsettled
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.task import find_task, place_in_queue
+
+
+async def is_queued(tx: Tx, control: Control) -> bool:
+    """Whether it has to wait for a place; not to be ended."""
+    if control.parent_id is None or not await place_in_queue(tx, control):
+        return False
+    return control.cancel_rev <= control.turn_rev or not await _is_cancelled(tx, control)
+
+
+async def _is_cancelled(tx: Tx, control: Control) -> bool:
+    stranded = (await inbox(tx, control.id)).stranded
+    return control.cancelled(stranded=stranded, calls=len(await unsettled(tx, control.id)))
+
+
+async def make_room(tx: Tx, control: Control) -> None:
+    """It has stopped to work: the next in the queue may."""
+    if control.parent_id is None:
+        return
+    row = await tx.one("next_in_queue", control.root_id, control.id)
+    if row is not None:
+        tx.wake(SessionId(row[0]))
+
+
+async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
+    """Who waits for it is held up by it only while it does not wait for the outside itself."""
+    task = await find_task(tx, control.id) if control.parent_id is not None else None
+    for call_id in task.calls if task else ():
+        row = await tx.one("call", call_id)
+        call = decode_call(row) if row else None
+        if call is not None and isinstance(call.state, Open) and call.state.child_waits != waits:
+            await _mark(tx, call, call.state, waits=waits)
+
+
+async def _mark(tx: Tx, call: Call, state: Open, *, waits: bool) -> None:
+    await put_call(tx, call.to(replace(state, child_waits=waits)))
+    row = await find_session(tx, call.session_id)
+    if row is not None:
+        await save(tx, row, row.control.woken() if waits else row.control)

@@ -1,0 +1,163 @@
+"""Tasks: sessions that work for sessions. Launched, followed up and read, each in one transaction."""
+
+from collections import Counter
+
+import msgspec
+from msgspec.structs import replace
+
+from asyncagents.domain.background_task import background_task
+from asyncagents.domain.call import Call, Open, Running
+from asyncagents.domain.codec import BROKEN, SHAPE_VERSION, unreadable
+from asyncagents.domain.control import Control
+from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
+from asyncagents.domain.fact import Resume, Retrieve, Spawn
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task import Follow, Phase, Progress, Task, resumed
+from asyncagents.errors import NotFound
+from asyncagents.store.body import body
+from asyncagents.store.row import (
+    find_session,
+    insert_message,
+    put_part,
+    save,
+    the_session,
+    unsettled,
+)
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.session import NewSession, create
+from asyncagents.store.verb.signal import admit
+
+LAST_TOOLS = 5
+_decoder = msgspec.json.Decoder(Task)
+
+
+def decode_task(row: Row) -> Task:
+    try:
+        return _decoder.decode(row[0])
+    except BROKEN as error:
+        raise unreadable("task", row[0], error) from error
+
+
+async def find_task(tx: Tx, task_id: SessionId) -> Task | None:
+    row = await tx.one("task", task_id)
+    return decode_task(row) if row is not None else None
+
+
+async def the_task(tx: Tx, task_id: SessionId) -> Task:
+    task = await find_task(tx, task_id)
+    if task is None:
+        raise NotFound("task", task_id)
+    return task
+
+
+async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
+    """Write it and say what changed."""
+    if task.due is not None and task.live:
+        tx.expect(task.due)
+    columns = task.id, task.parent_id, task.batch, task.live, task.crowd, task.due
+    await tx.run("put_task", *columns, body(task), SHAPE_VERSION, await tx.rev())
+    shown = background_task(task, None)
+    tx.emit(TaskCreated(session_id=task.id, task=shown) if new else task_event(shown))
+
+
+async def spawn(tx: Tx, fact: Spawn) -> None:
+    """A child, its first input and its task. Whether it may be launched was asked before."""
+    await create(tx, NewSession(info=fact.info, pool=""))
+    if fact.history:
+        await _inherit(tx, fact)
+    await put_task(tx, fact.task, new=True)
+    await admit(tx, fact.first)
+
+
+async def _inherit(tx: Tx, fact: Spawn) -> None:
+    """A fork begins with a copy of what its parent was told."""
+    row = await the_session(tx, fact.info.id)
+    for position, entry in enumerate(fact.history, 1):
+        await insert_message(tx, entry.info, position=position, turn=0)
+        for part in entry.parts:
+            await put_part(tx, part)
+    await save(tx, row, replace(row.control, positions=len(fact.history)))
+
+
+async def resume(tx: Tx, fact: Resume) -> None:
+    """The same key again changes nothing."""
+    task = await the_task(tx, fact.task_id)
+    if not (await admit(tx, fact.follow)).new:
+        return
+    follow = Follow(fact.follow.message.id, fact.prompt, tx.now)
+    await put_task(tx, resumed(task, follow, fact.call_id))
+
+
+async def retrieve(tx: Tx, fact: Retrieve) -> None:
+    """Who has read a result need not be told that it is there."""
+    task = await the_task(tx, fact.task_id)
+    if task.run == fact.run and not task.live:
+        await tx.all("consume_notices", task.id)
+        await put_task(tx, replace(task, retrieved=tx.now))
+
+
+async def progress(tx: Tx, task: Task) -> Progress:
+    """What its child has done, and what it does now."""
+    row = await find_session(tx, task.id)
+    if row is None:
+        return Progress(updated=task.ended or task.created)
+    tools = await tools_used(tx, task.id)
+    phase, place = await _phase(tx, row.control) if task.live else ("waiting", None)
+    return Progress(
+        tool_calls=len(tools),
+        by_name=dict(Counter(tools)),
+        last_tools=tuple(tools[-LAST_TOOLS:]),
+        updated=row.info.time.updated,
+        phase=phase,
+        place=place,
+    )
+
+
+async def tools_used(tx: Tx, session_id: SessionId) -> list[str]:
+    return [row[0] for row in await tx.all("tools_used", session_id)]
+
+
+async def _phase(tx: Tx, control: Control) -> tuple[Phase, int | None]:
+    if control.state == "ready":
+        place = await place_in_queue(tx, control)
+        return ("queued", place) if place else ("waiting", None)
+    if control.state == "running":
+        if any(isinstance(call.state, Running) for call in await unsettled(tx, control.id)):
+            return "tool", None
+        return ("streaming", None) if await tx.one("is_asked", control.id) else ("waiting", None)
+    return "waiting", None
+
+
+async def place_in_queue(tx: Tx, control: Control) -> int:
+    """From 1; 0: it does not queue."""
+    row = await tx.one("queue", control.root_id, control.id)
+    assert row is not None
+    crowd, working, before = row
+    return 0 if crowd is None else max(0, int(working + before - crowd + 1))
+
+
+async def tasks_of(tx: Tx, parent_id: SessionId) -> tuple[Task, ...]:
+    """The oldest first."""
+    return tuple(decode_task(row) for row in await tx.all("tasks_of", parent_id))
+
+
+async def live_tasks_of(tx: Tx, parent_id: SessionId) -> tuple[Task, ...]:
+    return tuple(decode_task(row) for row in await tx.all("live_tasks_of", parent_id))
+
+
+def waits_for(call: Call) -> Open | None:
+    """If it waits for a task to end."""
+    return call.open if call.open and call.open.kind == "task" else None
+
+
+async def shown(tx: Tx, task: Task) -> Task:
+    """Without a follow-up that its child has read."""
+    if task.follow is None:
+        return task
+    row = await tx.one("input", task.follow.message_id)
+    return task if row is not None and row[2] == "queued" else replace(task, follow=None)
+
+
+async def touch(tx: Tx, task: Task) -> None:
+    """Say what is known of it, once more."""
+    tx.emit(TaskUpdated(session_id=task.id, task=background_task(task, await progress(tx, task))))

@@ -1,0 +1,197 @@
+"""The end of a task's run: its last state, whoever waits for it, and the notice, in one transaction."""
+
+from collections import Counter
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Completed, Failed, Result, Settled
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control
+from asyncagents.domain.failure import told
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.domain.task import Account, Outcome, Task, TaskError, end_of, ended
+from asyncagents.domain import task_text
+from asyncagents.store.row import decode_call, entry, find_session, save, the_session, unsettled
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.read import END
+from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.task import LAST_TOOLS, find_task, progress, put_task, tools_used, waits_for
+
+LOOK_BACK = 8
+SHOWN_CALLS = 20
+REJECTED = TaskError("PermissionRejectedError", "The user rejected a tool call, so the task stopped.")
+GONE = TaskError("NotFoundError", "The session of this task was deleted.")
+NOTHING = TaskError("UnknownError", "The task ended before any model had answered.")
+
+
+class Hush(Struct, frozen=True):
+    """Who hears of an end: its parent, at once; later, with whatever comes next; or it knows already."""
+
+    state: str
+
+
+DUE, QUIET, CONSUMED = Hush("due"), Hush("quiet"), Hush("consumed")
+
+
+async def conclude(tx: Tx, control: Control, *, crashed: bool = False, blocked: bool = False) -> None:
+    """A session rests: if it is a live task with nothing left to do, this run has ended."""
+    if control.parent_id is None:
+        return
+    task = await find_task(tx, control.id)
+    if task is None or not task.live or await _unfinished(tx, control.id):
+        return
+    step = await _last_step(tx, control.id)
+    await end(tx, task, outcome(step, crashed=crashed, blocked=blocked), step=step)
+
+
+async def _unfinished(tx: Tx, session_id: SessionId) -> bool:
+    row = await tx.one("unfinished", session_id)
+    assert row is not None
+    return bool(row[0])
+
+
+async def sweep(tx: Tx, task_id: SessionId) -> None:
+    """Of a task whose end was missed, whatever the reason."""
+    task, row = await find_task(tx, task_id), await find_session(tx, task_id)
+    if task is None or not task.live:
+        return
+    if row is None:
+        await end(tx, task, Outcome(status="error", error=GONE, ended_by="user"))
+    elif row.control.state == "idle":
+        await conclude(tx, row.control)
+
+
+def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False) -> Outcome:
+    """What the child's last step says of its run."""
+    if step is None:
+        return Outcome(status="error", error=NOTHING, ended_by="crash" if crashed else None)
+    assert isinstance(step.info, AssistantMessage)
+    if blocked:
+        return Outcome(status="error", result=step.text, error=REJECTED, ended_by="user")
+    if step.info.error is not None:
+        error = TaskError(*told(step.info.error))
+        return Outcome(status="error", result=step.text, error=error, ended_by="crash" if crashed else None)
+    return Outcome(status="completed", result=step.text)
+
+
+async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE, step: Entry | None = None) -> None:
+    """Once for each run; the parent is woken unless it knows, or is not to be."""
+    done = ended(task, how, await _account(tx, task, step), tx.now)
+    await put_task(tx, done)
+    parent = await find_session(tx, task.parent_id)
+    if parent is None:
+        return
+    if hush is QUIET:  # whoever waits for it is cancelled as well
+        known = bool(task.calls)
+    else:
+        known = await _settle(tx, task, done)
+        known = await _end_waits(tx, done) or known
+    state = CONSUMED.state if known else hush.state
+    is_open = state != CONSUMED.state
+    columns = done.id, done.run, done.parent_id, await tx.rev(), state, is_open
+    await tx.one("insert_notice", *columns, encode(end_of(done)))
+    if state == DUE.state:
+        parent = await the_session(tx, task.parent_id)
+        await save(tx, parent, parent.control.woken())
+
+
+async def _account(tx: Tx, task: Task, step: Entry | None) -> Account:
+    """Counted in the rows of the child."""
+    row = await find_session(tx, task.id)
+    if row is None:
+        return Account()
+    tools = await tools_used(tx, task.id)
+    finish = step.info.finish if step and isinstance(step.info, AssistantMessage) else None
+    return Account(
+        finish=finish or "",
+        tool_calls=len(tools),
+        by_name=dict(Counter(tools)),
+        last_tools=tuple(tools[-LAST_TOOLS:]),
+        tokens=row.info.tokens or Tokens.zero(),
+        cost=row.info.cost or 0.0,
+    )
+
+
+async def _settle(tx: Tx, task: Task, done: Task) -> bool:
+    """The calls that this end is the result of. False: there is none."""
+    settled = False
+    for call_id in task.calls:
+        call = await _find_call(tx, call_id)
+        if call is not None and waits_for(call) is not None:
+            row = await the_session(tx, call.session_id)
+            await settle_open(tx, row, call, await _result(tx, done, call))
+            settled = True
+    return settled
+
+
+async def _find_call(tx: Tx, call_id: CallId) -> Call | None:
+    row = await tx.one("call", call_id)
+    return decode_call(row) if row is not None else None
+
+
+async def _result(tx: Tx, done: Task, call: Call) -> Result:
+    assert call.open is not None, "it waits"
+    calls = [decode_call(row) for row in await tx.all("last_calls", done.id, SHOWN_CALLS)]
+    metadata = {**call.open.metadata, "status": done.status, "summary": summary(tuple(reversed(calls)))}
+    if done.status == "completed":
+        return Completed(task_text.sync_output(done), done.description, metadata)
+    return Failed(task_text.sync_output(done), metadata)
+
+
+def summary(calls: tuple[Call, ...]) -> list[dict[str, object]]:
+    """What people see of a child's calls beside the call that it works for."""
+    return [{"id": call.part_id, "tool": call.tool, "state": _shown(call)} for call in calls]
+
+
+def _shown(call: Call) -> dict[str, str]:
+    match call.state:
+        case Settled(Completed(title=title)):
+            return {"status": "completed", "title": title}
+        case Settled(Failed()):
+            return {"status": "error"}
+        case _:
+            return {"status": "running"}
+
+
+async def _end_waits(tx: Tx, done: Task) -> bool:
+    """Calls of the parent that wait for this end, or for any. Whether one of them brings its result."""
+    known = False
+    for call in await unsettled(tx, done.parent_id):
+        watch = call.open.watch if call.open else None
+        if watch is not None and (watch.any or watch.task_id == done.id):
+            row = await the_session(tx, done.parent_id)
+            await settle_open(tx, row, call, Completed(await watched(tx, call)))
+            known = known or watch.task_id == done.id
+    return known
+
+
+async def watched(tx: Tx, call: Call) -> str:
+    """What is known now of the task that a call waits for; who is told of its end needs no notice."""
+    assert call.open is not None and call.open.watch is not None, "it waits for a task"
+    watch = call.open.watch
+    task = await find_task(tx, watch.task_id)
+    if task is None:
+        return task_text.missing(watch.task_id)
+    if not task.live:
+        task = replace(task, retrieved=tx.now)
+        await tx.all("consume_notices", task.id)
+        await put_task(tx, task)
+    if watch.tool == "async_task_result":
+        return task_text.result(task)
+    return task_text.output(task, await progress(tx, task), tx.now)
+
+
+async def _last_step(tx: Tx, session_id: SessionId) -> Entry | None:
+    """The newest message of the model, besides summaries that were written."""
+    before = END
+    while rows := await tx.all("placed_before", session_id, before, LOOK_BACK):
+        for message_id, before, _, info, version in rows:  # noqa: B007  the next page begins there
+            message = decode_message(upcast(version, info))
+            if isinstance(message, AssistantMessage) and not (message.summary and message.error is None):
+                return await entry(tx, MessageId(message_id))
+    return None
