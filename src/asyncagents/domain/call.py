@@ -1,5 +1,6 @@
 """A tool call as the engine keeps it: one row, four states, settled once."""
 
+import re
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -229,3 +230,25 @@ def result_text(call: Call) -> str:
             return f"The pending call {call.call_id} ({call.tool}) has failed:\n\n{error}"
         case _:
             raise ValueError(f"call {call.id} has no result yet")
+
+
+class Arrived(Struct, frozen=True):
+    """What `result_text` was made of."""
+
+    call_id: str
+    tool: str
+    head: str
+    """The words before the result."""
+    result: str
+    failed: bool
+
+
+_ARRIVED = re.compile(r"The pending call (.*) \((.*)\) has (completed|failed):\n\n")
+
+
+def arrived(text: str) -> Arrived | None:
+    """The other way round; None: it is another text."""
+    found = _ARRIVED.match(text)
+    if found is None:
+        return None
+    return Arrived(found[1], found[2], found[0], text[found.end() :], found[3] == "failed")
