@@ -40,6 +40,7 @@ class History:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.asked = MessageId("msg_0000")
+        self._messages = 0
         self._parts = 0
 
     def user(self, *parts: Part | UnknownPart | str, **more: Any) -> MessageId:
@@ -88,7 +89,8 @@ class History:
         )
 
     def _next(self) -> MessageId:
-        return MessageId(f"msg_{len(self.entries) + 1:04}")
+        self._messages += 1
+        return MessageId(f"msg_{self._messages:04}")
 
     def _add(self, info: Any, parts: Sequence[Part | UnknownPart | str]) -> None:
         placed = tuple(self.text(part) if isinstance(part, str) else part for part in parts)
