@@ -247,8 +247,35 @@ def result_text(call: Call) -> str:
     """What the model reads when the result of a call that was shown as pending arrives."""
     match call.state:
         case Settled(Completed(output)):
-            return f"The pending call {call.call_id} ({call.tool}) has completed:\n\n{output}"
+            return _arrival(call.call_id, call.tool, failed=False) + output
         case Settled(Failed(error)):
-            return f"The pending call {call.call_id} ({call.tool}) has failed:\n\n{error}"
+            return _arrival(call.call_id, call.tool, failed=True) + error
         case _:
             raise ValueError(f"call {call.id} has no result yet")
+
+
+def _arrival(call_id: str, tool: str, *, failed: bool) -> str:
+    return f"The pending call {call_id} ({tool}) has {'failed' if failed else 'completed'}:\n\n"
+
+
+class Arrived(Struct, frozen=True):
+    """What `result_text` was made of."""
+
+    call_id: str
+    tool: str
+    result: str
+    failed: bool
+
+    @property
+    def head(self) -> str:
+        """The words before the result."""
+        return _arrival(self.call_id, self.tool, failed=self.failed)
+
+
+def arrived(text: str) -> Arrived | None:
+    """The other way round; None: it is another text."""
+    line, blank, result = text.partition("\n\n")
+    call_id, _, tool = line.removeprefix("The pending call ").rpartition(" (")
+    tool, _, how = tool.rpartition(") has ")
+    found = Arrived(call_id, tool, result, how == "failed:")
+    return found if blank and text.startswith(found.head) else None

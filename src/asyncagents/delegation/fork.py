@@ -1,0 +1,133 @@
+"""A fork: the history that a child begins with is a copy of its parent's, closed and shortened."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.delegation.fork_close import Copyist, plain_head
+from asyncagents.delegation.fork_cut import Copied, fitting
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import Part, StepStartPart, ToolPart
+from asyncagents.domain.remark import Addressee, remark
+from asyncagents.domain.session import Tokens
+from asyncagents.engine.prompt import about_summary
+from asyncagents.errors import NotFound
+
+OPENING = "[The messages that came before are left out.]"
+
+
+class Fork(Struct, frozen=True):
+    entries: tuple[Entry, ...]
+    """In the order in which the model reads them, which is that of their ids."""
+    preamble: str
+    """What the child is told between them and its task."""
+
+
+def forked(
+    told_head: Sequence[Entry],
+    entries: Sequence[Entry],
+    *,
+    before: MessageId,
+    to: SessionId,
+    ids: Ids,
+    shown: frozenset[PartId] = frozenset(),
+) -> Fork:
+    """Copy what a session's model has read before the message that holds the forking call.
+
+    `shown`: the parts whose calls it was told are pending; their results came in messages of their own.
+    """
+    if all(entry.info.id != before for entry in entries):
+        raise NotFound("message", before)
+    read = list(takewhile(lambda entry: entry.info.id != before, entries))
+    copyist = Copyist(shown)
+    newest_first = [copyist.copy(entry) for entry in reversed(read) if not about_summary(entry)]
+    copies = [copy for copy in reversed(newest_first) if copy is not None]
+    head, kept = fitting(plain_head(told_head), copies)
+    named = tuple(_named([copy.entry for copy in (*head, *kept)], to, ids))
+    return Fork(named, _preamble([*head, *kept], left_out=len(copies) - len(kept)))
+
+
+def _named(entries: list[Entry], to: SessionId, ids: Ids) -> Iterator[Entry]:
+    """Under new ids; every step answers the copy of what it answered, or else the last thing asked before."""
+    if entries and isinstance(entries[0].info, AssistantMessage):
+        first = entries[0].info
+        address = Addressee(to, first.agent, first.model_ref)
+        said = remark(address, OPENING, ids=ids, now=first.time.created)
+        yield Entry(info=said.message, parts=(said.part,))
+        asked = said.message.id
+    else:
+        asked = MessageId("")
+    names: dict[MessageId, MessageId] = {}
+    for entry in entries:
+        message_id = names[entry.info.id] = ids.message()
+        if isinstance(entry.info, AssistantMessage):
+            parent_id = names.get(entry.info.parent_id, asked)
+            yield _step(entry, entry.info, parent_id, _Place(to, message_id, ids))
+        else:
+            asked = message_id
+            info = replace(
+                entry.info, id=message_id, session_id=to, format=None, summary=None, system=None, tools=None
+            )
+            yield Entry(info=info, parts=tuple(_placed(entry, _Place(to, message_id, ids))))
+
+
+class _Place(Struct, frozen=True):
+    session_id: SessionId
+    message_id: MessageId
+    ids: Ids
+
+
+def _step(entry: Entry, info: AssistantMessage, parent_id: MessageId, place: _Place) -> Entry:
+    """It was paid for and ended, if badly, in another session.
+
+    It counts as one that a model has made, whoever made it: nobody is to go on with it.
+    """
+    finish = info.finish
+    if info.error is not None or finish is None:
+        finish = "tool-calls" if any(isinstance(part, ToolPart) for part in entry.parts) else "stop"
+    info = replace(
+        info,
+        id=place.message_id,
+        session_id=place.session_id,
+        parent_id=parent_id,
+        time=replace(info.time, completed=info.time.completed or info.time.created),
+        cost=0,
+        tokens=Tokens.zero(),
+        error=None,
+        summary=None,
+        structured=None,
+        finish=finish,
+    )
+    begun = StepStartPart(id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
+    return Entry(info=info, parts=(begun, *_placed(entry, place)))
+
+
+def _placed(entry: Entry, place: _Place) -> Iterator[Part]:
+    for part in entry.parts:
+        assert not isinstance(part, UnknownPart), "none is copied"
+        yield replace(part, id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
+
+
+def _preamble(kept: list[Copied], *, left_out: int) -> str:
+    counts = (
+        (sum(copy.results for copy in kept), "tool result shortened", "tool results shortened"),
+        (sum(copy.inputs for copy in kept), "tool input shortened", "tool inputs shortened"),
+        (sum(copy.texts for copy in kept), "long text shortened", "long texts shortened"),
+        (left_out, "message left out, the oldest", "messages left out, the oldest ones"),
+    )
+    said = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
+    return _text().format(
+        cut=f"Cut from it: {'; '.join(said)}." if said else "Nothing was cut from this one."
+    )
+
+
+@cache
+def _text() -> str:
+    return (files("asyncagents.delegation") / "fork-preamble.txt").read_text(encoding="utf-8").strip()

@@ -1,0 +1,148 @@
+"""Histories of a parent, and what a model is told of their copies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from asyncagents.delegation.fork import Fork, forked
+from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import (
+    CompactionPart,
+    Part,
+    PartTime,
+    StepStartPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolState,
+)
+from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.engine.prompt import Prompt
+from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Told
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.unit.domain.build import SESSION, step, user
+
+CHILD = SessionId("ses_child")
+FORKING = MessageId("msg_forking")
+NONE: frozenset[PartId] = frozenset()
+TIME = PartTime(start=30, end=40)
+SPENT = Tokens(input=9_000, output=500, reasoning=7, cache=CacheTokens(read=3, write=4))
+
+
+class History:
+    """Grows as a session does: every message answers the last one that a user sent."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.asked = MessageId("msg_0000")
+        self._messages = 0
+        self._parts = 0
+
+    def user(self, *parts: Part | UnknownPart | str, **more: Any) -> MessageId:
+        message_id = self.asked = self._next()
+        self._add(replace(user(), id=message_id, **more), parts)
+        return message_id
+
+    def step(self, *parts: Part | UnknownPart | str, finish: str | None = "stop", **more: Any) -> MessageId:
+        message_id = self._next()
+        spent = {"parent_id": self.asked, "cost": 0.25, "tokens": SPENT}
+        info = replace(step(finish), id=message_id, **(spent | more))
+        self._add(info, (self.part(StepStartPart), *parts))
+        return message_id
+
+    def part(self, kind: type[Any], **more: Any) -> Any:
+        self._parts += 1
+        return kind(id=PartId(f"prt_{self._parts:05}"), session_id=SESSION, message_id=self.asked, **more)
+
+    def text(self, words: str, **more: Any) -> TextPart:
+        made: TextPart = self.part(TextPart, text=words, **more)
+        return made
+
+    def call(self, state: ToolState, tool: str = "read") -> ToolPart:
+        made: ToolPart = self.part(ToolPart, call_id=f"toolu_{self._parts}", tool=tool, state=state)
+        return made
+
+    def done(self, output: str, tool: str = "read", **given: Any) -> ToolPart:
+        return self.call(completed(output, **given), tool)
+
+    def failed(self, error: str, tool: str = "read", **given: Any) -> ToolPart:
+        return self.call(ToolError(input=given, error=error, time=TIME), tool)
+
+    def summary_wish(self, *parts: Part) -> MessageId:
+        return self.user(self.part(CompactionPart, auto=True), *parts)
+
+    def forked(self, head: Sequence[Entry] = (), shown: frozenset[PartId] = NONE) -> Fork:
+        """The fork at a call that the model makes now."""
+        at = replace(step("tool-calls"), id=FORKING, parent_id=self.asked)
+        return forked(
+            head,
+            [*self.entries, Entry(info=at, parts=(self.done("never copied", "asyncagents_task"),))],
+            before=FORKING,
+            to=CHILD,
+            ids=Ids(FakeClock(), SeededRng(1)),
+            shown=shown,
+        )
+
+    def _next(self) -> MessageId:
+        self._messages += 1
+        return MessageId(f"msg_{self._messages:04}")
+
+    def _add(self, info: Any, parts: Sequence[Part | UnknownPart | str]) -> None:
+        placed = tuple(self.text(part) if isinstance(part, str) else part for part in parts)
+        self.entries.append(Entry(info=info, parts=placed))
+
+
+def completed(output: str, **given: Any) -> ToolCompleted:
+    return ToolCompleted(input=given, output=output, title="t", metadata={"diff": "x" * 9}, time=TIME)
+
+
+def told(entries: Sequence[Entry], head: Sequence[Entry] = (), shown: frozenset[PartId] = NONE) -> list[Told]:
+    prompt = Prompt()
+    prompt.open(head)
+    prompt.extend(entries, shown, since=0)
+    return list(prompt.messages)
+
+
+def outputs(fork: Fork) -> list[str]:
+    return [said.output for said in told(fork.entries) if isinstance(said, FromTool)]
+
+
+def inputs(fork: Fork) -> list[dict[str, Any]]:
+    return [made.input for said in told(fork.entries) if isinstance(said, FromModel) for made in said.calls]
+
+
+def texts(fork: Fork) -> list[str]:
+    """What users and models said."""
+    found: list[str] = []
+    for said in told(fork.entries):
+        if isinstance(said, FromUser):
+            found.append(said.text)
+        elif isinstance(said, FromModel):
+            found += [block.text for block in said.blocks if isinstance(block, Said)]
+    return found
+
+
+def characters(said: Sequence[Told]) -> int:
+    """All that a wire would carry of it, but for its frame."""
+    count = 0
+    for each in said:
+        match each:
+            case FromUser(text, files):
+                count += len(text) + sum(len(file.url) for file in files)
+            case FromTool(output=output):
+                count += len(output)
+            case FromModel(blocks):
+                count += sum(
+                    len(str(block.input)) if isinstance(block, CallMade) else len(block.text)
+                    for block in blocks
+                )
+    return count
+
+
+def steps(fork: Fork) -> list[AssistantMessage]:
+    return [entry.info for entry in fork.entries if isinstance(entry.info, AssistantMessage)]

@@ -1,0 +1,379 @@
+"""A fork begins with its parent's history: which messages, under which names, and with nothing open."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.delegation.fork import OPENING, forked
+from asyncagents.delegation.fork_close import UNDER_WAY
+from asyncagents.domain.call import Completed, Failed, Result, Settled, arrived, pending_text, result_text
+from asyncagents.domain.codec import decode_part
+from asyncagents.domain.failure import aborted, api
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import CallId, Ids, MessageId
+from asyncagents.domain.message import JsonFormat, MessageTime, UserMessage
+from asyncagents.domain.part import (
+    AgentPart,
+    FilePart,
+    PartTime,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    RetryTime,
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolCompleted,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+from asyncagents.domain.session import Tokens
+from asyncagents.engine.prompt import CLEARED, SUMMARISED
+from asyncagents.errors import NotFound
+from asyncagents.llm.model import FromModel, FromTool, FromUser, Said
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.unit.delegation.history import CHILD, SPENT, TIME, History, inputs, outputs, steps, texts, told
+from tests.unit.domain.build import call
+
+pytestmark = pytest.mark.spec("T-11")
+
+
+def test_what_came_before_the_forking_message_is_copied_and_nothing_else() -> None:
+    history = History()
+    history.user("Find the bug.")
+    history.step("I look.", history.done("line 1", path="a.py"), finish="tool-calls")
+    fork = history.forked()
+    assert told(fork.entries) == told(history.entries)
+    assert "never copied" not in str(fork)
+
+
+def test_a_message_that_is_not_there_is_an_error() -> None:
+    history = History()
+    history.user("Hi")
+    with pytest.raises(NotFound, match="msg_gone"):
+        forked(
+            (),
+            history.entries,
+            before=MessageId("msg_gone"),
+            to=CHILD,
+            ids=Ids(FakeClock(), SeededRng(1)),
+        )
+
+
+def test_a_history_without_a_message_gives_none() -> None:
+    assert History().forked().entries == ()
+
+
+def test_every_message_and_part_has_a_new_name_in_the_childs_session() -> None:
+    history = History()
+    history.user("One", "Two")
+    history.step("Yes", history.done("x"), finish="tool-calls")
+    history.user("Three")
+    fork = history.forked()
+    names = [entry.info.id for entry in fork.entries]
+    parts = [part for entry in fork.entries for part in entry.parts]
+    assert names == sorted(names)
+    assert [part.id for part in parts] == sorted(part.id or "" for part in parts)
+    assert not {*names} & {entry.info.id for entry in history.entries}
+    assert {entry.info.session_id for entry in fork.entries} == {part.session_id for part in parts} == {CHILD}
+    assert all(part.message_id == entry.info.id for entry in fork.entries for part in entry.parts)
+
+
+def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
+    history = History()
+    history.user("Go")
+    history.step(
+        "Yes", agent="plan", mode="plan", model_id="owl", variant="high", finish="length", structured={"a": 1}
+    )
+    (made,) = steps(history.forked())
+    assert (made.agent, made.mode, made.model_id, made.variant, made.finish) == (
+        "plan",
+        "plan",
+        "owl",
+        "high",
+        "length",
+    )
+    assert (made.cost, made.tokens, made.structured) == (0, Tokens.zero(), None)
+
+
+def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None:
+    history = History()
+    history.user("Go", format=JsonFormat(schema={}), system="Be brief.", tools={"bash": False}, agent="plan")
+    (entry,) = history.forked().entries
+    assert isinstance(entry.info, UserMessage)
+    assert (entry.info.format, entry.info.system, entry.info.tools) == (None, None, None)
+    assert entry.info.agent == "plan"
+
+
+def test_a_step_answers_the_copy_of_what_it_answered() -> None:
+    history = History()
+    history.user("First")
+    history.step("One")
+    answered = history.asked
+    history.user("Second")
+    history.step("Late", parent_id=answered)  # what came in between was not promoted for it
+    first, one, _, late = history.forked().entries
+    assert [one.info.parent_id, late.info.parent_id] == [first.info.id] * 2  # type: ignore[union-attr]
+
+
+def test_a_step_whose_prompt_is_not_copied_answers_the_prompt_before_it() -> None:
+    history = History()
+    history.user("First")
+    history.user(history.text("for people", ignored=True))
+    history.step("One")
+    first, one = history.forked().entries
+    assert one.info.parent_id == first.info.id  # type: ignore[union-attr]
+
+
+def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> None:
+    history = History()
+    history.user(history.text("for people", ignored=True))
+    history.step("One", agent="plan")
+    opening, one = history.forked().entries
+    assert told([opening]) == [FromUser(OPENING)]
+    assert isinstance(opening.info, UserMessage)
+    assert (opening.info.agent, opening.info.session_id) == ("plan", CHILD)
+    assert one.info.parent_id == opening.info.id  # type: ignore[union-attr]
+    assert opening.info.id < one.info.id
+    assert [part.synthetic for part in opening.parts if isinstance(part, TextPart)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("finish", "error", "called", "copied"),
+    [
+        (None, aborted(), False, "stop"),
+        (None, aborted(), True, "tool-calls"),
+        ("error", api("overloaded", is_retryable=True), False, "stop"),
+        (None, None, False, "stop"),
+        ("length", None, False, "length"),
+    ],
+)
+def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
+    finish: str | None, error: Any, called: bool, copied: str
+) -> None:
+    history = History()
+    history.user("Go")
+    calls = (history.failed("Tool execution aborted"),) if called else ()
+    history.step("Half a wo", *calls, finish=finish, error=error, time=MessageTime(created=20))
+    (made,) = steps(history.forked())
+    assert (made.finish, made.error, made.time.completed) == (copied, None, 20)
+    assert told(history.forked().entries) == told(history.entries)
+
+
+def test_a_step_that_failed_without_a_word_is_left_out() -> None:
+    history = History()
+    history.user("Go")
+    history.step(finish="error", error=api("overloaded", is_retryable=True))
+    assert len(history.forked().entries) == 1
+
+
+def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
+    history = History()
+    history.user("Go", decode_part(b'{"type":"poem","id":"prt_1"}'), history.part(AgentPart, name="explore"))
+    history.step(
+        history.part(ReasoningPart, text="Hm", time=TIME, metadata={"anthropic": {"signature": "c2ln"}}),
+        history.part(RetryPart, attempt=1, error=api("no", is_retryable=True), time=RetryTime(created=1)),
+        history.text("Yes", metadata={"openai": {"itemId": "x"}}),
+        history.part(PatchPart, hash="abc", files=("a",)),
+        history.part(SnapshotPart, snapshot="abc"),
+        history.part(StepFinishPart, reason="stop", cost=1, tokens=SPENT),
+    )
+    asked, made = history.forked().entries
+    assert [type(part) for part in asked.parts] == [TextPart, AgentPart]
+    assert [type(part) for part in made.parts] == [StepStartPart, TextPart]
+    assert told([made]) == [FromModel((Said("Yes"),))]
+    assert "itemId" not in str(made)
+
+
+def test_a_message_that_was_nothing_but_thought_is_left_out() -> None:
+    history = History()
+    history.user("Go")
+    history.step(history.part(ReasoningPart, text="Hm", time=TIME))
+    assert len(history.forked().entries) == 1
+
+
+def test_a_step_that_no_model_made_counts_as_made_so_that_nobody_goes_on_with_it() -> None:
+    history = History()
+    history.user(history.part(SubtaskPart, prompt="Look", description="look", agent="explore"))
+    history.step(history.done("found", "task"), finish="tool-calls")
+    begun = history.entries.pop()
+    history.entries.append(replace(begun, parts=begun.parts[1:]))
+    fork = history.forked()
+    assert isinstance(fork.entries[-1].parts[0], StepStartPart)
+    assert told(fork.entries) == told(history.entries)
+
+
+def test_files_of_a_prompt_are_copied() -> None:
+    history = History()
+    history.user(
+        "See",
+        history.part(FilePart, mime="image/png", url="data:image/png;base64,aGk=", filename="a.png"),
+        history.part(FilePart, mime="text/plain", url="data:text/plain;base64,aGk=", filename="b.txt"),
+        history.part(FilePart, mime="text/plain", url="file:///c.txt", filename="c.txt"),
+    )
+    assert told(history.forked().entries) == told(history.entries)
+
+
+def test_what_only_clients_see_of_a_call_is_not_copied() -> None:
+    history = History()
+    history.user("Go")
+    file = history.part(FilePart, mime="image/png", url="data:image/png;base64,aGk=")
+    part = history.call(replace(history.done("seen").state, attachments=(file,)))
+    history.step(replace(part, metadata={"google": "signed"}), finish="tool-calls")
+    (copy,) = [part for part in history.forked().entries[-1].parts if isinstance(part, ToolPart)]
+    assert isinstance(copy.state, ToolCompleted)
+    assert (copy.state.metadata, copy.state.attachments, copy.metadata) == ({}, None, None)
+    assert (copy.call_id, copy.tool, copy.state.output, copy.state.title) == (
+        part.call_id,
+        "read",
+        "seen",
+        "t",
+    )
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        ToolPending(input={"a": "b"}, raw='{"a"'),
+        ToolRunning(input={"a": "b"}, time=PartTime(start=1)),
+        ToolWaiting(input={"a": "b"}, pending_id=CallId("tool_1"), time=PartTime(start=1), output="queued"),
+    ],
+)
+@pytest.mark.parametrize("was_shown", [False, True])
+def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_shown: bool) -> None:
+    history = History()
+    history.user("Go")
+    part = history.call(state, "deploy")
+    history.step("I deploy.", part, finish="tool-calls")
+    fork = history.forked(shown=frozenset({part.id} if was_shown else ()))
+    assert outputs(fork) == [UNDER_WAY]
+    assert inputs(fork) == [{"a": "b"}]
+    assert not any(said.failed for said in told(fork.entries) if isinstance(said, FromTool))
+
+
+@pytest.mark.parametrize("result", [Completed("v2 is live"), Failed("no route")])
+def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) -> None:
+    history = History()
+    history.user("Go")
+    part = history.done("v2 is live", "deploy")
+    history.step(part, finish="tool-calls")
+    history.step("I wait.")
+    came = result_text(call(Settled(result, 9), call_id=part.call_id))
+    history.user(history.text(came, synthetic=True))
+    fork = history.forked(shown=frozenset({part.id}))
+    assert outputs(fork) == [pending_text(part.call_id, "deploy")]
+    assert texts(fork)[-1] == came
+    assert told(fork.entries) == told(history.entries, shown=frozenset({part.id}))
+
+
+@pytest.mark.parametrize("synthetic", [True, False])
+def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bool) -> None:
+    history = History()
+    history.user("Go")
+    part = history.done("v2 is live", "deploy")
+    history.step(part, finish="tool-calls")
+    other = result_text(call(Settled(Completed("x"), 9), call_id="another" if synthetic else part.call_id))
+    history.user(history.text(other, synthetic=synthetic))  # of another call, or in a person's words
+    fork = history.forked(shown=frozenset({part.id}))
+    assert outputs(fork) == [UNDER_WAY]
+    assert "v2 is live" not in str(fork)
+
+
+@pytest.mark.parametrize("call_id", ["toolu_1", "a b (c)", "", "x\ny"])
+@pytest.mark.parametrize("result", [Completed("out\n\nput"), Failed(""), Completed("a (b) has failed:\n\nc")])
+def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> None:
+    text = result_text(call(Settled(result, 9), call_id=call_id))
+    came = arrived(text)
+    assert came is not None
+    words = result.output if isinstance(result, Completed) else result.error
+    assert (came.call_id, came.tool, came.result) == (call_id, "deploy", words)
+    assert came.failed == isinstance(result, Failed)
+    assert came.head + came.result == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "The pending call x",
+        "The pending call x (deploy) has begun:\n\nv2",
+        "The pending call x (deploy) has completed:",
+        "So: The pending call x (deploy) has completed:\n\nv2",
+        "The pending call " + " (" * 100_000 + "\n\n",
+    ],
+)
+def test_other_words_are_no_late_result(text: str) -> None:
+    assert arrived(text) is None
+
+
+def test_an_output_that_was_cleared_stays_so() -> None:
+    history = History()
+    history.user("Go")
+    state = replace(history.done("long ago").state, time=replace(TIME, compacted=50))
+    history.step(history.call(state), finish="tool-calls")
+    fork = history.forked()
+    assert outputs(fork) == [CLEARED]
+    assert "long ago" not in str(fork)
+
+
+def summarised(history: History, *notes: str, words: str = "They build a shop.") -> list[Entry]:
+    """The head that stands for what came before; it is not among the entries."""
+    history.summary_wish(history.text("mind the tests"), *(history.text(n, synthetic=True) for n in notes))
+    history.step(words, summary=True, agent="compaction", mode="compaction", model_id="small")
+    head, history.entries = history.entries[-2:], history.entries[:-2]
+    return head
+
+
+def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> None:
+    history = History()
+    head = summarised(history, "Todos that are not done:\n- paint")
+    history.user("Go on.")
+    fork = history.forked(head)
+    assert told(fork.entries) == [
+        FromUser(f"Todos that are not done:\n- paint\n{SUMMARISED}"),
+        FromModel((Said("They build a shop."),)),
+        FromUser("Go on."),
+    ]
+    asked, summary, _ = fork.entries
+    (made,) = steps(fork)
+    assert (made.summary, made.agent, made.mode, made.model_id) == (None, "build", "build", "small")
+    assert made.parent_id == asked.info.id
+    assert isinstance(summary.parts[0], StepStartPart)
+
+
+def test_a_summary_without_a_note_is_told_too() -> None:
+    history = History()
+    head = summarised(history)
+    history.step("On it.")
+    assert texts(history.forked(head)) == [SUMMARISED, "They build a shop.", "On it."]
+
+
+def test_wishes_for_summaries_and_summaries_in_the_tail_are_left_out() -> None:
+    history = History()
+    history.user("Go")
+    history.step("Yes")
+    history.summary_wish(history.text("note", synthetic=True))
+    history.step("Nobody reads this.", summary=True)
+    history.user("On.")
+    assert texts(history.forked()) == ["Go", "Yes", "On."]
+
+
+def test_the_preamble_says_what_the_copy_is_and_what_to_do_with_it() -> None:
+    history = History()
+    history.user("Go")
+    preamble = history.forked().preamble
+    assert preamble.startswith("You are a fork.")
+    for words in (
+        "your task is the one that follows",
+        "may be shortened",
+        "read it again",
+        "Nothing was cut",
+    ):
+        assert words in preamble
