@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app import SystemClock, SystemRng
+from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage

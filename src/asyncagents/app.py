@@ -2,20 +2,19 @@
 
 import asyncio
 import logging
-import os
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
-from weakref import WeakSet
 
 from msgspec import Struct
 
-from asyncagents.config.config import Config
+from asyncagents.config.config import Config, DelegationConfig
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
+from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.delegation.desk import Desk, unchecked
+from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.port import Clock, Rng
@@ -42,52 +41,12 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database
 
 POLL_SECONDS = 0.075
-PAGE = 1024
 NO_MODEL = (
     "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
     'or name one as "model" in asyncagents.json'
 )
 _log = logging.getLogger(__name__)
 SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
-
-
-class SystemClock:
-    def now(self) -> int:
-        return time.time_ns() // 1_000_000
-
-
-class SystemRng:
-    """From the system's own source, a page at a time: a call for each id would cost more than the id."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pool = b""
-        _drawing.add(self)
-
-    def below(self, n: int) -> int:
-        """With 64 bits to spare: not to be guessed, and even."""
-        size = (n.bit_length() + 71) // 8
-        with self._lock:
-            if len(self._pool) < size:
-                self._pool = os.urandom(max(PAGE, size))
-            taken, self._pool = self._pool[:size], self._pool[size:]
-        return int.from_bytes(taken) % n
-
-    def forget(self) -> None:
-        """A forked process must not draw what its parent draws."""
-        self._lock = threading.Lock()
-        self._pool = b""
-
-
-_drawing: WeakSet[SystemRng] = WeakSet()
-
-
-def _forget() -> None:
-    for rng in list(_drawing):
-        rng.forget()
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 class PolledDatabase(Database, Protocol):
@@ -108,14 +67,20 @@ class World(Struct, frozen=True):
     poll_seconds: float = POLL_SECONDS
 
 
-Furnish: TypeAlias = Callable[[Store, Ids], Workplaces]
-"""Where sessions work; some tools need the store."""
+Furnish: TypeAlias = Callable[[Desk], Workplaces]
+"""Where sessions work; some tools need the store, or whoever launches tasks."""
 
 
-def bare(tools: Sequence[AnyTool], policy: Policy = ask_everything) -> Furnish:
-    """The same tools for every session."""
-    place = Bare(tools, policy)
-    return lambda store, ids: place
+def bare(
+    tools: Sequence[AnyTool], policy: Policy = ask_everything, delegation: DelegationConfig | None = None
+) -> Furnish:
+    """The same tools for every session; with `delegation`, those that launch others besides."""
+
+    def furnish(desk: Desk) -> Workplaces:
+        delegating = delegation_tools(desk, delegation) if delegation else ()
+        return Bare((*tools, *delegating), policy)
+
+    return furnish
 
 
 class Guests(Protocol):
@@ -142,6 +107,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     agent: str = DEFAULT_AGENT
     model_ref: ModelRef = SCRIPTED
     concurrency: Concurrency = default_concurrency
+    check: Callable[[ModelRef], None] = unchecked
+    """Raises what is known to be wrong with a model without asking it."""
 
 
 class Voice(Struct, frozen=True):
@@ -150,6 +117,7 @@ class Voice(Struct, frozen=True):
     model: Model
     ref: ModelRef
     concurrency: Concurrency = default_concurrency
+    check: Callable[[ModelRef], None] = unchecked
 
 
 @asynccontextmanager
@@ -162,6 +130,7 @@ async def open_runtime(
     policy: Policy = ask_everything,
     coding: bool | Config | Literal["each directory"] = False,
     plugins: Sequence[Plugin] = (),
+    delegation: bool | DelegationConfig = False,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool = True,
 ) -> AsyncIterator[Runtime]:
@@ -173,7 +142,7 @@ async def open_runtime(
 
     With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
     configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
-    A `policy` is for a runtime without.
+    A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others.
     """
     _check(tools, policy, plugins, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
@@ -182,7 +151,7 @@ async def open_runtime(
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with (
         _voice(model, config, needed=serve) as voice,
-        _furnished(directory, tools, policy, coding, plugins=plugins) as furnished,
+        _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
     ):
         setup = _setup(voice, furnished, before_rest, serve=serve)
         async with _open(directory, setup) as runtime:
@@ -198,6 +167,7 @@ def _setup(voice: Voice, furnished: Furnished, before_rest: BeforeRest, *, serve
         serve=serve,
         model_ref=voice.ref,
         concurrency=voice.concurrency,
+        check=voice.check,
     )
 
 
@@ -237,9 +207,10 @@ async def _furnished(
     coding: bool | Config | str,
     *,
     plugins: Sequence[Plugin],
+    delegation: bool | DelegationConfig,
 ) -> AsyncIterator[Furnished]:
     if coding is False:
-        yield Furnished(bare(tools, policy))
+        yield Furnished(bare(tools, policy, DelegationConfig() if delegation is True else delegation or None))
         return
     from asyncagents.plugins.plugins import Plugins  # start-up: as below
     from asyncagents.tools.coding import open_coding  # start-up: who brings tools of his own needs none of it
@@ -249,7 +220,11 @@ async def _furnished(
     added = Plugins(system_environment(), output=output, own=plugins)
     async with open_coding(
         output, config=config, tools=tools, clock=SystemClock(), extensions=added
-    ) as furnish:
+    ) as open_projects:
+
+        def furnish(desk: Desk) -> Workplaces:
+            return open_projects(desk.store, desk.ids, lambda config: delegation_tools(desk, config))
+
         yield Furnished(furnish, added)
 
 
@@ -267,7 +242,7 @@ async def _voice(model: Model | str | None, config: Config | None, *, needed: bo
             providers.check(ref)
         if ref is None and needed:
             raise InvalidInput(NO_MODEL)
-        yield Voice(providers, ref or SCRIPTED, providers.concurrency)
+        yield Voice(providers, ref or SCRIPTED, providers.concurrency, providers.check)
 
 
 def _is_model(model: Model | str | None) -> bool:
@@ -312,7 +287,8 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
 
 def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
-    workplaces = setup.furnish(store, world.ids)
+    desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
+    workplaces = desk.workplaces = setup.furnish(desk)
     limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)
     titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group)
     dispatcher = Dispatcher(

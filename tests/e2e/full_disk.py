@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents import Completed, Runtime, ScriptedModel, Tool, ToolContext, call, open_runtime, say
-from asyncagents.app import Setup, SystemClock, SystemRng, World, bare, start
+from asyncagents.app import Setup, World, bare, start
+from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import StoreError

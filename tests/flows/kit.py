@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from asyncagents.app import PolledDatabase, Setup, SystemClock, SystemRng, World, open_runtime, start
+from asyncagents.app import PolledDatabase, Setup, World, open_runtime, start
+from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.call import Call, Completed
 from asyncagents.domain.event import Event, PartDelta, SessionStatus
 from asyncagents.domain.history import Entry

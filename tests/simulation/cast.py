@@ -192,7 +192,7 @@ class Cast:
     def setup(self, process: Process) -> Setup:
         model = WildModel(self._stage, process, self._seed)
         place = Gatehouse(Props(self._stage, process, self._seed).tools(), ask_everything)
-        return Setup(model=model, furnish=lambda store, ids: place)
+        return Setup(model=model, furnish=lambda desk: place)
 
 
 class Gatehouse(Bare):

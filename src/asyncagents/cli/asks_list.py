@@ -8,11 +8,11 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app import SystemClock
 from asyncagents.cli.ask_view import lineage_text
 from asyncagents.cli.run_result import wait_of
 from asyncagents.cli.screen import ago, print_table
 from asyncagents.cli.tool_line import named
+from asyncagents.config.system import SystemClock
 from asyncagents.domain.call import Call
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode

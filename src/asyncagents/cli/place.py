@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 
-from asyncagents.app import SystemClock, SystemRng
 from asyncagents.config.env import system_environment
 from asyncagents.config.place import data_folder
+from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.todo import Todo
 from asyncagents.plugins.plugins import Plugins

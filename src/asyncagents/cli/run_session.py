@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
-from asyncagents.app import SystemClock, SystemRng, open_runtime
+from asyncagents.app import open_runtime
 from asyncagents.cli.ask_person import Asker
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.keyboard import find_keyboard
@@ -30,6 +30,7 @@ from asyncagents.config.agents import find_agents
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
+from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId

@@ -7,8 +7,8 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app import SystemClock
 from asyncagents.cli.screen import ago, amount, dollars, print_table
+from asyncagents.config.system import SystemClock
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode

@@ -140,6 +140,25 @@ class AsksConfig(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
+class DelegationConfig(Struct, frozen=True, kw_only=True):
+    """How much may be delegated, and which tools a model sees for it besides `task`."""
+
+    tools: Literal["asyncagents", "async_task", "both", "none"] = "asyncagents"
+    depth: int = 3
+    """How deep sessions may be nested below their root."""
+    concurrent: int = 20
+    """How many sessions below one root may work at once; the others queue."""
+    spawns: int = 200
+    """How many tasks one session may launch."""
+    seconds: float | None = None
+    """How long a task may take; None: as long as it wants."""
+
+
+class NoticesConfig(Struct, frozen=True, kw_only=True):
+    inline_result: bool = False
+    """Whether a notice brings what the task said."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     data_dir: Path
     model: ModelRef | None = None
@@ -158,6 +177,8 @@ class Config(Struct, frozen=True, kw_only=True):
     mcp: dict[str, McpConfig] = {}
     instructions: tuple[str, ...] = ()
     compaction: CompactionConfig = CompactionConfig()
+    delegation: DelegationConfig = DelegationConfig()
+    notices: NoticesConfig = NoticesConfig()
     todo_enforcer: int = NUDGES
     """How often an agent that stops with todos left is told to go on; 0: it is not."""
     hook_seconds: float = HOOK_SECONDS

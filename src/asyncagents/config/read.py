@@ -15,8 +15,10 @@ from asyncagents.config.config import (
     CommandConfig,
     CompactionConfig,
     Config,
+    DelegationConfig,
     McpConfig,
     ModelConfig,
+    NoticesConfig,
     ProviderConfig,
 )
 from asyncagents.config.known import known_providers
@@ -66,6 +68,8 @@ class _Reader:
             mcp=self._mcp_servers(),
             instructions=tuple(raw.get("instructions", ())),
             compaction=msgspec.convert(raw["compaction"], CompactionConfig),
+            delegation=msgspec.convert(raw.get("delegation", {}), DelegationConfig),
+            notices=msgspec.convert(raw.get("notices", {}), NoticesConfig),
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
             hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
             experimental=raw.get("experimental", {}),

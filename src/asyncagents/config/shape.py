@@ -189,6 +189,32 @@ class CompactionEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = UNSET
 
 
+class DelegationEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    tools: Annotated[
+        Literal["asyncagents", "async_task", "both", "none"] | UnsetType,
+        Meta(description="The tools for background tasks that a model sees, besides task."),
+    ] = UNSET
+    depth: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | UnsetType, Meta(description="How deep agents may delegate.")
+    ] = UNSET
+    concurrent: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | UnsetType,
+        Meta(description="How many sessions below one root may work at once; the others queue."),
+    ] = UNSET
+    spawns: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType,
+        Meta(description="How many tasks one session may launch."),
+    ] = UNSET
+    seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType | None,
+        Meta(description="How long a task may take before it is ended; null: as long as it wants."),
+    ] = UNSET
+
+
+class NoticesEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    inline_result: Annotated[Flag, Meta(description="Whether a notice brings what the task said.")] = UNSET
+
+
 class AsksEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     policy: Annotated[
         Literal["park", "deny", "fail"] | UnsetType,
@@ -227,6 +253,12 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     mcp: dict[str, McpEntry] | UnsetType = UNSET
     instructions: Texts = UNSET
     compaction: CompactionEntry | UnsetType = UNSET
+    delegation: Annotated[
+        DelegationEntry | UnsetType, Meta(description="How much agents may delegate, and with which tools.")
+    ] = UNSET
+    notices: Annotated[
+        NoticesEntry | UnsetType, Meta(description="How an agent is told that its tasks have ended.")
+    ] = UNSET
     todo_enforcer: Annotated[
         bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,
         Meta(description="Tell an agent that stops with todos left to go on, so often at most."),

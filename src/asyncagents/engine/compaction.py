@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call
-from asyncagents.domain.failure import ContextOverflowError
 from asyncagents.domain.envelope import line
+from asyncagents.domain.failure import ContextOverflowError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.domain.message import AssistantMessage, UserMessage

@@ -1,10 +1,11 @@
 """The built-in tools, as one project gets them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from asyncagents.config.config import DelegationConfig
 from asyncagents.config.skills import Skill
 from asyncagents.domain.id import Ids
 from asyncagents.engine.tool import AnyTool
@@ -47,6 +48,8 @@ class Bench(Struct, frozen=True, kw_only=True):
     """Where output is kept that is too long to be told."""
     servers: Servers | None = None
     """Of tools; None: none are started here."""
+    delegating: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
+    """Tools that give work to other agents."""
 
 
 def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:

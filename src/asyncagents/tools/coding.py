@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from asyncagents.config.config import Config
+from asyncagents.config.config import Config, DelegationConfig
 from asyncagents.config.env import system_environment
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
@@ -17,7 +17,8 @@ from asyncagents.tools.mcp import open_servers
 from asyncagents.tools.projects import Extensions, Projects
 from asyncagents.tools.web import open_web
 
-Open: TypeAlias = Callable[[Store, Ids], Projects]
+Delegating: TypeAlias = Callable[[DelegationConfig], Sequence[AnyTool]]
+Open: TypeAlias = Callable[[Store, Ids, Delegating], Projects]
 
 
 @asynccontextmanager
@@ -34,7 +35,7 @@ async def open_coding(
     forget_old(output, clock.now())
     async with open_web() as web, open_servers(output) as servers:
 
-        def furnish(store: Store, ids: Ids) -> Projects:
+        def furnish(store: Store, ids: Ids, delegating: Delegating) -> Projects:
             bench = Bench(
                 web=web,
                 todos=store.todos,
@@ -42,6 +43,7 @@ async def open_coding(
                 home=environment.home,
                 output=output,
                 servers=servers,
+                delegating=delegating,
             )
             return Projects(
                 environment, bench, clock=clock, config=config, tools=tools, extensions=extensions

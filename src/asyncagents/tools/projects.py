@@ -22,6 +22,7 @@ from asyncagents.config.instructions import find_instructions
 from asyncagents.config.load import load
 from asyncagents.config.skills import find_skills
 from asyncagents.config.trust import is_trusted, project_root
+from asyncagents.domain.notice import Telling
 from asyncagents.domain.port import Clock
 from asyncagents.engine.agents import Agents, Facts
 from asyncagents.engine.hook import NO_HOOKS, Hooks
@@ -203,7 +204,8 @@ class Projects:
         tools = built_in(self._bench, doors, tuple(skills.skills.values()))
         commands = find_commands(environment, place, trusted=trusted, configured=config.command)
         added = [replace(each, tool=capped(each.tool, self._bench.output)) for each in additions.tools]
-        every, clashes = with_added((*tools, *self._own), added)
+        delegating = self._bench.delegating(config.delegation)
+        every, clashes = with_added((*tools, *delegating, *self._own), added)
         project = Project(
             laid,
             every,
@@ -213,6 +215,7 @@ class Projects:
                 skills=tuple(skills.skills.values()),
                 small_model=config.small_model,
                 keeping=_keeping(config.compaction),
+                telling=self._telling(config),
             ),
             _asking(config),
             before=self._before(directory, laid),
@@ -245,6 +248,13 @@ class Projects:
             )
         self._doors.move_to_end(root)
         return self._doors[root]
+
+    def _telling(self, config: Config) -> Telling:
+        return Telling(
+            inline_result=config.notices.inline_result,
+            development=self._environment.get("ASYNCAGENTS_ENV") == "development",
+            tool="async_task_result" if config.delegation.tools == "async_task" else "asyncagents_output",
+        )
 
     def _facts(self, directory: str, root: Path) -> Facts:
         now = datetime.fromtimestamp(self._clock.now() / 1000, UTC).astimezone()

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from asyncagents.domain.event import TaskCleared
-from asyncagents.domain.failure import aborted
 from asyncagents.domain.fact import CancelTasks, ClearTasks
+from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, Task, TaskError
 from asyncagents.store.row import SessionRow, find_session, save, the_session, unsettled

@@ -55,7 +55,7 @@ async def mailbox(tx: Tx, session_id: SessionId) -> Mailbox:
 
 
 async def promote(
-    tx: Tx, control: Control, info: Session, mail: Mailbox, told: Told
+    tx: Tx, control: Control, info: Session, mail: Mailbox, *, told: Told
 ) -> tuple[Control, UserMessage | None]:
     """Give all of it a place; returns the newest message, which the step answers. People come last."""
     rev = await tx.rev()

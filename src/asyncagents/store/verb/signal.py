@@ -22,7 +22,7 @@ from asyncagents.domain.part import SubtaskPart, TextPart
 from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
-from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound
+from asyncagents.errors import AlreadySettled, Conflict, InvalidInput
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import (
     SessionRow,

@@ -114,7 +114,9 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     if not mail.wants_a_step(row.control):
         return None
     before = await end_backoff(tx, row.control, reuse=not mail.anything)
-    control, asked_by = await promote(tx, replace(row.control, backoff=None), row.info, mail, new.telling)
+    control, asked_by = await promote(
+        tx, replace(row.control, backoff=None), row.info, mail, told=new.telling
+    )
     await show_pending(tx, control)
     if before.message is None and new.aside is not None and (asked_by or not control.compacting):
         spoken = row.control.positions if any(each.source == "person" for each in unread) else None

@@ -5,6 +5,7 @@ from collections import Counter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain import task_text
 from asyncagents.domain.call import Call, Completed, Failed, Result, Settled
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control
@@ -15,7 +16,6 @@ from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Account, Outcome, Task, TaskError, end_of, ended
-from asyncagents.domain import task_text
 from asyncagents.store.row import decode_call, entry, find_session, save, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import END

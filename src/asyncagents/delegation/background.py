@@ -1,0 +1,137 @@
+"""The asyncagents_* tools: tasks in the background, launched, forked, resumed, listed, cancelled, cleared."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.delegation.async_task import unasked
+from asyncagents.delegation.described import described
+from asyncagents.delegation.desk import Desk, Order
+from asyncagents.delegation.output import output_tool
+from asyncagents.delegation.task import launch_ask
+from asyncagents.domain.call import Completed
+from asyncagents.domain.fact import CancelTasks, ClearTasks
+from asyncagents.domain.task import Follow, Task
+from asyncagents.domain.task import resumed as as_resumed
+from asyncagents.domain.task_text import (
+    cancelled,
+    cleared,
+    fork_and_resume,
+    listing,
+    resumed,
+    started,
+)
+from asyncagents.engine.tool import AnyTool, Ask, Together, Tool, ToolContext
+from asyncagents.errors import ToolError
+
+
+class BackgroundTask(Struct, frozen=True, kw_only=True):
+    prompt: Annotated[str, Meta(description="The task, with all that the agent must know.", min_length=1)]
+    description: Annotated[str, Meta(description="Three to five words.", max_length=500)] = ""
+    agent: Annotated[str, Meta(description="The name of the agent.")] = ""
+    fork: Annotated[bool, Meta(description="Whether it begins with a copy of your conversation.")] = False
+    resume: Annotated[
+        str | None, Meta(description="The id of a task of yours that the prompt is a follow-up to.")
+    ] = None
+
+
+class Cancel(Struct, frozen=True, kw_only=True):
+    task_id: Annotated[str | None, Meta(description="The task; the beginning of its id will do.")] = None
+    batch: Annotated[str | None, Meta(description="A batch: all tasks of it that still run.")] = None
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    status: Annotated[
+        Literal["running", "completed", "error", "cancelled", "resumed"] | None,
+        Meta(description="Only tasks in this state."),
+    ] = None
+
+
+class Clear(Struct, frozen=True):
+    pass
+
+
+def background_tools(desk: Desk, limits: DelegationConfig) -> tuple[AnyTool, ...]:
+    return (_launch(desk, limits), output_tool(desk), _cancel(desk), _list(desk), _clear(desk))
+
+
+def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
+    async def plan(args: BackgroundTask, context: ToolContext) -> tuple[Ask, ...]:
+        _check(args)
+        if args.resume:
+            return ()  # who was launched may be asked more
+        return launch_ask(args.agent, args.description)
+
+    async def run(args: BackgroundTask, context: ToolContext) -> Together:
+        _check(args)
+        if args.resume:
+            return await _resumed(desk, args, context)
+        order = Order(agent=args.agent, prompt=args.prompt, description=args.description, fork=args.fork)
+        spawn = await desk.spawn(order, context, limits)
+        place = await desk.store.place_for(context.session_id, limits.concurrent)
+        told = started(spawn.task, place or None)
+        return Together(Completed(told, args.description, _metadata(spawn.task)), (spawn,))
+
+    text = described("asyncagents_task")
+    return Tool("asyncagents_task", BackgroundTask, run, plan=plan, effect="idempotent", description=text)
+
+
+def _check(args: BackgroundTask) -> None:
+    if args.fork and args.resume:
+        raise ToolError(fork_and_resume())
+    if not args.resume and not (args.agent and args.description.strip()):
+        raise ToolError("A new task needs a description and an agent; with resume the prompt is enough.")
+
+
+def _metadata(task: Task) -> dict[str, str]:
+    return {"sessionId": task.id, "parentSessionId": task.parent_id, "batchId": task.batch}
+
+
+async def _resumed(desk: Desk, args: BackgroundTask, context: ToolContext) -> Together:
+    assert args.resume is not None
+    seen = await desk.find(args.resume, context)
+    follow = await desk.follow(seen, args.prompt)
+    then = Follow(follow.follow.message.id, args.prompt, desk.clock.now())
+    after = as_resumed(seen.task, then, None)
+    told = resumed(after, queued=seen.task.live)
+    return Together(Completed(told, after.description, _metadata(after)), (follow,))
+
+
+def _cancel(desk: Desk) -> Tool[Cancel]:
+    async def run(args: Cancel, context: ToolContext) -> Together:
+        if bool(args.task_id) == bool(args.batch):
+            raise ToolError("Say which: a task_id, or a batch.")
+        if args.task_id:
+            chosen = [(await desk.find(args.task_id, context)).task]
+        else:
+            own = await desk.store.tasks_of(context.session_id)
+            chosen = [seen.task for seen in own if seen.task.batch == args.batch]
+            if not chosen:
+                raise ToolError(f"You have no batch {args.batch!r}: asyncagents_task names it at launch.")
+        live = [task for task in chosen if task.live]
+        told = Completed(cancelled(live, [task for task in chosen if not task.live]), "Cancel")
+        return Together(told, (CancelTasks(tuple(task.id for task in live), "parent"),))
+
+    text = described("asyncagents_cancel")
+    return Tool("asyncagents_cancel", Cancel, run, plan=unasked, effect="idempotent", description=text)
+
+
+def _list(desk: Desk) -> Tool[Listed]:
+    async def run(args: Listed, context: ToolContext) -> Completed:
+        own = [seen.task for seen in await desk.store.tasks_of(context.session_id)]
+        shown = [task for task in own if task.background and args.status in (None, task.status)]
+        return Completed(listing(shown, desk.clock.now()), f"{len(shown)} tasks")
+
+    text = described("asyncagents_list")
+    return Tool("asyncagents_list", Listed, run, plan=unasked, effect="none", description=text)
+
+
+def _clear(desk: Desk) -> Tool[Clear]:
+    async def run(args: Clear, context: ToolContext) -> Together:
+        own = await desk.store.tasks_of(context.session_id)
+        told = Completed(cleared(len(own)), "Clear")
+        return Together(told, (ClearTasks(context.session_id),))
+
+    text = described("asyncagents_clear")
+    return Tool("asyncagents_clear", Clear, run, plan=unasked, effect="idempotent", description=text)

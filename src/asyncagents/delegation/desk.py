@@ -1,0 +1,215 @@
+"""The desk where tasks are ordered: it makes of an order what the store commits with the call."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.delegation.fork import Fork, forked
+from asyncagents.domain.agent import Agent
+from asyncagents.domain.envelope import line
+from asyncagents.domain.fact import Admit, Resume, Spawn
+from asyncagents.domain.id import CallId, Ids, SessionId
+from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.permission import TASK
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.remark import Addressee
+from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, project_id, slug
+from asyncagents.domain.task import Task, batch_of
+from asyncagents.domain.task_text import ambiguous, cannot_work, no_such_task, unknown_agent, vanished
+from asyncagents.domain.text import whole
+from asyncagents.engine.arrival import arrived
+from asyncagents.engine.input import model_ref
+from asyncagents.engine.tool import ToolContext
+from asyncagents.engine.workplace import Workplaces, enter
+from asyncagents.errors import AsyncAgentsError, NotFound, ToolError
+from asyncagents.store.store import Store
+from asyncagents.store.verb.task_read import Seen
+
+VERSION = "0.1.0"
+KEPT_FROM_CHILDREN = ("todowrite", "todoread", TASK)
+"""Unless an agent's own rules speak of them."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    agent: str
+    prompt: str
+    description: str
+    background: bool = True
+    fork: bool = False
+    model: str | None = None
+
+
+def unchecked(model: ModelRef) -> None:
+    """Whether a model can be asked is seen when it is."""
+
+
+class Desk:
+    """`check` raises what is known to be wrong with a model without asking it."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ids: Ids,
+        clock: Clock,
+        rng: Rng,
+        check: Callable[[ModelRef], None] = unchecked,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.ids = ids
+        self._rng = rng
+        self._check = check
+        self.workplaces: Workplaces | None = None
+        """Where sessions work; set once it is known."""
+
+    async def agent(self, name: str, context: ToolContext) -> Agent | None:
+        """Who is to work; None where anybody can. A stranger is refused, with those there are."""
+        assert self.workplaces is not None, "it was set up"
+        staff = (await enter(self.workplaces, context.directory)).staff
+        if staff is None:
+            return None
+        if name not in staff:
+            raise ToolError(unknown_agent(name, _callable(staff, context)))
+        return staff[name]
+
+    async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
+        """All that a launch is; whether there is room for it is known when it is committed."""
+        agent = await self.agent(order.agent, context)
+        parent = await self.store.session(context.session_id)
+        control = await self.store.control(context.session_id)
+        model = self._model(order, agent, parent)
+        info = self._session(order, agent, parent)
+        fork = await self._fork(context, info.id) if order.fork else None
+        now = self.clock.now()
+        task = Task(
+            id=info.id,
+            parent_id=parent.id,
+            message_id=context.message_id,
+            parent_agent=context.agent,
+            agent=order.agent,
+            description=order.description,
+            prompt=order.prompt,
+            batch=batch_of(parent.id, control.turn),
+            created=now,
+            began=now,
+            background=order.background,
+            forked=order.fork,
+            crowd=limits.concurrent,
+            due=None if limits.seconds is None else now + int(limits.seconds * 1000),
+            calls=() if order.background else (context.call_id,),
+        )
+        to = Addressee(info.id, order.agent, model)
+        return Spawn(
+            info=info,
+            first=await self._said(info, to, order.prompt, fork.preamble if fork else ""),
+            task=task,
+            history=fork.entries if fork else (),
+            deepest=limits.depth,
+            most=limits.spawns,
+        )
+
+    def _model(self, order: Order, agent: Agent | None, parent: Session) -> ModelRef:
+        """The one that was asked for, the agent's own, or the parent's."""
+        own = agent.model if agent else None
+        if own is not None and agent is not None and agent.variant:
+            own = replace(own, variant=agent.variant)
+        try:
+            model = model_ref(order.model) or own or _model_of(parent)
+            self._check(model)
+        except AsyncAgentsError as error:
+            raise ToolError(cannot_work(str(error))) from error
+        return model
+
+    def _session(self, order: Order, agent: Agent | None, parent: Session) -> Session:
+        now = self.clock.now()
+        return Session(
+            id=self.ids.session(),
+            slug=slug(self._rng),
+            project_id=project_id(parent.directory),
+            directory=parent.directory,
+            parent_id=parent.id,
+            title=f"{line(order.description)} (@{order.agent} subagent)",
+            version=VERSION,
+            time=SessionTime(created=now, updated=now),
+            cost=0,
+            tokens=Tokens.zero(),
+            permission=child_rules(agent, background=order.background) or None,
+        )
+
+    async def _said(self, child: Session, to: Addressee, prompt: str, preamble: str = "") -> Admit:
+        """What a child reads; hooks have a word in it, as in what people say."""
+        message = UserMessage(
+            id=self.ids.message(),
+            session_id=child.id,
+            time=MessageTime(created=self.clock.now()),
+            agent=to.agent,
+            model=to.model,
+        )
+        said: list[tuple[str, bool | None]] = [(preamble, True), (whole(prompt), None)]
+        parts = tuple(
+            TextPart(
+                id=self.ids.part(),
+                session_id=child.id,
+                message_id=message.id,
+                text=text,
+                synthetic=hidden,
+            )
+            for text, hidden in said
+            if text
+        )
+        assert self.workplaces is not None, "it was set up"
+        fact = Admit(message=message, parts=parts, key=f"task:{message.id}")
+        return await arrived(self.workplaces, child.directory, fact, self.ids)
+
+    async def _fork(self, context: ToolContext, to: SessionId) -> Fork:
+        told = await self.store.told(context.session_id, whole=True)
+        return forked(
+            told.head, told.entries, before=context.message_id, to=to, ids=self.ids, shown=told.shown
+        )
+
+    async def follow(self, seen: Seen, prompt: str, call_id: CallId | None = None) -> Resume:
+        """What goes on with a task, in the words of whoever launched it."""
+        task = seen.task
+        try:
+            child = await self.store.session(task.id)
+        except NotFound as error:
+            raise ToolError(vanished(task.id)) from error
+        to = Addressee(child.id, child.agent or task.agent, _model_of(child))
+        fact = await self._said(child, to, prompt)
+        return Resume(task.id, fact, prompt, call_id)
+
+    async def find(self, given: str, context: ToolContext) -> Seen:
+        """One of the caller's tasks, by its id or the beginning of it."""
+        start = given.strip()
+        start = start if start.startswith("ses_") else f"ses_{start}"
+        found = await self.store.tasks_beginning(context.session_id, start)
+        if len(found) > 1 and start not in found:
+            raise ToolError(ambiguous(given, len(found)))
+        if not found or not given.strip():
+            raise ToolError(no_such_task(given))
+        return await self.store.task(SessionId(start) if start in found else found[0])
+
+
+def _model_of(session: Session) -> ModelRef:
+    assert session.model is not None, "it was addressed"
+    model = session.model
+    return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
+
+
+def child_rules(agent: Agent | None, *, background: bool) -> tuple[Rule, ...]:
+    """What a child may not do, unless its agent's own rules speak of it. Nobody answers in the background."""
+    if agent is None:
+        return ()
+    own = {rule.permission for rule in agent.layers.agent}
+    kept = [each for each in KEPT_FROM_CHILDREN if each not in own]
+    denied = (*kept, "question") if background else kept
+    return tuple(Rule(permission=each, pattern="*", action="deny") for each in denied)
+
+
+def _callable(staff: Mapping[str, Agent], context: ToolContext) -> list[str]:
+    rules = context.rules
+    return [name for name in staff if rules is None or rules.evaluate(TASK, name) != "deny"]

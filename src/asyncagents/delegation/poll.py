@@ -1,0 +1,38 @@
+"""Polling: who asks again and again for what has not changed waits instead, at no cost."""
+
+from asyncagents.delegation.desk import Desk
+from asyncagents.domain.call import Call, Completed, Settled, Watch
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task import Task
+from asyncagents.engine.tool import Outcome, Pending, ToolContext
+
+POLLS = ("async_task_result", "asyncagents_output")
+EMPTY = "stillRunning"
+PATIENCE = 2
+"""So many empty answers in a row; the next one comes when something has changed."""
+LOOK_BACK = 100
+
+
+async def polled(desk: Desk, task: Task, context: ToolContext, *, tool: str, text: str) -> Outcome:
+    """The answer, or the wait for it."""
+    calls = await desk.store.last_calls(context.session_id, LOOK_BACK)
+    if _in_a_row(calls, context, task.id) < PATIENCE:
+        return Completed(text, task.description, {"sessionId": task.id, EMPTY: True})
+    watch = Watch(task.id, tool, any=True)
+    return Pending(kind="wait", seconds=None, watch=watch, note="Waits until one of the tasks ends.")
+
+
+def _in_a_row(calls: tuple[Call, ...], context: ToolContext, task_id: SessionId) -> int:
+    """How often this task was asked for with nothing else done in between, in this turn."""
+    count = 0
+    own = next((call for call in calls if call.id == context.call_id), None)
+    for call in calls:
+        if own is None or call.id >= own.id:
+            continue
+        if call.tool not in POLLS or call.turn != own.turn or not isinstance(call.state, Settled):
+            break
+        result = call.state.result
+        if not isinstance(result, Completed) or not result.metadata.get(EMPTY):
+            break
+        count += result.metadata.get("sessionId") == task_id
+    return count

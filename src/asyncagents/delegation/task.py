@@ -1,0 +1,87 @@
+"""The tool `task`: another agent does a piece of work, and the call is open until it has."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.delegation.described import described
+from asyncagents.delegation.desk import Desk, Order
+from asyncagents.domain.fact import Resume, Spawn
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.permission import TASK
+from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
+
+Description = Annotated[str, Meta(description="Three to five words.", min_length=1, max_length=500)]
+Prompt = Annotated[str, Meta(description="The task, with all that the agent must know.", min_length=1)]
+
+
+class TaskArgs(Struct, frozen=True, kw_only=True):
+    description: Description
+    prompt: Prompt
+    subagent_type: Annotated[str, Meta(description="The name of the agent.", min_length=1)]
+    task_id: Annotated[
+        str | None, Meta(description="Goes on with an earlier task of yours, which knows what it did.")
+    ] = None
+    command: str | None = None
+    model: str | None = None
+
+
+HIDDEN = ("command", "model")
+"""Arguments of tasks that people start."""
+
+
+def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
+    async def plan(args: TaskArgs, context: ToolContext) -> tuple[Ask, ...]:
+        return launch_ask(args.subagent_type, args.description)
+
+    async def run(args: TaskArgs, context: ToolContext) -> Together:
+        if args.task_id:
+            seen = await desk.find(args.task_id, context)
+            follow = await desk.follow(seen, args.prompt, context.call_id)
+            return Together(_pending(args, context, seen.task.id, follow), (follow,))
+        order = Order(
+            agent=args.subagent_type,
+            prompt=args.prompt,
+            description=args.description,
+            background=False,
+            model=args.model,
+        )
+        spawn = await desk.spawn(order, context, limits)
+        return Together(_pending(args, context, spawn.info.id, spawn), (spawn,))
+
+    tool = Tool(TASK, TaskArgs, run, plan=plan, effect="idempotent", description=described("task"))
+    tool.parameters = _parameters(tool.spec().parameters)
+    return tool
+
+
+def launch_ask(agent: str, description: str) -> tuple[Ask, ...]:
+    """Who may launch whom is one permission, for all tools that launch."""
+    metadata = {"description": description, "subagent_type": agent}
+    return (Ask(TASK, (agent,), (agent,), metadata),)
+
+
+def _pending(args: TaskArgs, context: ToolContext, child: SessionId, begun: Spawn | Resume) -> Pending:
+    model = (begun.first if isinstance(begun, Spawn) else begun.follow).message.model
+    return Pending(
+        kind="task",
+        seconds=None,
+        title=args.description,
+        metadata={
+            "sessionId": child,
+            "parentSessionId": context.session_id,
+            "model": _wire(model),
+        },
+    )
+
+
+def _wire(model: ModelRef) -> dict[str, str]:
+    return {"providerID": model.provider_id, "modelID": model.model_id}
+
+
+def _parameters(schema: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(schema)
+    shown["properties"] = {name: each for name, each in shown["properties"].items() if name not in HIDDEN}
+    return shown

@@ -1,0 +1,17 @@
+"""The delegation tools, as one workplace gets them."""
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.delegation.async_task import async_task, async_task_result
+from asyncagents.delegation.background import background_tools
+from asyncagents.delegation.desk import Desk
+from asyncagents.delegation.task import task
+from asyncagents.engine.tool import AnyTool
+
+
+def delegation_tools(desk: Desk, limits: DelegationConfig) -> tuple[AnyTool, ...]:
+    tools: list[AnyTool] = [task(desk, limits)]
+    if limits.tools in ("asyncagents", "both"):
+        tools += background_tools(desk, limits)
+    if limits.tools in ("async_task", "both"):
+        tools += [async_task(desk, limits), async_task_result(desk)]
+    return tuple(tools)
