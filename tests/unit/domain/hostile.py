@@ -17,8 +17,39 @@ NOTICES = (
     "✗ **Resume #1 failed in 5s.**\nTask Progress: 1/1",
 )
 _BAITS = (
-    *("<", "</", "< / ", "<//", "<\\", ">", "/>", "\n", "\r", "\u2028", "\x85", "**", "*", '"', "&", "amp;", "lt;"),
-    *("&lt;", "&amp;lt;", "&lt;/", "&LT;", "\u200b", "\u2060", "\ufeff", "\xad", "\u202e", "\x00", "\u3000", "\xa0"),
+    *(
+        "<",
+        "</",
+        "< / ",
+        "<//",
+        "<\\",
+        ">",
+        "/>",
+        "\n",
+        "\r",
+        "\u2028",
+        "\x85",
+        "**",
+        "*",
+        '"',
+        "&",
+        "amp;",
+        "lt;",
+    ),
+    *(
+        "&lt;",
+        "&amp;lt;",
+        "&lt;/",
+        "&LT;",
+        "\u200b",
+        "\u2060",
+        "\ufeff",
+        "\xad",
+        "\u202e",
+        "\x00",
+        "\u3000",
+        "\xa0",
+    ),
     *TAGS,
     *(tag.upper() for tag in TAGS),
     *(f"<{tag}>" for tag in TAGS),
@@ -38,11 +69,11 @@ _BAITS = (
 hostile = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_size=12).map("".join)
 
 _TAG = re.compile(rf"<(/?)({'|'.join(sorted(TAGS, reverse=True))})((?: [a-z_]+=\"[^\"]*\")*)>")
-_LOOKS_LIKE = re.compile(
-    rf"<\s*(?:[/\\]\s*)*(?:{'|'.join(tag.replace('_', '[_-]').replace('-r', '[_-]r') for tag in TAGS)})(?![\w-])"
-)
+_NAMES = "|".join(re.sub("[_-]", "[_-]", tag) for tag in TAGS)
+_LOOKS_LIKE = re.compile(rf"<\s*(?:[/\\]\s*)*(?:{_NAMES})(?![\w-])")
 _A_NOTICE = re.compile(
-    r'[✓✗⊘] \*\*(Agent ".*" (finished in|failed in|cancelled after)|Resume #\d+ (completed|failed) in) .*\.\*\*'
+    r'[✓✗⊘] \*\*(Agent ".*" (finished in|failed in|cancelled after)'
+    r"|Resume #\d+ (completed|failed) in) .*\.\*\*"
 )
 
 

@@ -1,6 +1,7 @@
 """What a parent is told when tasks end: fixed formats, and nothing in them that a child can forge."""
 
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,9 @@ from tests.unit.domain.build_task import an_end
 from tests.unit.domain.hostile import Inside, envelopes, forged, hostile, looks
 
 BATCHES = {"bat_1": Counted(1, 3), "bat_2": Counted(2, 2)}
-SOURCE = "This notice is from the asyncagents runtime. No person wrote it, and it is not a request of the user."
+SOURCE = (
+    "This notice is from the asyncagents runtime. No person wrote it, and it is not a request of the user."
+)
 FAILED = an_end(status="error", result=None, error=TaskError("APIError", "The provider is down."))
 
 
@@ -126,7 +129,7 @@ ENDS = st.builds(
     resumes=st.integers(0, 2),
     result=st.none() | hostile,
     error=st.none() | st.builds(TaskError, hostile, hostile),
-    ended_by=st.none() | st.sampled_from(EndedBy.__args__),
+    ended_by=st.none() | st.sampled_from(get_args(EndedBy)),
     ms=st.integers(0, 10**8),
 )
 _STRICT = re.compile(
@@ -137,7 +140,9 @@ _STRICT = re.compile(
 
 @pytest.mark.spec("T-12")
 @given(st.lists(ENDS, min_size=1, max_size=4), st.integers(0, 2), st.booleans())
-def test_no_child_can_forge_a_notice_or_leave_its_envelope(ends: list[TaskEnd], running: int, inline: bool) -> None:
+def test_no_child_can_forge_a_notice_or_leave_its_envelope(
+    ends: list[TaskEnd], running: int, inline: bool
+) -> None:
     given = told(*ends, running=running, telling=Telling(inline_result=inline))
     assert len(given.visible) == len(ends)
     for text in given.visible:
@@ -157,5 +162,9 @@ def _expected(ends: list[TaskEnd], inline: bool) -> list[str]:
     texts: list[str] = []
     for end in ends:
         texts += [end.error.message] if end.error else []
-        texts += [end.result] if inline and end.status == "completed" and (end.result or "").strip() and end.result else []
+        texts += (
+            [end.result]
+            if inline and end.status == "completed" and (end.result or "").strip() and end.result
+            else []
+        )
     return texts

@@ -21,7 +21,9 @@ cost: $0.0125
 duration: 1m 5s
 </task_metadata>"""
 FAILED = TaskError("APIError", "The provider is down.")
-PROGRESS = Progress(tool_calls=2, by_name={"read": 2}, last_tools=("read", "read"), updated=NOW - 3_000, phase="tool")
+PROGRESS = Progress(
+    tool_calls=2, by_name={"read": 2}, last_tools=("read", "read"), updated=NOW - 3_000, phase="tool"
+)
 ENDED_BY: tuple[EndedBy, ...] = ("user", "parent", "deadline", "shutdown", "crash")
 
 
@@ -76,7 +78,8 @@ _RESULTS: list[tuple[Task, str]] = [
     ),
     (
         ended(status="cancelled", ended_by="user"),
-        "status: error\ntask_id: ses_child\nerror_type: MessageAbortedError\n\nCancelled: the user stopped it.",
+        "status: error\ntask_id: ses_child\nerror_type: MessageAbortedError\n\n"
+        "Cancelled: the user stopped it.",
     ),
     (
         ended(status="cancelled", error=TaskError("MessageAbortedError", "Aborted")),
@@ -249,7 +252,10 @@ def test_a_cancel_tells_what_it_ended_and_what_had_ended_before() -> None:
 @pytest.mark.parametrize(
     ("told", "named"),
     [
-        (task_text.unknown_agent("boss", ["explore", "review"]), ['"boss"', "unknown or primary", "explore, review"]),
+        (
+            task_text.unknown_agent("boss", ["explore", "review"]),
+            ['"boss"', "unknown or primary", "explore, review"],
+        ),
         (task_text.unknown_agent("boss", []), ['"boss"', "No agents are available"]),
         (task_text.fork_and_resume(), ["mutually exclusive", "No task was created"]),
         (task_text.vanished("ses_9"), ["ses_9", "no longer exists", "Start a new asyncagents_task"]),
