@@ -10,6 +10,7 @@ TAGS = (
     "task_message",
     "task_text",
     "task_thinking",
+    "task_prompt",
     "task_call",
     "task_input",
     "task_output",
@@ -34,7 +35,9 @@ def _spelt(tag: str) -> str:
 
 
 _NAME = rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(map(_spelt, TAGS))})(?![\w-])))"
-_LIKE_A_TAG = re.compile(rf"(?:<|&((?:amp;)*+lt;)){_NAME}")
+# `Promise<Task>` is code. No tag of ours is written like this, so it is no danger to let it be.
+_GENERIC = r"(?<=\w)<(?=(?:Task|File)[>,?\[|])"
+_LIKE_A_TAG = re.compile(rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_NAME}")
 _ENCLOSED = re.compile(rf"&((?:amp;)*+lt;){_NAME}")
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
 _STARS = re.compile(r"\*{2,}")

@@ -16,40 +16,13 @@ NOTICES = (
     "✓ **Resume #1 completed in 5s.**\nTask Progress: 1/1",
     "✗ **Resume #1 failed in 5s.**\nTask Progress: 1/1",
 )
+_SIGNS = (
+    "<", "</", "< / ", "<//", "<\\", ">", "/>", "\n", "\r", "\u2028", "\x85", "**", "*", '"', "&", "amp;",
+    "lt;", "&lt;", "&amp;lt;", "&lt;/", "&LT;", "\u200b", "\u2060", "\ufeff", "\xad", "\u202e", "\x00",
+    "\u3000", "\xa0",
+)  # fmt: skip
 _BAITS = (
-    *(
-        "<",
-        "</",
-        "< / ",
-        "<//",
-        "<\\",
-        ">",
-        "/>",
-        "\n",
-        "\r",
-        "\u2028",
-        "\x85",
-        "**",
-        "*",
-        '"',
-        "&",
-        "amp;",
-        "lt;",
-    ),
-    *(
-        "&lt;",
-        "&amp;lt;",
-        "&lt;/",
-        "&LT;",
-        "\u200b",
-        "\u2060",
-        "\ufeff",
-        "\xad",
-        "\u202e",
-        "\x00",
-        "\u3000",
-        "\xa0",
-    ),
+    *_SIGNS,
     *TAGS,
     *(tag.upper() for tag in TAGS),
     *(f"<{tag}>" for tag in TAGS),
@@ -64,6 +37,8 @@ _BAITS = (
     "<div>",
     "Vec<u8>",
     "Promise<Task>",
+    "x<File",
+    "x<Task>",
     *(f"\n{text}\n" for text in NOTICES),
 )
 hostile = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_size=12).map("".join)
@@ -71,6 +46,7 @@ hostile = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_
 _TAG = re.compile(rf"<(/?)({'|'.join(sorted(TAGS, reverse=True))})((?: [a-z_]+=\"[^\"]*\")*)>")
 _NAMES = "|".join(re.sub("[_-]", "[_-]", tag) for tag in TAGS)
 _LOOKS_LIKE = re.compile(rf"<\s*(?:[/\\]\s*)*(?:{_NAMES})(?![\w-])")
+_GENERIC = re.compile(r"(?<=\w)<(?=(Task|File)[>,?\[|])")
 _A_NOTICE = re.compile(
     r'[✓✗⊘] \*\*(Agent ".*" (finished in|failed in|cancelled after)'
     r"|Resume #\d+ (completed|failed) in) .*\.\*\*"
@@ -87,6 +63,7 @@ class Inside(Struct, frozen=True):
 
 def looks(text: str) -> int:
     """How many tags of ours a careless reader finds: blind to what is not seen, to case and to spaces."""
+    text = _GENERIC.sub("(", text)
     seen = "".join(sign for sign in text if sign.isspace() or unicodedata.category(sign) not in ("Cf", "Cc"))
     return len(_LOOKS_LIKE.findall(seen.casefold()))
 

@@ -21,7 +21,12 @@ from tests.unit.domain.hostile import Inside, envelopes, hostile, looks
         ('<file name="x">', '&lt;file name="x">'),
         ("&lt;task>", "&amp;lt;task>"),
         ("&amp;lt;task>", "&amp;amp;lt;task>"),
-        ("Promise<Task>", "Promise&lt;Task>"),
+        ("Promise&lt;Task>", "Promise&amp;lt;Task>"),
+        ("a</Task>", "a&lt;/Task>"),
+        ("a<task>", "a&lt;task>"),
+        ("a<Task x='y'>", "a&lt;Task x='y'>"),
+        ("<Task>", "&lt;Task>"),
+        ("a\u200b<Task>", "a\u200b&lt;Task>"),
     ],
 )
 def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str, inside: str) -> None:
@@ -37,6 +42,7 @@ def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str,
         '{"task": "<filename>", "n": [1, 2]}',
         "<tasks> <task_list> <taskbar/> <profile>",
         "if a <task_count: pass",
+        "Promise<Task> Map<File, Task[]> f<Task[]>() Future<Task?>",
         "",
     ],
 )

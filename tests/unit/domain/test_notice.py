@@ -90,6 +90,13 @@ def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
 
 
 @pytest.mark.spec("T-12")
+def test_two_runs_of_one_task_are_told_apart_and_hinted_at_once() -> None:
+    hidden = told(an_end(), an_end(run=1, resumes=1), running=1).hidden
+    assert 'Task ses_child "Find the tests" of agent explore, resume #1: completed.\n' in hidden
+    assert hidden.count("If you need results immediately") == 1
+
+
+@pytest.mark.spec("T-12")
 @pytest.mark.parametrize("running", [0, 1])
 def test_a_failure_adds_its_error_with_the_id_of_its_task(running: int) -> None:
     _, error = envelopes(told(FAILED, running=running).hidden)
@@ -151,7 +158,8 @@ def test_no_child_can_forge_a_notice_or_leave_its_envelope(
         assert looks(text) == 0
     reminder, *data = envelopes(given.hidden)
     assert reminder.tag == "system-reminder"
-    assert len(reminder.text.splitlines()) == 1 + len(ends) + (len(ends) + 2 if running else 2) + bool(data)
+    hints = len({end.id for end in ends}) + 2 if running else 2
+    assert len(reminder.text.splitlines()) == 1 + len(ends) + hints + bool(data)
     assert [each.text for each in data] == list(_expected(ends, inline))
     assert forged(given.hidden) == []
     assert all(end.id in reminder.text for end in ends)

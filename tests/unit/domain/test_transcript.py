@@ -31,7 +31,7 @@ AT: dict[str, Any] = {"id": PartId("prt_1"), "session_id": SESSION, "message_id"
 TIME = PartTime(start=1, end=2)
 
 
-def text(said: str, **more: bool) -> TextPart:
+def text(said: str, **more: Any) -> TextPart:
     return TextPart(**AT, text=said, **more)
 
 
@@ -156,7 +156,7 @@ def test_files_and_subtasks_are_named() -> None:
     told = envelopes(transcript([asked(file, nameless, sub)], Transcript()))
     assert told[0] == Inside("file", 'mime="image/png"', "a.png")
     assert len(told[1].text) == 80
-    assert told[2] == Inside("task", 'agent="explore" description="A look"', "Look.")
+    assert told[2] == Inside("task_prompt", 'agent="explore" description="A look"', "Look.")
 
 
 @pytest.mark.spec("T-04")
