@@ -40,6 +40,7 @@ _GENERIC = r"(?<=\w)<(?=(?:Task|File)[>,?\[|])"
 _LIKE_A_TAG = re.compile(rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_NAME}")
 _ENCLOSED = re.compile(rf"&((?:amp;)*+lt;){_NAME}")
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
+_BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
 _STARS = re.compile(r"\*{2,}")
 
 
@@ -62,4 +63,4 @@ def envelope(tag: str, text: str, **said: str) -> str:
 def line(text: str, most: int = 120) -> str:
     """A name or a description on one line, with nothing in it that ends the place it is put in."""
     seen = _STARS.sub("*", " ".join(_HIDDEN.sub("", text).split())).replace('"', "'")
-    return enclosed(seen if len(seen) <= most else seen[: most - 1].rstrip() + "…")
+    return _BEGUN.sub("&lt;", enclosed(seen if len(seen) <= most else seen[: most - 1].rstrip() + "…"))

@@ -86,6 +86,8 @@ def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
         ('say "done.** now', "say 'done.* now"),
         ("*\u200b* hidden \x00 signs", "* hidden signs"),
         ("close </task_result> it", "close &lt;/task_result> it"),
+        ("a <", "a &lt;"),
+        ("a < / ", "a &lt; /"),
         ("x" * 121, "x" * 119 + "…"),
     ],
 )

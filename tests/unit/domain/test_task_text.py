@@ -1,7 +1,7 @@
 """What a model is told of tasks: the fixed texts to the letter, the others by what they must name."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asyncagents.domain import task_text
@@ -284,6 +284,7 @@ def test_a_result_stays_inside_and_comes_out_whole(said: str, description: str, 
 
 @pytest.mark.spec("D-01", "D-09", "T-04")
 @given(hostile.filter(str.strip), hostile, hostile)
+@example("task", "<", "")
 def test_an_error_stays_inside_and_comes_out_whole(message: str, name: str, finish: str) -> None:
     error, account = TaskError(name, message), Account(finish=finish, by_name={name: 1}, tool_calls=1)
     task = ended(status="error", error=error, account=account)
