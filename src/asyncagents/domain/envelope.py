@@ -10,6 +10,7 @@ TAGS = (
     "task_message",
     "task_text",
     "task_thinking",
+    "task_prompt",
     "task_call",
     "task_input",
     "task_output",
@@ -20,8 +21,10 @@ TAGS = (
 
 # What is there and is not seen: a reader skips it, so it does not make a name another one.
 _UNSEEN = (
-    r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+    r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
+    r"\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    r"\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff"
 )
 _GAP = rf"[\s{_UNSEEN}]*+"
 
@@ -31,10 +34,13 @@ def _spelt(tag: str) -> str:
     return rf"[{_UNSEEN}]*+".join(letters)
 
 
-_NAME = rf"(?=(?i:{_GAP}(?:/{_GAP})?+(?:{'|'.join(map(_spelt, TAGS))})(?![\w-])))"
-_LIKE_A_TAG = re.compile(rf"(?:<|&((?:amp;)*+lt;)){_NAME}")
+_NAME = rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(map(_spelt, TAGS))})(?![\w-])))"
+# `Promise<Task>` is code. No tag of ours is written like this, so it is no danger to let it be.
+_GENERIC = r"(?<=\w)<(?=(?:Task|File)[>,?\[|])"
+_LIKE_A_TAG = re.compile(rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_NAME}")
 _ENCLOSED = re.compile(rf"&((?:amp;)*+lt;){_NAME}")
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
+_BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
 _STARS = re.compile(r"\*{2,}")
 
 
@@ -57,4 +63,4 @@ def envelope(tag: str, text: str, **said: str) -> str:
 def line(text: str, most: int = 120) -> str:
     """A name or a description on one line, with nothing in it that ends the place it is put in."""
     seen = _STARS.sub("*", " ".join(_HIDDEN.sub("", text).split())).replace('"', "'")
-    return enclosed(seen if len(seen) <= most else seen[: most - 1].rstrip() + "…")
+    return _BEGUN.sub("&lt;", enclosed(seen if len(seen) <= most else seen[: most - 1].rstrip() + "…"))

@@ -79,12 +79,14 @@ def _headline(end: TaskEnd) -> str:
 def _ended(end: TaskEnd) -> str:
     by = f" ({ENDED_BY[end.ended_by]})" if end.ended_by else ""
     silent = " without a final text" if end.status == "completed" and not _said(end) else ""
-    return f'Task {end.id} "{line(end.description)}" of agent {line(end.agent)}: {end.status}{by}{silent}.'
+    resume = f", resume #{end.resumes}" if end.resumes else ""
+    who = f'Task {end.id} "{line(end.description)}" of agent {line(end.agent)}{resume}'
+    return f"{who}: {end.status}{by}{silent}."
 
 
 def _others_run(ends: Sequence[TaskEnd], tool: str) -> Iterator[str]:
-    for end in ends:
-        yield f'If you need results immediately, use {tool}(task_id="{end.id}").'
+    for task_id in dict.fromkeys(end.id for end in ends):
+        yield f'If you need results immediately, use {tool}(task_id="{task_id}").'
     yield "You can continue working or just say 'waiting' and halt."
     yield "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 

@@ -76,6 +76,8 @@ def silence(task: Task) -> str:
 
 def failed(task: Task) -> tuple[str, str]:
     """The type and the message of how it failed; a cancelled task was aborted."""
+    if task.live:
+        raise ValueError(f"task {task.id} has not ended: it is {task.status}")
     by = ENDED_BY[task.ended_by] if task.ended_by else ""
     message = (task.error.message if task.error else "").strip()
     if task.status == "cancelled":

@@ -74,11 +74,9 @@ def started(task: Task, place: int | None) -> str:
 
 def resumed(task: Task, queued: bool) -> str:
     """`queued`: it was still at work."""
-    if queued:
-        state, then = str(task.status), "It is still at work and reads your prompt next."
-    else:
-        state, then = f"{task.status} (resume #{task.resumes})", "It goes on with your prompt."
-    return f"{_named(task)}\nstatus: {state}\n\n{then} {_WAIT}"
+    count = "" if queued else f" (resume #{task.resumes})"
+    then = "It is still at work and reads your prompt next." if queued else "It goes on with your prompt."
+    return f"{_named(task)}\nstatus: {task.status}{count}\n\n{then} {_WAIT}"
 
 
 def _named(task: Task) -> str:

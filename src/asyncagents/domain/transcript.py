@@ -78,7 +78,7 @@ def _part(part: Part | UnknownPart, wanted: Transcript) -> Iterator[str]:
         case FilePart():
             yield envelope("file", part.filename or part.url[:80], mime=part.mime)
         case SubtaskPart():
-            yield envelope("task", part.prompt, agent=part.agent, description=part.description)
+            yield envelope("task_prompt", part.prompt, agent=part.agent, description=part.description)
         case _:  # what only clients read, and what we do not know
             return
 

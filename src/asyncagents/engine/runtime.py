@@ -19,19 +19,20 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
+from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
+from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
 
 VERSION = "0.1.0"
 POOL = "local"
-UNHEARD_SECONDS = 0.05
-"""How often to look when no event can tell any more: the listener fell behind, or the runtime closes."""
 
 
 class Runtime:
@@ -62,6 +63,8 @@ class Runtime:
         self._ids = ids
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
+        self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
+        self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -232,29 +235,12 @@ class Runtime:
         """Tell an open call that what it waits for failed."""
         return await self._store.settle(call_id, Failed(a_text(error, "an error")))
 
-    async def abort(self, session_id: SessionId, *, seconds: float = 5.0) -> bool:
-        """End what a session and its descendants do. False: it is durable, but somebody still stops."""
-        with self._bus.subscribe() as subscription:
-            tree = await self._store.cancel(session_id)
-            events = aiter(subscription)
-            try:
-                async with asyncio.timeout(seconds):
-                    for each in tree:
-                        while not await self._stopped(each):
-                            if await anext(events, None) is None:
-                                await asyncio.sleep(UNHEARD_SECONDS)
-            except TimeoutError:
-                return False
-        return True
+    async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree") -> bool:
+        """End what a session and its descendants do. False: it is durable, but somebody still stops.
 
-    async def _stopped(self, session_id: SessionId) -> bool:
-        try:
-            control, covered = await self._store.covered(session_id)
-        except NotFound:
-            return True
-        if not covered or self._dispatcher.serves:
-            return not covered
-        return control.state != "running" or not self._alive(control.owner or OwnerId(""))
+        `scope="turn"` spares the tasks that it launched in the background.
+        """
+        return await self._ending.abort(session_id, seconds=seconds, scope=scope)
 
     async def session(self, session_id: SessionId) -> Session:
         return await self._store.session(session_id)

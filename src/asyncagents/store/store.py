@@ -16,6 +16,7 @@ from asyncagents.domain.status import Status
 from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
+from asyncagents.domain.why import Situation
 from asyncagents.errors import Damaged
 from asyncagents.store.tx import Commit, Database, Verb
 from asyncagents.store.verb import (
@@ -36,6 +37,7 @@ from asyncagents.store.verb import (
     rest,
     session,
     signal,
+    situation,
     step,
     summary,
     task,
@@ -329,6 +331,10 @@ class Store:
     async def place_for(self, session_id: SessionId, crowd: int) -> int:
         """Where a child that a session launches now would queue, from 1; 0: it need not."""
         return await self._read(lambda tx: task_read.place_for(tx, session_id, crowd))
+
+    async def situation(self, session_id: SessionId) -> Situation:
+        """What keeps a session from moving."""
+        return await self._read(lambda tx: situation.situation(tx, session_id))
 
     async def unconcluded(self, limit: int = 500) -> tuple[SessionId, ...]:
         """Live tasks whose child has nothing left to do."""

@@ -190,7 +190,9 @@ async def _last_step(tx: Tx, session_id: SessionId) -> Entry | None:
     """The newest message of the model, besides summaries that were written."""
     before = END
     while rows := await tx.all("placed_before", session_id, before, LOOK_BACK):
-        for message_id, before, _, info, version in rows:  # noqa: B007  the next page begins there
+        for message_id, before, turn, info, version in rows:  # noqa: B007  the next page begins there
+            if not turn:  # what a fork began with is its parent's
+                return None
             message = decode_message(upcast(version, info))
             if isinstance(message, AssistantMessage) and not (message.summary and message.error is None):
                 return await entry(tx, MessageId(message_id))

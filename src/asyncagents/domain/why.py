@@ -1,0 +1,163 @@
+"""Why a session does not move: a code and one sentence, from its rows alone."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Call, Open, Running
+from asyncagents.domain.control import Backoff, Control
+from asyncagents.domain.envelope import line
+from asyncagents.domain.failure import Failure, MessageAbortedError, told
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape
+from asyncagents.domain.task import Task
+
+Code: TypeAlias = Literal[
+    "working", "tool", "ready", "no_worker", "queued", "permission", "question", "task", "async", "wait",
+    "retry", "tasks", "held", "aborted", "blocked", "crash_loop", "failed", "idle", "unreadable",
+]  # fmt: skip
+PATIENCE_MS = 2_000
+"""So long may pass between a wake and a run."""
+
+
+class Why(Shape, frozen=True, kw_only=True):
+    session_id: SessionId
+    code: Code
+    sentence: str
+    on: tuple[str, ...] = ()
+    """Ids of what it waits for: asks, pending calls, tasks."""
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """All that there is to know of a session that does not move, or seems not to."""
+
+    control: Control
+    now: int
+    updated: int
+    calls: tuple[Call, ...] = ()
+    queued: int = 0
+    held: int = 0
+    """Input that waits for the next prompt."""
+    place: int = 0
+    """In the queue of its tree, from 1."""
+    crowd: int = 0
+    backoff: Backoff | None = None
+    error: Failure | None = None
+    """Of its last step."""
+    blocked: bool = False
+    """A person said no in its last turn."""
+    children: tuple[Task, ...] = ()
+    """Live tasks that it launched."""
+    owner_lives: bool = False
+    served: bool = False
+    """Whether the one who asks runs sessions."""
+
+
+def why(about: Situation) -> Why:
+    """The first thing that keeps it."""
+    control = about.control
+    if control.backoff is not None and about.backoff is not None:
+        wait = max(0, about.backoff.next_at - about.now) // 1000
+        said = f"The model failed ({line(about.backoff.failure)}) and is asked again in {wait} s."
+        return _why(about, "retry", said)
+    if control.state == "running":
+        return _running(about)
+    if control.state == "ready":
+        return _ready(about)
+    waiting = [call for call in about.calls if call.open]
+    return _waiting(about, waiting) if waiting else _resting(about)
+
+
+def _why(about: Situation, code: Code, sentence: str, *on: str) -> Why:
+    return Why(session_id=about.control.id, code=code, sentence=sentence, on=on)
+
+
+def _running(about: Situation) -> Why:
+    if not about.owner_lives:
+        return _no_worker(about, "The process that ran it is gone")
+    tools = [call.tool for call in about.calls if isinstance(call.state, Running)]
+    if tools:
+        return _why(about, "tool", f"It runs {', '.join(map(line, tools))}.")
+    return _why(about, "working", "It is at work: a model is being asked, or is about to be.")
+
+
+def _ready(about: Situation) -> Why:
+    if about.place:
+        said = f"It queues at place {about.place}: {about.crowd} sessions of its tree may work at once."
+        return _why(about, "queued", said)
+    if about.served or about.now - about.updated < PATIENCE_MS:
+        return _why(about, "ready", "It is about to be taken up.")
+    return _no_worker(about, "It is ready to run")
+
+
+def _no_worker(about: Situation, what: str) -> Why:
+    if about.served:
+        return _why(about, "ready", f"{what}; it is about to be taken up.")
+    said = f"{what}, and nobody serves it: run it with `asyncagents run --session {about.control.id}`."
+    return _why(about, "no_worker", said)
+
+
+def _waiting(about: Situation, calls: list[Call]) -> Why:
+    """By what holds it up most: a person, a task, then what comes from outside."""
+    order = {"ask": 0, "question": 1, "task": 2, "wait": 3, "async": 4}
+    first = min(calls, key=lambda call: (order[call.open.kind] if call.open else 9, call.id))
+    state = first.open
+    assert state is not None, "only open calls wait"
+    match state.kind:
+        case "ask":
+            asked = f"{state.ask.permission} {', '.join(state.ask.patterns)}" if state.ask else first.tool
+            said = f"It waits for a person to allow {line(asked)}: answer {first.ask_id}."
+            return _why(about, "permission", said, first.ask_id or first.id)
+        case "question":
+            said = f"It waits for a person to answer a question: answer {first.ask_id}."
+            return _why(about, "question", said, first.ask_id or first.id)
+        case "task":
+            ids = [child for call in calls if (child := _child(call))]
+            return _why(
+                about, "task", f"It waits for {_many(len(ids), 'task')} to end: {', '.join(ids)}.", *ids
+            )
+        case "wait":
+            target = f" for task {state.watch.task_id} to end" if state.watch else ""
+            return _why(about, "wait", f"It waits{target}{_until(about, state)}.", first.id)
+        case "async":
+            ids = [call.id for call in calls if call.open and call.open.kind == "async"]
+            said = f"It waits for the result of {line(first.tool)} ({first.id}){_until(about, state)}."
+            return _why(about, "async", said, *ids)
+
+
+def _child(call: Call) -> str | None:
+    """The session of the task that a call waits for."""
+    waits = call.open is not None and call.open.kind == "task"
+    return str(call.open.metadata.get("sessionId", call.id)) if waits and call.open else None
+
+
+def _until(about: Situation, state: Open) -> str:
+    return "" if state.due is None else f", at most {max(0, state.due - about.now) // 1000} s more"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"a {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _resting(about: Situation) -> Why:
+    if about.children:
+        ids = [task.id for task in about.children]
+        said = f"It rests until {_many(len(ids), 'background task')} of its own ends."
+        return _why(about, "tasks", said, *ids)
+    if about.blocked:
+        return _why(about, "blocked", "Its last turn stopped because a person said no to a tool call.")
+    if about.error is not None:
+        return _failed(about, about.error)
+    if about.held:
+        return _why(about, "held", f"It rests; {_many(about.held, 'message')} waits for the next prompt.")
+    return _why(about, "idle", "It rests: everything it was asked has been answered.")
+
+
+def _failed(about: Situation, error: Failure) -> Why:
+    name, message = told(error)
+    if isinstance(error, MessageAbortedError):
+        kept = f" {_many(about.held, 'message')} waits for the next prompt." if about.held else ""
+        return _why(about, "aborted", f"Its last turn was aborted.{kept}")
+    if message.startswith("crash_loop:"):
+        return _why(about, "crash_loop", line(message.removeprefix("crash_loop:").strip(), most=400))
+    return _why(about, "failed", f"Its last turn failed with {name}: {line(message, most=300)}")

@@ -1,0 +1,56 @@
+"""How what sessions do is ended, and when that is so: durable, and nobody at work any more."""
+
+import asyncio
+from collections.abc import Callable
+
+from asyncagents.domain.id import OwnerId, SessionId
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.errors import NotFound
+from asyncagents.store.store import Store
+from asyncagents.store.verb.cancel import Scope
+
+UNHEARD_SECONDS = 0.05
+"""How often to look when no event can tell any more: the listener fell behind, or the runtime closes."""
+
+
+class Ending:
+    def __init__(
+        self, *, store: Store, bus: Bus, dispatcher: Dispatcher, alive: Callable[[OwnerId], bool]
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._dispatcher = dispatcher
+        self._alive = alive
+
+    async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree") -> bool:
+        """False: it is durable, but somebody still stops."""
+        with self._bus.subscribe() as subscription:
+            tree = await self._store.cancel(session_id, scope=scope)
+            events = aiter(subscription)
+            try:
+                async with asyncio.timeout(seconds):
+                    for each in tree:
+                        while not await self._stopped(each):
+                            if await anext(events, None) is None:
+                                await asyncio.sleep(UNHEARD_SECONDS)
+            except TimeoutError:
+                return False
+        return True
+
+    async def _stopped(self, session_id: SessionId) -> bool:
+        try:
+            control, covered = await self._store.covered(session_id)
+        except NotFound:
+            return True
+        if not covered or self._dispatcher.serves:
+            return not covered
+        return control.state != "running" or not self._alive(control.owner or OwnerId(""))
+
+    def owner_lives(self, owner: OwnerId | None) -> bool:
+        return owner is not None and self._alive(owner)
+
+    @property
+    def serves(self) -> bool:
+        """Whether sessions are run here."""
+        return self._dispatcher.serves

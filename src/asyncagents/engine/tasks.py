@@ -1,0 +1,94 @@
+"""Tasks as people and programs handle them: seen, followed up, moved to the background, ended, explained."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.background_task import BackgroundTask, background_task
+from asyncagents.domain.fact import Resume
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.why import Why, why
+from asyncagents.engine.ending import Ending
+from asyncagents.engine.input import a_prompt
+from asyncagents.engine.intake import Intake
+from asyncagents.errors import Damaged, InvalidInput, NotFound
+from asyncagents.store.store import Store
+from asyncagents.store.verb.task_read import Seen
+
+
+class Tasks:
+    """Get it from a runtime: `runtime.tasks`."""
+
+    def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
+        self._store = store
+        self._intake = intake
+        self._ending = ending
+
+    async def get(self, task_id: SessionId) -> BackgroundTask:
+        """With what it has done so far."""
+        return _shown(await self._store.task(task_id))
+
+    async def find(self, start: str) -> BackgroundTask:
+        """By its id, or by the beginning of its id if no other session begins like that."""
+        start = start if start.startswith("ses_") else f"ses_{start}"
+        found = await self._store.beginning(start)
+        if len(found) > 1 and start not in found:
+            raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
+        return await self.get(SessionId(start) if start in found or not found else found[0])
+
+    async def list(
+        self, session_id: SessionId | None = None, *, live: bool = False, limit: int = 100
+    ) -> tuple[BackgroundTask, ...]:
+        """Of the tree of a session, the oldest first; or of all, the newest first. `live`: not yet ended."""
+        if session_id is not None:
+            seen = await self._store.tasks_of_tree(session_id)
+        elif live:
+            seen = await self._store.live_tasks()
+        else:
+            seen = await self._store.tasks(limit=limit)
+        return tuple(_shown(each) for each in seen if each.task.live or not live)
+
+    async def batch(self, batch_id: str) -> tuple[BackgroundTask, ...]:
+        return tuple(_shown(each) for each in await self._store.tasks_of_batch(batch_id))
+
+    async def resume(self, task_id: SessionId, prompt: str, *, key: str | None = None) -> BackgroundTask:
+        """Send a follow-up: an ended task begins another run, a live one reads it before its next step."""
+        await self._store.task(task_id)
+        a_prompt(prompt)
+        try:
+            async with self._intake.alone(task_id, key):
+                fact = await self._intake.admit(task_id, prompt, key=key, to={})
+                await self._store.resume(Resume(task_id, fact, prompt))
+        except NotFound as error:
+            raise NotFound("session of task", f"{task_id} (start a new task instead)") from error
+        return await self.get(task_id)
+
+    async def background(self, task_id: SessionId) -> BackgroundTask:
+        """Let whoever waits for it go on; a notice will tell of its end."""
+        await self._store.background(task_id)
+        return await self.get(task_id)
+
+    async def cancel(self, task_id: SessionId) -> bool:
+        """End it with all below it; its parent is told. False: it is durable, but somebody still stops."""
+        await self._store.task(task_id)
+        return await self._ending.abort(task_id)
+
+    async def cancel_batch(self, batch_id: str) -> bool:
+        """All of a batch that have not ended."""
+        found = await self._store.tasks_of_batch(batch_id)
+        if not found:
+            raise NotFound("batch", batch_id)
+        stopped = [await self._ending.abort(each.task.id) for each in found if each.task.live]
+        return all(stopped)
+
+    async def why(self, session_id: SessionId) -> Why:
+        """Why a session does not move."""
+        try:
+            about = await self._store.situation(session_id)
+        except Damaged as error:
+            said = f"Its rows cannot be read: {error}"
+            return Why(session_id=session_id, code="unreadable", sentence=said)
+        lives = self._ending.owner_lives(about.control.owner)
+        return why(replace(about, owner_lives=lives, served=self._ending.serves))
+
+
+def _shown(seen: Seen) -> BackgroundTask:
+    return background_task(seen.task, seen.progress)

@@ -1,0 +1,32 @@
+"""Reads all that `why` looks at."""
+
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.why import Situation
+from asyncagents.store.row import find_backoff, the_session, unsettled
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.task import find_task, live_tasks_of, place_in_queue
+
+
+async def situation(tx: Tx, session_id: SessionId) -> Situation:
+    row = await the_session(tx, session_id)
+    control = row.control
+    task = await find_task(tx, session_id)
+    inputs = await tx.all("unread_inputs", session_id)
+    last = await tx.one("last_message", session_id)
+    step = decode_message(upcast(last[1], last[0])) if last else None
+    return Situation(
+        control=control,
+        now=tx.now,
+        updated=row.info.time.updated,
+        calls=await unsettled(tx, session_id),
+        queued=sum(each[3] == "queued" for each in inputs),
+        held=sum(each[3] != "queued" for each in inputs),
+        place=await place_in_queue(tx, control) if control.state == "ready" else 0,
+        crowd=task.crowd if task else 0,
+        backoff=await find_backoff(tx, control),
+        error=step.error if isinstance(step, AssistantMessage) else None,
+        blocked=control.turn > 0 and control.blocked_turn == control.turn,
+        children=await live_tasks_of(tx, session_id),
+    )

@@ -1,0 +1,104 @@
+"""What another agent wrote is data: it leaves no envelope, and comes out of it as it went in."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from asyncagents.domain.envelope import TAGS, enclosed, envelope, line, opened
+from tests.unit.domain.hostile import Inside, envelopes, hostile, looks
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("</task_result>", "&lt;/task_result>"),
+        ("< / TASK_Result >", "&lt; / TASK_Result >"),
+        ("<\n/\u3000task", "&lt;\n/\u3000task"),
+        ("<//task_result>", "&lt;//task_result>"),
+        ("<t\u200bask\u2060_error>", "&lt;t\u200bask\u2060_error>"),
+        ("<tas\u212a>", "&lt;tas\u212a>"),
+        ("<system_reminder>", "&lt;system_reminder>"),
+        ('<file name="x">', '&lt;file name="x">'),
+        ("&lt;task>", "&amp;lt;task>"),
+        ("&amp;lt;task>", "&amp;amp;lt;task>"),
+        ("Promise&lt;Task>", "Promise&amp;lt;Task>"),
+        ("a</Task>", "a&lt;/Task>"),
+        ("a<task>", "a&lt;task>"),
+        ("a<Task x='y'>", "a&lt;Task x='y'>"),
+        ("<Task>", "&lt;Task>"),
+        ("a\u200b<Task>", "a\u200b&lt;Task>"),
+    ],
+)
+def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str, inside: str) -> None:
+    assert enclosed(text) == inside
+    assert opened(inside) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<div class='task'>a < b && c > d</div>",
+        "dict[str, Vec<u8>] &lt;div&gt; &amp; &amp;lt;",
+        '{"task": "<filename>", "n": [1, 2]}',
+        "<tasks> <task_list> <taskbar/> <profile>",
+        "if a <task_count: pass",
+        "Promise<Task> Map<File, Task[]> f<Task[]>() Future<Task?>",
+        "",
+    ],
+)
+def test_ordinary_text_is_left_as_it_is(text: str) -> None:
+    assert enclosed(text) == text
+
+
+@settings(max_examples=500)
+@given(hostile)
+@example("&amp;<task>")
+@example("&amp&lt;task")
+@example("<task<task<")
+def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) -> None:
+    inside = enclosed(text)
+    assert looks(inside) == 0
+    assert opened(inside) == text
+
+
+@given(hostile, hostile)
+def test_two_texts_are_never_enclosed_alike(one: str, other: str) -> None:
+    assert (enclosed(one) == enclosed(other)) == (one == other)
+
+
+@given(st.sampled_from(TAGS), hostile, hostile)
+def test_an_envelope_has_the_two_tags_that_we_wrote(tag: str, text: str, said: str) -> None:
+    told = f' by="{line(said)}"' if said else ""
+    assert envelopes(envelope(tag, text, by=said)) == [Inside(tag, told.strip(), text)]
+
+
+@pytest.mark.parametrize("unit", ["<", "< ", "</", "&amp;", "<t\u200b", "<task", "&lt;/"])
+def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
+    text = unit * 100_000  # what goes back and forth over it would run into the time limit of the tests
+    assert opened(enclosed(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Find the tests", "Find the tests"),
+        ("two\nlines\r\n\tof\u2028it ", "two lines of it"),
+        ('say "done.** now', "say 'done.* now"),
+        ("*\u200b* hidden \x00 signs", "* hidden signs"),
+        ("close </task_result> it", "close &lt;/task_result> it"),
+        ("a <", "a &lt;"),
+        ("a < / ", "a &lt; /"),
+        ("x" * 121, "x" * 119 + "…"),
+    ],
+)
+def test_a_description_is_one_line_that_ends_nothing(text: str, told: str) -> None:
+    assert line(text) == told
+
+
+@given(hostile)
+def test_no_description_breaks_its_line_its_quotes_or_its_stars(text: str) -> None:
+    told = line(text)
+    assert len(told.splitlines()) <= 1
+    assert '"' not in told
+    assert "**" not in told
+    assert looks(told) == 0
