@@ -121,7 +121,7 @@ def _file_size(file: Attachment) -> int:
 
 
 def fitting(head: list[Copied], body: list[Copied]) -> tuple[list[Copied], list[Copied]]:
-    """All of it; else a summary and the newest messages, as many as there is room for.
+    """All of it; else a summary, cut if it is long, and the newest messages, as many as there is room for.
 
     If even the newest is too long its texts are cut: a fork that knows nothing of its parent is none.
     """
