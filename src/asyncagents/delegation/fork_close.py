@@ -58,7 +58,7 @@ class Copyist:
         for part in reversed(entry.parts):
             match part:
                 case TextPart(text=text, ignored=ignored) if text and not ignored:
-                    parts.append(replace(self._said(part, late=not of_model), metadata=None))
+                    parts.append(_ended(self._said(part, late=not of_model)))
                 case ToolPart() if of_model:
                     parts.append(self._call(part))
                 case FilePart() | AgentPart() | SubtaskPart() if not of_model:
@@ -108,6 +108,12 @@ class Copyist:
         self._newer += 1
         self._results += kept != text
         return kept
+
+
+def _ended(part: TextPart) -> TextPart:
+    """A text that a crash left half said is said no further here."""
+    time = replace(part.time, end=part.time.end or part.time.start) if part.time else None
+    return replace(part, metadata=None, time=time)
 
 
 def _noted(at: int, given: dict[str, Any], words: str) -> ToolCompleted:

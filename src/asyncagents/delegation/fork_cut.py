@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
-from asyncagents.domain.part import Part, TextPart, ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.part import Part, SubtaskPart, TextPart, ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.window import BYTES_A_TOKEN, IMAGE_TOKENS
 from asyncagents.engine.prompt import Prompt
 from asyncagents.llm.model import Attachment, CallMade, FromModel, FromTool, FromUser, Said, Thought, Told
@@ -121,7 +121,7 @@ def _file_size(file: Attachment) -> int:
 
 
 def fitting(head: list[Copied], body: list[Copied]) -> tuple[list[Copied], list[Copied]]:
-    """All of it; else a summary and the newest messages, as many as there is room for.
+    """All of it; else a summary, cut if it is long, and the newest messages, as many as there is room for.
 
     If even the newest is too long its texts are cut: a fork that knows nothing of its parent is none.
     """
@@ -165,7 +165,9 @@ def cut_down(copy: Copied, most: int) -> Copied:
 
 def _words(part: Anything) -> str:
     match part:
-        case TextPart(text=text) | ToolPart(state=ToolCompleted(output=text) | ToolError(error=text)):
+        case TextPart(text=text) | SubtaskPart(description=text):
+            return text
+        case ToolPart(state=ToolCompleted(output=text) | ToolError(error=text)):
             return text
         case _:
             return ""
@@ -175,6 +177,8 @@ def _to_share(part: Anything, share: int) -> Anything:
     match part:
         case TextPart(text=text):
             return replace(part, text=cut(text, share, ends=True))
+        case SubtaskPart(description=text):
+            return replace(part, description=cut(text, share, ends=True))
         case ToolPart(state=ToolCompleted(output=output) as state):
             return replace(part, state=replace(state, output=cut(output, share, ends=True)))
         case ToolPart(state=ToolError(error=error) as state):

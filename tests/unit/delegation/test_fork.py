@@ -166,6 +166,14 @@ def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
     assert told(history.forked().entries) == told(history.entries)
 
 
+def test_a_text_that_was_left_half_said_has_ended() -> None:
+    history = History()
+    history.user("Go")
+    history.step(history.text("Half a wo", time=PartTime(start=7)), history.text("Ha", time=TIME))
+    _, *said = history.forked().entries[-1].parts
+    assert [part.time for part in said if isinstance(part, TextPart)] == [PartTime(start=7, end=7), TIME]
+
+
 def test_a_step_that_failed_without_a_word_is_left_out() -> None:
     history = History()
     history.user("Go")

@@ -253,6 +253,26 @@ def test_a_summary_stays_when_old_messages_go() -> None:
     assert texts(history.forked(head)) == [f"note\n{SUMMARISED}", "They build a shop.", "b" * 150_000]
 
 
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
+    history = History()
+    head = summarised(history, words="s" * 60_000)
+    history.user("a" * 70_000)
+    history.user("b" * (70_000 - len(SUMMARISED) + over))
+    fork = history.forked(head)
+    assert first_letters(fork) == f"{SUMMARISED[0]}sab"
+    assert len(texts(fork)[1]) <= 25_000 if over else texts(fork)[1] == "s" * 60_000
+    assert ("1 long text shortened" in fork.preamble) == bool(over)
+
+
+def test_room_that_a_summary_takes_is_not_given_twice() -> None:
+    history = History()
+    head = summarised(history)
+    history.user("a" * 100_000)
+    history.user("b" * 100_000)
+    assert texts(history.forked(head))[2:] == ["b" * 100_000]
+
+
 def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
     history = History()
     head = summarised(history, "n" * 90_000, words="s" * 400_000)

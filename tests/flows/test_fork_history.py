@@ -1,0 +1,112 @@
+"""A fork of a real session is what its model was told when it made the forking call."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from asyncagents import Completed, Tool, ToolContext
+from asyncagents.delegation.fork import Fork, forked
+from asyncagents.delegation.fork_close import UNDER_WAY
+from asyncagents.domain.id import Ids, SessionId
+from asyncagents.domain.window import Window
+from asyncagents.engine.prompt import SUMMARISED
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
+from asyncagents.llm.scripted import Line, call, say
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.flows.kit import PATIENCE, Nothing, later
+from tests.flows.reader import Reader
+from tests.flows.test_compaction import Place, place, text_of
+from tests.unit.delegation.history import told
+
+pytestmark = pytest.mark.spec("T-11")
+
+
+class Forker:
+    """A tool that keeps the fork of the session that calls it."""
+
+    def __init__(self) -> None:
+        self.runtime: Runtime | None = None
+        self.made: list[Fork] = []
+        self.tool: Tool[Nothing] = Tool("fork", Nothing, self._run, effect="none")
+
+    async def _run(self, args: Nothing, context: ToolContext) -> Completed:
+        assert self.runtime is not None
+        read = await self.runtime._store.told(context.session_id, whole=True)
+        self.made.append(
+            forked(
+                read.head,
+                read.entries,
+                before=context.message_id,
+                to=SessionId("ses_child"),
+                ids=Ids(FakeClock(), SeededRng(1)),
+                shown=read.shown,
+            )
+        )
+        return Completed("forked")
+
+
+def work(request: Request) -> Sequence[Line]:
+    """Does what the newest prompt says; with a result it is content."""
+    if isinstance(request.messages[-1], FromTool):
+        return [say("done")]
+    match text_of(request).splitlines()[-1]:
+        case "fork":
+            return [say("I fork."), call("fork")]
+        case "start the job":
+            return [call("job")]
+        case _:
+            return [say("ok")]
+
+
+async def _drive(at: Place, forker: Forker, *prompts: str) -> None:
+    forker.runtime = at.runtime
+    for prompt in prompts:
+        await at.prompt(prompt)
+
+
+async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
+    forker, model = Forker(), Reader(Window(), work)
+    async with place(tmp_path, model, forker.tool) as at:
+        await _drive(at, forker, "hello", "fork", "again", "fork")
+    forking = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"][::2]
+    assert len(forker.made) == len(forking) == 2
+    for fork, request in zip(forker.made, forking, strict=True):
+        assert told(fork.entries) == list(request.messages)
+
+
+async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_path: Path) -> None:
+    forker, model = Forker(), Reader(Window(), work)
+    async with place(tmp_path, model, forker.tool, later("job")) as at:
+        await _drive(at, forker, "start the job")
+        (pending,) = await at.runtime.open_calls(at.session_id)
+        await _drive(at, forker, "fork")
+        async with asyncio.timeout(PATIENCE):
+            await at.runtime.complete(pending.id, "forty-two")
+            await at.runtime.wait(at.session_id)
+        await _drive(at, forker, "fork")
+    before, after = (told(fork.entries) for fork in forker.made)
+    assert [said.output for said in before if isinstance(said, FromTool)] == [UNDER_WAY]
+    assert str(after).count("forty-two") == 1
+    forking = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"]
+    assert after == list(forking[-2].messages)
+
+
+async def test_a_fork_begins_with_the_last_summary(tmp_path: Path) -> None:
+    forker, model = Forker(), Reader(Window(), work)
+    async with place(tmp_path, model, forker.tool, later("job")) as at:
+        await _drive(at, forker, "a first thing", "start the job")
+        await at.compact()
+        await _drive(at, forker, "fork")
+    (fork,) = forker.made
+    head, summary, *rest = told(fork.entries)
+    (request,) = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"][:1]
+    assert isinstance(head, FromUser)
+    assert head.text.endswith(SUMMARISED)
+    assert "Calls that are still pending" in head.text
+    assert isinstance(summary, FromModel)
+    assert summary.text.startswith("Summary of ")
+    assert rest == list(request.messages[1:])
+    assert rest
