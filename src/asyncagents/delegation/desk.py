@@ -85,6 +85,7 @@ class Desk:
         info = self._session(order, agent, parent)
         fork = await self._fork(context, info.id) if order.fork else None
         now = self.clock.now()
+        longest = None if limits.seconds is None else int(limits.seconds * 1000)
         task = Task(
             id=info.id,
             parent_id=parent.id,
@@ -99,7 +100,8 @@ class Desk:
             background=order.background,
             forked=order.fork,
             crowd=limits.concurrent,
-            due=None if limits.seconds is None else now + int(limits.seconds * 1000),
+            longest=longest,
+            due=None if longest is None else now + longest,
             calls=() if order.background else (context.call_id,),
         )
         to = Addressee(info.id, order.agent, model)
