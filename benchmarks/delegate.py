@@ -165,7 +165,7 @@ async def running(directory: Path, children: int, seconds: float) -> Seen:
     async with _runtime(directory, crew) as runtime:
         root = await _session(runtime)
         await runtime.prompt(root, PROMPT)
-        while crew.asked < children:
+        while crew.asked < children:  # noqa: ASYNC110  no event tells that all are
             await asyncio.sleep(0.05)
         seen = Seen(memory=_memory())
         await runtime.abort(root)
@@ -177,7 +177,7 @@ async def park(directory: Path, children: int, seconds: float) -> Seen:
     crew = Crew(children, 0, parks=True)
     async with _runtime(directory, crew) as runtime:
         await runtime.prompt(await _session(runtime), PROMPT)
-        while crew.asked < children or runtime.live:
+        while crew.asked < children or runtime.live:  # noqa: ASYNC110  no event tells that all are
             await asyncio.sleep(0.05)
         return Seen(memory=_memory())
 
@@ -215,7 +215,12 @@ def measure() -> list[Figure]:
     return [
         Figure("500 tasks of one step, a 2 s answer in process: wall", slow.wall, "s", "≤ 3"),
         Figure("… of 500 sessions without delegation", slow_plain.wall, "s"),
-        Figure("500 tasks of one step, an instant answer: CPU, a child", quick.cpu / CHILDREN * 1e3, "ms", "≤ 1.5"),
+        Figure(
+            "500 tasks of one step, an instant answer: CPU, a child",
+            quick.cpu / CHILDREN * 1e3,
+            "ms",
+            "≤ 1.5",
+        ),
         Figure("… of a session without delegation", quick_plain.cpu / CHILDREN * 1e3, "ms"),
         Figure("… children a second", CHILDREN / quick.wall, "1/s"),
         Figure("… sessions a second without delegation", CHILDREN / quick_plain.wall, "1/s"),
@@ -227,4 +232,6 @@ def measure() -> list[Figure]:
 
 if __name__ == "__main__":
     _, name, place, many, after = sys.argv
-    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(WHAT[name](Path(place), int(many), float(after)))))
+    sys.stdout.buffer.write(
+        msgspec.json.encode(asyncio.run(WHAT[name](Path(place), int(many), float(after))))
+    )
