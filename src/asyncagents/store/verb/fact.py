@@ -23,6 +23,7 @@ from asyncagents.store.row import SessionRow, find_session, held, put_call, the_
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
 from asyncagents.store.verb.signal import admit, settle, settle_open
+from asyncagents.store.verb.spawn import spawn
 from asyncagents.store.verb.task_end import watched
 
 
@@ -42,7 +43,7 @@ async def _apply(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
         case WriteTodos():
             await todo.write(tx, fact)
         case Spawn():
-            await task.spawn(tx, fact)
+            await spawn(tx, fact)
         case Resume():
             await task.resume(tx, fact)
         case Retrieve():

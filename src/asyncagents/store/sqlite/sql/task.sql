@@ -119,6 +119,9 @@ SELECT (SELECT crowd FROM task WHERE id = ?2),
        (SELECT COUNT(*) FROM session INDEXED BY session_queued
         WHERE root_id = ?1 AND state = 'ready' AND depth > 0 AND id > ?2);
 
+-- name: is_anyone_queued
+SELECT 1 FROM session INDEXED BY session_queued WHERE root_id = ? AND state = 'ready' AND depth > 0 LIMIT 1;
+
 -- name: next_in_queue
 -- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.
 SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
