@@ -69,8 +69,7 @@ def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
             return await _resumed(desk, args, context)
         order = Order(agent=args.agent, prompt=args.prompt, description=args.description, fork=args.fork)
         spawn = await desk.spawn(order, context, limits)
-        place = await desk.store.place_for(context.session_id, limits.concurrent)
-        told = started(spawn.task, place or None)
+        told = started(spawn.task, None)  # if it has to queue, the store says so when it is committed
         return Together(Completed(told, args.description, _metadata(spawn.task)), (spawn,))
 
     text = described("asyncagents_task")

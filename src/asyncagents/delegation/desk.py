@@ -1,6 +1,8 @@
 """The desk where tasks are ordered: it makes of an order what the store commits with the call."""
 
+import asyncio
 from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,6 +65,7 @@ class Desk:
         self.ids = ids
         self._rng = rng
         self._check = check
+        self._lines: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self.workplaces: Workplaces | None = None
         """Where sessions work; set once it is known."""
 
@@ -77,7 +80,14 @@ class Desk:
         return staff[name]
 
     async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
-        """All that a launch is; whether there is room for it is known when it is committed."""
+        """All that a launch is; whether there is room for it is known when it is committed.
+
+        Launches of one step come one after the other: they queue in the order they were asked for.
+        """
+        async with self._lines.setdefault(context.session_id, asyncio.Lock()):
+            return await self._spawned(order, context, limits)
+
+    async def _spawned(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
         agent = await self.agent(order.agent, context)
         parent = await self.store.session(context.session_id)
         control = await self.store.control(context.session_id)
@@ -85,6 +95,7 @@ class Desk:
         info = self._session(order, agent, parent)
         fork = await self._fork(context, info.id) if order.fork else None
         now = self.clock.now()
+        limit = None if limits.seconds is None else int(limits.seconds * 1000)
         task = Task(
             id=info.id,
             parent_id=parent.id,
@@ -99,7 +110,8 @@ class Desk:
             background=order.background,
             forked=order.fork,
             crowd=limits.concurrent,
-            due=None if limits.seconds is None else now + int(limits.seconds * 1000),
+            limit=limit,
+            due=None if limit is None else now + limit,
             calls=() if order.background else (context.call_id,),
         )
         to = Addressee(info.id, order.agent, model)

@@ -76,6 +76,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     forked: bool = False
     crowd: int = 20
     """How many sessions below one root may work at once."""
+    limit: int | None = None
+    """How long a run may take, in ms."""
     due: int | None = None
     """When it is ended if it has not ended by then."""
     calls: tuple[CallId, ...] = ()
@@ -171,6 +173,7 @@ def resumed(task: Task, follow: Follow, call_id: CallId | None) -> Task:
         task,
         run=task.run + 1,
         began=follow.at,
+        due=None if task.limit is None else follow.at + task.limit,
         background=call_id is None,
         ended=None,
         ended_by=None,

@@ -3,7 +3,9 @@
 from contextlib import suppress
 from typing import assert_never
 
-from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Open, Settled
+from msgspec.structs import replace
+
+from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Open, Result, Settled
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import (
     Admit,
@@ -17,13 +19,14 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import too_deep, too_many
+from asyncagents.domain.task_text import started, too_deep, too_many
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, held, put_call, the_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
 from asyncagents.store.verb.signal import admit, settle, settle_open
 from asyncagents.store.verb.task_end import watched
+from asyncagents.store.verb.task_read import place_for
 
 
 async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
@@ -62,10 +65,20 @@ async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) ->
     if isinstance(call.state, Settled):
         return call
     refused = await refusal(tx, row, facts)
-    call = await settle_open(tx, row, call, refused or fact.result)
+    call = await settle_open(tx, row, call, refused or await _placed(tx, row, fact.result, facts))
     if refused is None:
         await apply(tx, facts)
     return call
+
+
+async def _placed(tx: Tx, row: SessionRow, result: Result, facts: tuple[Fact, ...]) -> Result:
+    """Where a launched task queues is known here; what its launch said of it is made true."""
+    for fact in facts:
+        if isinstance(fact, Spawn) and isinstance(result, Completed):
+            place = await place_for(tx, row.control.id, fact.task.crowd)
+            said, true = started(fact.task, None), started(fact.task, place or None)
+            result = replace(result, output=result.output.replace(said, true))
+    return result
 
 
 async def open_call(
