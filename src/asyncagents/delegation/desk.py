@@ -95,7 +95,7 @@ class Desk:
         info = self._session(order, agent, parent)
         fork = await self._fork(context, info.id) if order.fork else None
         now = self.clock.now()
-        limit = None if limits.seconds is None else int(limits.seconds * 1000)
+        longest = None if limits.seconds is None else int(limits.seconds * 1000)
         task = Task(
             id=info.id,
             parent_id=parent.id,
@@ -110,8 +110,8 @@ class Desk:
             background=order.background,
             forked=order.fork,
             crowd=limits.concurrent,
-            limit=limit,
-            due=None if limit is None else now + limit,
+            longest=longest,
+            due=None if longest is None else now + longest,
             calls=() if order.background else (context.call_id,),
         )
         to = Addressee(info.id, order.agent, model)

@@ -19,9 +19,9 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import started, too_deep, too_many
+from asyncagents.domain.task_text import started, too_deep, too_many, vanished
 from asyncagents.errors import AlreadySettled, NotFound
-from asyncagents.store.row import SessionRow, held, put_call, the_call
+from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
 from asyncagents.store.verb.signal import admit, settle, settle_open
@@ -115,10 +115,16 @@ async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | 
     """Nothing is launched in a turn that was cancelled, nor beyond the limits."""
     if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
         return Failed(ABORTED)
-    for fact in (fact for fact in facts if isinstance(fact, Spawn)):
-        if row.control.depth >= fact.deepest:
-            return Failed(too_deep(fact.deepest))
-        count = await tx.one("count_tasks", row.control.id)
-        if count is not None and count[0] >= fact.most:
-            return Failed(too_many(fact.most))
+    for fact in facts:
+        if isinstance(fact, Spawn) and (why_not := await _over_limits(tx, row, fact)):
+            return Failed(why_not)
+        if isinstance(fact, Resume) and await find_session(tx, fact.task_id) is None:
+            return Failed(vanished(fact.task_id))
     return None
+
+
+async def _over_limits(tx: Tx, row: SessionRow, fact: Spawn) -> str | None:
+    if row.control.depth >= fact.deepest:
+        return too_deep(fact.deepest)
+    count = await tx.one("count_tasks", row.control.id)
+    return too_many(fact.most) if count is not None and count[0] >= fact.most else None

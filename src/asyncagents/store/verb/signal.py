@@ -75,7 +75,8 @@ async def _end_waits(tx: Tx, row: SessionRow) -> None:
     """A person who speaks ends what only waits."""
     for call in await unsettled(tx, row.control.id):
         if isinstance(call.state, Open) and call.state.kind == "wait":
-            await settle_open(tx, await the_session(tx, row.control.id), call, Completed(WAIT_ENDED))
+            known = f"{WAIT_ENDED}\n\n{call.state.note}" if call.state.watch else WAIT_ENDED
+            await settle_open(tx, await the_session(tx, row.control.id), call, Completed(known))
 
 
 def _resolved(info: Session, fact: Admit) -> Admit:

@@ -96,8 +96,8 @@ async def resume(tx: Tx, fact: Resume) -> None:
 async def retrieve(tx: Tx, fact: Retrieve) -> None:
     """Who has read a result need not be told that it is there."""
     task = await the_task(tx, fact.task_id)
+    await tx.run("consume_notices", task.id, fact.run)
     if task.run == fact.run and not task.live:
-        await tx.all("consume_notices", task.id)
         await put_task(tx, replace(task, retrieved=tx.now))
 
 

@@ -179,7 +179,7 @@ async def watched(tx: Tx, call: Call) -> str:
         return task_text.missing(watch.task_id)
     if not task.live:
         task = replace(task, retrieved=tx.now)
-        await tx.all("consume_notices", task.id)
+        await tx.run("consume_notices", task.id, task.run)
         await put_task(tx, task)
     if watch.tool == "async_task_result":
         return task_text.result(task)

@@ -99,8 +99,8 @@ SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ? AND open
 UPDATE notice INDEXED BY notice_open SET state = 'told', open = 0, message_id = ? WHERE session_id = ? AND open = 1;
 
 -- name: consume_notices
--- Of one task: a call has brought what it says.
-UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND open = 1;
+-- Of one task, up to a run: a call has brought what they say.
+UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND run <= ? AND open = 1;
 
 -- name: hush_notices
 -- An abort: they wake nobody any more.
