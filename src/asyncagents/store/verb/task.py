@@ -17,6 +17,7 @@ from asyncagents.errors import NotFound
 from asyncagents.store.body import body
 from asyncagents.store.row import (
     find_session,
+    merged,
     unsettled,
 )
 from asyncagents.store.tx import Row, Tx
@@ -50,7 +51,11 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
     if task.due is not None and task.live:
         tx.expect(task.due)
     columns = task.id, task.parent_id, task.batch, task.live, task.crowd, task.due
-    await tx.run("put_task", *columns, body(task), SHAPE_VERSION, await tx.rev())
+    rev = await tx.rev()
+    if not await tx.run("put_task", *columns, body(task), SHAPE_VERSION, rev):
+        old = await tx.one("task", task.id)
+        assert old is not None
+        await tx.run("put_task", *columns, *merged(old[0], old[1], task), rev)
     shown = background_task(task, None)
     tx.emit(TaskCreated(session_id=task.id, task=shown) if new else task_event(shown))
 
