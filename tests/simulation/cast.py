@@ -147,7 +147,8 @@ class WildModel:
             if isinstance(told, FromUser):
                 break
             steps += isinstance(told, FromModel)
-        if rng.random() > 0.75 - 0.75 * steps / LONGEST_TURN:
+        most = 0.95 if self._grove else 0.75
+        if rng.random() > most - 0.75 * steps / LONGEST_TURN:
             return []
         events: list[ModelEvent] = []
         for number in range(rng.choice([1, 1, 2, 3])):

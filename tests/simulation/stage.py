@@ -15,7 +15,7 @@ from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Known, Rows
 
 MOST_REQUESTS = 250
-FORKED = "You are a fork. What stands above is a c"
+FORKED = "You are a fork. What stands above"
 """With this begins what a fork is told between the copies and its own prompt."""
 _NAME = re.compile(r"\b(s\d+|ses_\w+):")
 _IN_A_TREE = re.compile(r"\b(s\d+|t\d+x\d+):")
@@ -58,7 +58,7 @@ class Stage:
         self.rows = rows
         self.crowd = crowd
         """How many sessions below one root may work at once."""
-        self.most_requests = MOST_REQUESTS
+        self.most_requests = MOST_REQUESTS if rows is None else 4 * MOST_REQUESTS
         self.launched = 0
         """How many children the model has wished for."""
         self.asks: list[Asked] = []

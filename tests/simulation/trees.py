@@ -58,9 +58,9 @@ def grove(seed: int) -> Grove | None:
     )
     return Grove(
         limits=limits,
-        launches=rng.choice([0.4, 0.6, 0.8]),
+        launches=rng.choice([0.5, 0.7, 0.9]),
         asks=rng.random() < 0.2,
-        sessions=rng.choice([8, 16, MOST_SESSIONS]),
+        sessions=rng.choice([8, 16, MOST_SESSIONS, MOST_SESSIONS]),
     )
 
 
