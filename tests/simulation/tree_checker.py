@@ -309,7 +309,8 @@ def _check_agent(forest: Forest, message_id: str, session_id: str, seq: int) -> 
 
 def _check_cancelled_turns(forest: Forest) -> None:
     """I9: in a turn that was cancelled nothing is launched, and no model is asked."""
-    requests = forest.db.execute("SELECT session_id, turn, started FROM request").fetchall()
+    asked = "SELECT session_id, turn, started FROM request WHERE attempt > 0"  # else it waits for its first try
+    requests = forest.db.execute(asked).fetchall()
     for cancel in forest.cancels:
         for session_id, turn, started in requests:
             began = forest.turns.get((session_id, turn))

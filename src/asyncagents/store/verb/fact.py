@@ -17,9 +17,9 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import too_deep, too_many
+from asyncagents.domain.task_text import no_such_task, too_deep, too_many, vanished
 from asyncagents.errors import AlreadySettled, NotFound
-from asyncagents.store.row import SessionRow, held, put_call, the_call
+from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
 from asyncagents.store.verb.signal import admit, settle, settle_open
@@ -99,9 +99,14 @@ async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
 
 
 async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
-    """Nothing is launched in a turn that was cancelled, nor beyond the limits."""
+    """Nothing is launched in a turn that was cancelled, nor beyond the limits; nobody waits for who is gone."""
     if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
         return Failed(ABORTED)
+    for follow in (fact for fact in facts if isinstance(fact, Resume)):
+        if await task.find_task(tx, follow.task_id) is None:
+            return Failed(no_such_task(follow.task_id))
+        if await find_session(tx, follow.task_id) is None:
+            return Failed(vanished(follow.task_id))
     for fact in (fact for fact in facts if isinstance(fact, Spawn)):
         if row.control.depth >= fact.deepest:
             return Failed(too_deep(fact.deepest))
