@@ -15,7 +15,7 @@ from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Known, Rows
 
 MOST_REQUESTS = 250
-FORKED = "You are a fork. What stands above"
+FORKED = "\nSystem: You are a fork. "
 """With this begins what a fork is told between the copies and its own prompt."""
 _NAME = re.compile(r"\b(s\d+|ses_\w+):")
 _IN_A_TREE = re.compile(r"\b(s\d+|t\d+x\d+):")
@@ -63,6 +63,8 @@ class Stage:
         """How many children the model has wished for."""
         self.asks: list[Asked] = []
         self.ended: list[Ended] = []
+        self.follow_ups: dict[str, SessionId] = {}
+        """What was acknowledged as a follow-up to a task."""
         self.deleted: set[SessionId] = set()
         """Sessions that somebody wished to be deleted, with all below them."""
         self.dead: Callable[[int], bool] = lambda process: False

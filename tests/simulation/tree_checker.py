@@ -17,6 +17,7 @@ from tests.simulation.checker import all_calls
 from tests.simulation.stage import Stage, Violation
 from tests.simulation.trees import MOST_SESSIONS, Grove
 
+SLACK_MS = 45_000
 READS = {"task", "asyncagents_output", "async_task_result", "asyncagents_cancel"}
 
 
@@ -58,6 +59,11 @@ class Forest:
                    WHERE info ->> 'role' = 'user' AND turn > 0 GROUP BY session_id, turn"""
         self.turns = {(row[0], row[1]): row[2] for row in db.execute(turns)}
         """When a turn began."""
+        told = "SELECT message_id, seq FROM input WHERE source = 'notice'"
+        self.told: dict[str, int] = dict(db.execute(told))
+        """When a message of notices was told."""
+        self.changed: dict[str, int] = dict(db.execute("SELECT id, rev FROM call"))
+        self.runs = {task.id: task.run for task in self.tasks.values()}
         self.ends = {(each.task_id, each.run): each.seq for each in self.notices}
 
     def below(self, session_id: str) -> set[str]:
@@ -85,13 +91,16 @@ def check_trees(stage: Stage, path: Path, grove: Grove) -> None:
         forest = Forest(db)
         _check_limits(forest, grove)
         for task in forest.tasks.values():
-            _check_task(forest, task)
+            _check_task(forest, task, grove.limits.seconds)
             _check_end(forest, task)
             _check_sync(forest, task)
             _check_fork(forest, task)
         for notice in forest.notices:
             _check_notice(forest, notice)
+            _check_known(forest, notice)
+        _check_follow_ups(stage, forest)
         _check_tellings(forest)
+        _check_woken(forest)
         _check_cancelled_turns(forest)
         _check_acknowledged(stage, forest)
         _count(stage, forest)
@@ -121,13 +130,14 @@ def _check_limits(forest: Forest, grove: Grove) -> None:
         _fail("D-10", f"{len(forest.parents)} sessions")
 
 
-def _check_task(forest: Forest, task: Task) -> None:
+def _check_task(forest: Forest, task: Task, seconds: float | None) -> None:
     """One terminal state; each run ended once, and each end is kept for its parent."""
     live = forest.db.execute("SELECT live FROM task WHERE id = ?", (task.id,)).fetchone()[0]
     if task.live or live:
         _fail("D-05", f"task {task.id} is still {task.status}")
     if task.ended is None or task.account is None:
         _fail("D-05", f"task {task.id} is {task.status} and never ended")
+    _check_deadline(task, seconds)
     runs = sorted(each.run for each in forest.notices if each.task_id == task.id)
     if runs != list(range(task.run + 1)):
         _fail("T-12", f"task {task.id} has {task.run + 1} runs, and notices of the runs {runs}")
@@ -136,6 +146,14 @@ def _check_task(forest: Forest, task: Task) -> None:
     last = next(each for each in forest.notices if (each.task_id, each.run) == (task.id, task.run))
     if (last.end["status"], last.end.get("result")) != (task.status, task.result):
         _fail("T-12", f"the notice of {task.id} says {last.end}, the task {task.status}")
+
+
+def _check_deadline(task: Task, seconds: float | None) -> None:
+    """D-10: it is ended in its time, or as soon as somebody looks."""
+    if seconds is None or task.run or task.ended is None:
+        return
+    if task.ended > task.began + seconds * 1000 + SLACK_MS:
+        _fail("D-10", f"task {task.id} took {task.ended - task.began} ms, and {seconds} s is the limit")
 
 
 def _check_end(forest: Forest, task: Task) -> None:
@@ -244,6 +262,67 @@ def _brings(call: Call, notice: Notice, forest: Forest) -> bool:
     if task and call.message_id == task.message_id and call.input.get("prompt") == task.prompt:
         return True  # it waited, and was aborted
     return bool(about) or notice.task_id.startswith(str(call.input.get("task_id") or "?"))
+
+
+def _check_known(forest: Forest, notice: Notice) -> None:
+    """Who has read a result is not told that it is there."""
+    told = forest.told.get(notice.message_id or "")
+    if notice.state != "told" or told is None or forest.runs[notice.task_id]:
+        return  # of several runs one cannot tell which was read
+    for call_id, rev in forest.changed.items():
+        call = forest.calls[call_id]
+        mine = call.session_id == notice.session_id and call.tool in ("asyncagents_output", "async_task_result")
+        if mine and rev < told and _shows_end(call, notice.task_id):
+            _fail("T-12", f"the end of {notice.task_id} was told after {call_id} had brought it")
+
+
+def _shows_end(call: Call, task_id: str) -> bool:
+    if not isinstance(call.state, Settled) or not isinstance(call.state.result, Completed):
+        return False
+    output = call.state.result.output
+    if call.tool == "async_task_result":
+        return output.startswith((f"status: complete\ntask_id: {task_id}", f"status: error\ntask_id: {task_id}"))
+    return output.startswith(f"task_id: {task_id}") and "<task_metadata>" in output
+
+
+def _check_follow_ups(stage: Stage, forest: Forest) -> None:
+    """T-08: what was acknowledged as a follow-up is there, once, for its task."""
+    query = """SELECT input.session_id, part.body ->> 'text' FROM input
+               JOIN part ON part.message_id = input.message_id WHERE input.source = 'person'"""
+    said = Counter(forest.db.execute(query).fetchall())
+    wanted = {text: str(task_id) for text, task_id in stage.follow_ups.items()}
+    for call in forest.calls.values():
+        task_id = _followed(call)
+        if task_id is not None:
+            wanted[call.input["prompt"]] = task_id
+    for text, task_id in wanted.items():
+        if task_id in forest.parents and said[task_id, text] != 1:
+            _fail("T-08", f"the follow-up {text!r} stands {said[task_id, text]} times in {task_id}")
+
+
+def _followed(call: Call) -> str | None:
+    """The task to which this call took a follow-up."""
+    if call.tool not in ("task", "asyncagents_task") or not isinstance(call.state, Settled):
+        return None
+    given, result = call.input.get("resume") or call.input.get("task_id"), call.state.result
+    if not given or isinstance(result, Failed) and "sessionId" not in result.metadata:
+        return None
+    return str(result.metadata["sessionId"])
+
+
+def _check_woken(forest: Forest) -> None:
+    """DESIGN §4: an end that a cancel brought along, or found untold, wakes nobody."""
+    for message_id, seq in forest.told.items():
+        ends = [each for each in forest.notices if each.message_id == message_id]
+        if not ends:
+            continue
+        session_id = ends[0].session_id
+        revs = [cancel.rev for cancel in forest.cancels if cancel.session_id == session_id and cancel.rev < seq]
+        hushed = all(any(end.seq <= rev for rev in revs) for end in ends)
+        query = "SELECT COUNT(*) FROM input WHERE (session_id, turn) IN (SELECT session_id, turn FROM input WHERE message_id = ?)"
+        alone = forest.db.execute(query, (message_id,)).fetchone()[0] == 1
+        if hushed and alone:
+            _fail("I9", f"{session_id} was woken by the end of {ends[0].task_id}, which its cancel had hushed")
 
 
 def _check_tellings(forest: Forest) -> None:

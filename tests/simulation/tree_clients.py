@@ -70,8 +70,7 @@ class TreeClients:
     async def _resume(self, task: SessionId) -> None:
         key, text = self._world.text(task, "more")
         await self._world.insist(lambda r: r.tasks.resume(task, text, key=key))
-        message_id = await self._world.insist(lambda r: r.send(task, text, key=key))
-        self._world.stage.prompts[message_id] = text
+        self._world.stage.follow_ups[text] = task
         self._world.stage.count("resumes")
 
     async def _background(self, task: SessionId) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.llm.model import FromTool, FromUser, Told
+from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 
 TREES = 1_000_000
 """Seeds from here on are such worlds."""
@@ -29,6 +29,9 @@ READING = (
     "resume",
     "task_id",
 )
+
+
+POLLS = ("asyncagents_output", "async_task_result")
 
 
 class Grove(Struct, frozen=True, kw_only=True):
@@ -71,6 +74,8 @@ class Call(Struct, frozen=True):
 
 def delegating(rng: random.Random, told: Sequence[Told], name: str, *, launches: bool) -> Call:
     """A call of one of the tools for tasks; `name` is what a child of it is called."""
+    if (again := _polled(told)) is not None and rng.random() < 0.6:
+        return again
     known = [each for text in map(_text, told) for each in _ID.findall(text)]
     if rng.random() < 0.015:
         return Call("asyncagents_clear", {})
@@ -78,6 +83,15 @@ def delegating(rng: random.Random, told: Sequence[Told], name: str, *, launches:
         return _launch(rng, name)
     task_id = rng.choice(known) if known and rng.random() < 0.97 else "ses_nobody"
     return _read(rng, told, task_id, name)
+
+
+def _polled(told: Sequence[Told]) -> Call | None:
+    """What it asked for just now, in vain."""
+    last = told[-1]
+    if not isinstance(last, FromTool) or "still" not in last.output or last.tool not in POLLS:
+        return None
+    made = next(call for each in reversed(told) if isinstance(each, FromModel) for call in each.calls[-1:])
+    return Call(made.tool, {"task_id": made.input.get("task_id", "")}) if made.tool in POLLS else None
 
 
 def _text(told: Told) -> str:
