@@ -77,7 +77,7 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     held_back = await tx.all("hold_inputs", rev, session_id)
     await tx.run("hush_notices", session_id)
     control = replace(row.control, cancel_rev=rev)
-    if control.in_turn or held_back or await unsettled(tx, session_id):
+    if control.in_turn or held_back or control.backoff is not None or await unsettled(tx, session_id):
         control = control.woken()
         tx.interrupt(session_id)
     await save(tx, row, control)
