@@ -85,8 +85,11 @@ class WildModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         summary = request.system == prompt_text("compaction")
-        session = self._stage.session_of(request.messages, summary=summary)
-        tries = self._stage.asked(request.messages, summary=summary)
+        if summary:
+            session = self._stage.summarised_by(request.messages, self._process.number)
+        else:
+            session = self._stage.session_of(request.messages)
+        tries = self._stage.asked(session, request.messages, summary=summary)
         luck = random.Random(f"{self._seed}:{session}:{tries}")
         self._stage.ask(session, self._process.number)
         self._stage.enter(session, self._process.number)
@@ -138,7 +141,6 @@ class WildModel:
         if finish is not None:
             yield StepFinish(finish, _tokens(rng) if rng.random() < 0.8 else None)
             yield StreamFinish()
-
 
     def _calls(self, rng: random.Random, request: Request, tries: int) -> list[ModelEvent]:
         """Fewer and fewer the longer the turn: it ends."""

@@ -49,12 +49,13 @@ def all_calls(db: sqlite3.Connection) -> dict[str, Call]:
 
 def forget_deleted(db: sqlite3.Connection, stage: Stage) -> None:
     """What was promised to sessions that somebody deleted is not owed any more; nothing else is gone."""
-    gone: dict[str, str | None] = {}
+    gone: dict[str | None, str | None] = {}
+    wished = set(map(str, stage.deleted))
     for session_id, body in db.execute("SELECT id, body FROM tombstone WHERE kind = 'session' ORDER BY rev"):
         gone[session_id] = json.loads(body).get("parentID")
     for session_id in gone:
         above: str | None = session_id
-        while above is not None and above not in stage.deleted:
+        while above is not None and above not in wished:
             above = gone.get(above)
         if above is None:
             _fail("I0", f"{session_id} was deleted, and nobody wished it")
@@ -71,9 +72,13 @@ def _check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
     """I11: whoever followed the feed, from any point and in any pieces, has what the store has."""
     tasks = (json.loads(row[0]) for row in db.execute("SELECT body FROM task"))
     shown = (background_task(msgspec.convert(each, Task), None) for each in tasks)
-    listed = {each.session_id: json.loads(encode(replace(each, progress=None))) for each in shown}
+    listed: dict[str, Any] = {
+        each.session_id: json.loads(encode(replace(each, progress=None))) for each in shown
+    }
     if listed != mirror.tasks:
-        odd = sorted(key for key in listed.keys() | mirror.tasks.keys() if listed.get(key) != mirror.tasks.get(key))
+        odd = sorted(
+            key for key in listed.keys() | mirror.tasks.keys() if listed.get(key) != mirror.tasks.get(key)
+        )
         _fail("I11", f"a reader of the feed has other tasks: {odd[:3]}")
     for name, kept, query in (
         ("sessions", mirror.sessions, "SELECT id, info FROM session"),
@@ -199,7 +204,8 @@ def _check_inputs(db: sqlite3.Connection) -> None:
     texts = [row[0] for row in db.execute(
         "SELECT part.body ->> 'text' FROM input JOIN part ON part.message_id = input.message_id"
         " WHERE input.source NOT IN ('compaction', 'notice')"
-        " AND COALESCE(part.body ->> 'synthetic', 0) = 0 AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"
+        " AND COALESCE(part.body ->> 'synthetic', 0) = 0"
+        " AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"
     )]  # fmt: skip
     if len(texts) != len(set(texts)):
         _fail("I3", "an input stands twice")

@@ -44,9 +44,13 @@ class Mirror:
             case SessionDeleted(session_id=session_id):
                 self.sessions.pop(session_id, None)
                 self.statuses.pop(session_id, None)
-                for kept in (self.messages, self.parts):
-                    for gone in [each for each in kept if kept[each]["sessionID"] == session_id]:
-                        del kept[gone]
+                self.messages = _without(self.messages, session_id)
+                self.parts = _without(self.parts, session_id)
+            case _:
+                self._apply_to_tasks(event)
+
+    def _apply_to_tasks(self, event: Event) -> None:
+        match event:
             case (
                 TaskCreated(task=task)
                 | TaskUpdated(task=task)
@@ -59,6 +63,10 @@ class Mirror:
                 self.tasks.pop(session_id, None)
             case _:
                 pass
+
+
+def _without(kept: dict[str, Any], session_id: str) -> dict[str, Any]:
+    return {key: value for key, value in kept.items() if value["sessionID"] != session_id}
 
 
 def _plain(value: object) -> Any:

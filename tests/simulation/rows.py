@@ -45,6 +45,11 @@ class Rows:
         """Those that have not been deleted."""
         return {row[0] for row in self._query("SELECT id FROM session")} & set(ids)
 
+    def summarised(self, owner: str) -> list[str]:
+        """The sessions of which a process has a summary written."""
+        rows = self._query("SELECT id, owner FROM session WHERE state = 'running' AND compacting <> 0")
+        return [row[0] for row in rows if row[1] == owner]
+
     def _learn(self) -> None:
         query = "SELECT id, root_id, depth, info ->> 'title' FROM session WHERE depth > 0"
         for session_id, root_id, depth, title in self._query(query):

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from asyncagents.domain.call import Reply, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from asyncagents.errors import NotFound
+from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Known, Rows
 
@@ -103,7 +103,7 @@ class Stage:
         if self.broken:
             raise Violation(self.broken[0])
 
-    def asked(self, messages: Sequence[Told], *, summary: bool = False) -> int:
+    def asked(self, session: str, messages: Sequence[Told], *, summary: bool = False) -> int:
         """A model request goes out: it answers every call, and extends the one before it.
 
         After a summary it may begin anew, once. Returns how many went out before it, of all sessions.
@@ -111,7 +111,8 @@ class Stage:
         self.count("requests")
         if self.counts["requests"] > self.most_requests:
             self.violate(f"overspent: more than {self.most_requests} model requests")
-        session = self.session_of(messages, summary=summary) or self.violate("a request without any prompt")
+        if not session:
+            self.violate("a request without any prompt")
         if summary:
             return self.counts["requests"]
         before = self.requests.get(session, ())
@@ -134,18 +135,21 @@ class Stage:
             raise NotFound("session", session_id)
         return child.name
 
-    def session_of(self, messages: Sequence[Told], *, summary: bool = False) -> str:
-        """Of a fork, too: it begins with what its parent was told, so the last name counts.
-
-        A summary is asked for with all that was said and done, launches of others included.
-        """
+    def session_of(self, messages: Sequence[Told]) -> str:
+        """Of a fork, too: it begins with what its parent was told, so the last name counts."""
         if self.rows is None:
             return session_of(messages)
-        text = "\n".join(told.text for told in messages if isinstance(told, FromUser))
-        if summary:
-            text = text[max(0, text.rfind(FORKED)) :]
-        names = _IN_A_TREE.findall(text)
-        return (names[0] if summary else names[-1]) if names else ""
+        names = _IN_A_TREE.findall(_said(messages))
+        return names[-1] if names else ""
+
+    def summarised_by(self, messages: Sequence[Told], process: int) -> str:
+        """A summary is asked for with all that was said and done, launches of others included."""
+        if self.rows is None:
+            return session_of(messages)
+        text = _said(messages)
+        names = _IN_A_TREE.findall(text[max(0, text.rfind(FORKED)) :]) + _IN_A_TREE.findall(text)
+        wanted = {self.name(SessionId(each)) for each in self.rows.summarised(f"owner{process}")}
+        return next((name for name in names if name in wanted), "")
 
     def known(self, name: str) -> Known | None:
         """Where a session stands in its tree; None: it is gone."""
@@ -197,6 +201,10 @@ class Stage:
         first = self.results.setdefault(call_id, result)
         if first != result:
             self.violate(f"I7: {call_id} took two results: {first} and {result}")
+
+
+def _said(messages: Sequence[Told]) -> str:
+    return "\n".join(told.text for told in messages if isinstance(told, FromUser))
 
 
 def session_of(messages: Sequence[Told]) -> str:

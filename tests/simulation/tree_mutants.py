@@ -45,7 +45,8 @@ TREE_MUTANTS = (
         "store/verb/notice.py",
         "        counted[batch] = Counted(*row)\n    return counted\n",
         "        _told[batch] = _told.get(batch, 0) + sum(end.batch == batch for end in ends)\n"
-        "        counted[batch] = Counted(_told[batch], row[1])\n    return counted\n\n\n_told: dict[str, int] = {}\n",
+        "        counted[batch] = Counted(_told[batch], row[1])\n    return counted\n\n\n"
+        "_told: dict[str, int] = {}\n",
         first=TREES,
     ),
     Mutant(
@@ -53,9 +54,10 @@ TREE_MUTANTS = (
         "domain/notice.py",
         "    visible = tuple(_visible(end, batches[end.batch], telling) for end in ends)\n",
         "    visible = tuple(\n"
-        "        _visible(end, Counted(batches[end.batch].ended - later(end, n), batches[end.batch].all), telling)\n"
+        "        _visible(end, Counted(batch.ended - later(end, n), batch.all), telling)\n"
         "        for later in (lambda end, n: sum(each.batch == end.batch for each in ends[n + 1 :]),)\n"
         "        for n, end in enumerate(ends)\n"
+        "        for batch in (batches[end.batch],)\n"
         "    )\n",
         first=TREES,
     ),
@@ -141,9 +143,8 @@ TREE_MUTANTS = (
     Mutant(
         "cancel_forgets_those_below",
         "store/sqlite/sql/session.sql",
-        "SELECT child.id, child.depth FROM session child JOIN tree ON child.parent_id = tree.id\n)\nSELECT id FROM tree ORDER",
-        "SELECT child.id, child.depth FROM session child JOIN tree ON child.parent_id = tree.id\n)\n"
-        "SELECT id FROM tree WHERE depth < (SELECT MIN(depth) + 2 FROM tree) ORDER",
+        ")\nSELECT id FROM tree ORDER BY depth, id;\n\n-- name: insert_cancel",
+        ")\nSELECT id FROM tree WHERE depth < (SELECT MIN(depth) + 2 FROM tree);\n\n-- name: insert_cancel",
         first=TREES,
     ),
     Mutant(
@@ -183,9 +184,9 @@ TREE_MUTANTS = (
     ),
     Mutant(
         "deadline_of_a_task_forgotten",
-        "store/sqlite/sql/task.sql",
-        "SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;",
-        "SELECT NULL;",
+        "store/verb/read.py",
+        '("next_due", "next_backoff", "next_deadline")',
+        '("next_due", "next_backoff")',
         first=TREES,
     ),
     Mutant(
@@ -200,6 +201,13 @@ TREE_MUTANTS = (
         "store/verb/queue.py",
         "        tx.wake(SessionId(row[0]))\n",
         "        pass\n",
+        first=TREES,
+    ),
+    Mutant(
+        "two_deadlines_at_once",
+        "store/verb/expire.py",
+        "            if await _is_live(tx, SessionId(task_id)):\n",
+        "            if True:\n",
         first=TREES,
     ),
 )

@@ -117,7 +117,9 @@ def _read(rng: random.Random, told: Sequence[Told], task_id: str, name: str) -> 
             more = {"description": "more", "prompt": f"again {name}", "subagent_type": "general"}
             return Call("task", {**more, "task_id": task_id})
         case "asyncagents_output":
-            how = rng.choice([{}, {}, {"block": True, "timeout": rng.choice([0.5, 4, 30])}, {"full_session": True}])
+            wait = {"block": True, "timeout": rng.choice([0.5, 4, 30])}
+            hows: list[dict[str, Any]] = [{}, {}, wait, {"full_session": True}]
+            how = rng.choice(hows)
             return Call("asyncagents_output", {"task_id": task_id, **how})
         case "asyncagents_cancel":
             batches = [each for text in map(_text, told) for each in _BATCH.findall(text)]

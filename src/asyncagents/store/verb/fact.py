@@ -99,7 +99,7 @@ async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
 
 
 async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
-    """Nothing is launched in a turn that was cancelled, nor beyond the limits; nobody waits for who is gone."""
+    """Nothing is launched in a turn that was cancelled, nor beyond the limits, nor sent to who is gone."""
     if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
         return Failed(ABORTED)
     for follow in (fact for fact in facts if isinstance(fact, Resume)):
