@@ -1,0 +1,154 @@
+"""A forest of tasks as lines in columns, or as JSON."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from shutil import get_terminal_size
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.run_tools import label
+from asyncagents.cli.screen import NARROWEST, ago, amount, dollars, one_line
+from asyncagents.cli.tasks_tree import Node, Scope, as_builtins
+from asyncagents.config.system import SystemClock
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.task_fact import duration
+
+ENDED = 5
+"""So many tasks that have ended are shown below a session."""
+WIDEST = 10_000
+
+
+class Style(Struct, frozen=True):
+    everything: bool = False
+    """Also all that has ended."""
+    as_json: bool = False
+
+
+class Row(Struct, frozen=True):
+    """The first cell holds the branches of the tree and gives way; `faint`: it has ended."""
+
+    cells: tuple[str, ...]
+    faint: bool = False
+
+
+class Drawn(Struct, frozen=True):
+    text: str
+    faint: bool
+
+
+def print_json(nodes: Sequence[Node]) -> None:
+    click.echo(msgspec.json.encode([as_builtins(node) for node in nodes]))
+
+
+def tell_nothing(scope: Scope) -> None:
+    where = f" of sessions of {scope.directory}; --all looks everywhere" if scope.directory else ""
+    click.echo(f"no tasks{where}", err=True)
+
+
+def print_forest(nodes: Sequence[Node], style: Style) -> None:
+    width = get_terminal_size().columns if sys.stdout.isatty() else WIDEST
+    for line in drawn(nodes, style, width):
+        click.echo(click.style(line.text, dim=True) if line.faint else line.text)
+
+
+def drawn(nodes: Sequence[Node], style: Style, width: int = WIDEST) -> list[Drawn]:
+    now = SystemClock().now()
+    rows = [row for node in nodes for row in _rows(node, ("", ""), style, now)]
+    if not rows:
+        return []
+    widths = [max(len(row.cells[column]) for row in rows) for column in range(len(rows[0].cells))]
+    others = sum(widths[1:]) + 2 * (len(widths) - 1)
+    widths[0] = max(NARROWEST, min(widths[0], width - others))
+    return [Drawn(_joined(row, widths), row.faint) for row in rows]
+
+
+def _joined(row: Row, widths: Sequence[int]) -> str:
+    cells = [_cut(cell, width).ljust(width) for cell, width in zip(row.cells, widths, strict=True)]
+    return "  ".join(cells).rstrip()
+
+
+def _cut(cell: str, width: int) -> str:
+    """Its spaces are kept, as the tree stands on them."""
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
+
+
+def _rows(node: Node, branch: tuple[str, str], style: Style, now: int) -> Iterator[Row]:
+    """`branch`: what stands before its own line, and before those below it."""
+    own, further = branch
+    yield Row((f"{own}{name_of(node)}", *_cells(node, now)), node.ended and not node.at_work)
+    shown = node.below if style.everything else _kept(node.below)
+    hidden = len(node.below) - len(shown)
+    if hidden:
+        yield Row((f"{further}├─ … {hidden} more have ended", *[""] * 7), faint=True)
+    for each in shown:
+        last = each is shown[-1]
+        branches = (f"{further}{'└─ ' if last else '├─ '}", f"{further}{'   ' if last else '│  '}")
+        yield from _rows(each, branches, style, now)
+
+
+def _kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """All that is at work, and the newest of the others."""
+    over = [node for node in nodes if not node.at_work]
+    hidden = {node.session.id for node in over[: max(0, len(over) - ENDED)]}
+    return tuple(node for node in nodes if node.session.id not in hidden)
+
+
+def name_of(node: Node) -> str:
+    task = node.task
+    if task is None:
+        return label(node.session)
+    marks = " (forked)" if task.is_forked else ""
+    marks += " (resumed)" if task.resume_count else ""
+    return f"{one_line(task.description, 60)}{marks}"
+
+
+def _cells(node: Node, now: int) -> tuple[str, ...]:
+    session, task = node.session, node.task
+    return (
+        one_line(session.agent or "", 20),
+        state_text(node),
+        tools_text(task) if task else "",
+        f"{amount(session.tokens)} tokens",
+        dollars(session.cost),
+        took(task, now) if task else ago(session.time.updated, now),
+        session.id,
+    )
+
+
+def state_text(node: Node) -> str:
+    """A word, and what makes it clearer."""
+    task = node.task
+    progress = task.progress if task else None
+    match node.state:
+        case "queued" if progress and progress.place:
+            return f"queued, place {progress.place}"
+        case "tool" if progress and progress.last_tools:
+            return f"runs {one_line(progress.last_tools[-1], 30)}"
+        case "waiting" if node.why and node.why.code in ("task", "tasks"):
+            return f"waits for {counted(len(node.why.on), 'task')}"
+        case "cancelled" if task and task.ended_by:
+            return f"cancelled by {task.ended_by}"
+        case word:
+            return word
+
+
+def tools_text(task: BackgroundTask) -> str:
+    return counted(task.progress.tool_calls if task.progress else 0, "tool call")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def took(task: BackgroundTask, now: int) -> str:
+    """Since its launch, up to its end."""
+    end = moment(task.completed_at) if task.completed_at else now
+    return duration(end - moment(task.started_at))
+
+
+def moment(text: str) -> int:
+    """Of ISO 8601, in milliseconds."""
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
