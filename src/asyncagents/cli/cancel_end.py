@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, WAITING, Complaint
-from asyncagents.cli.run_tools import label
 from asyncagents.cli.screen import one_line
 from asyncagents.cli.task_find import LISTED, find
+from asyncagents.cli.task_words import counted, label
 from asyncagents.cli.tasks_tree import RESTING, Node, tree
-from asyncagents.cli.tasks_view import counted, name_of
+from asyncagents.cli.tasks_view import name_of
 from asyncagents.cli.tasks_watch import flat
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime import Runtime

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from asyncagents.cli.screen import amount, dollars, one_line, plain
 from asyncagents.cli.task_find import find_task
+from asyncagents.cli.task_words import counted, took
 from asyncagents.cli.tasks_tree import Node, tree
-from asyncagents.cli.tasks_view import Style, counted, drawn, name_of, state_text, took
+from asyncagents.cli.tasks_view import Style, drawn, name_of, state_text
 from asyncagents.config.system import SystemClock
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.session import Tokens

@@ -2,19 +2,16 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from shutil import get_terminal_size
 
 import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.run_tools import label
 from asyncagents.cli.screen import NARROWEST, ago, amount, dollars, one_line
+from asyncagents.cli.task_words import counted, label, took, tools_text
 from asyncagents.cli.tasks_tree import Node, Scope, as_builtins
 from asyncagents.config.system import SystemClock
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.task_fact import duration
 
 ENDED = 5
 """So many tasks that have ended are shown below a session."""
@@ -133,22 +130,3 @@ def state_text(node: Node) -> str:
             return f"cancelled by {task.ended_by}"
         case word:
             return word
-
-
-def tools_text(task: BackgroundTask) -> str:
-    return counted(task.progress.tool_calls if task.progress else 0, "tool call")
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def took(task: BackgroundTask, now: int) -> str:
-    """Since its launch, up to its end."""
-    end = moment(task.completed_at) if task.completed_at else now
-    return duration(end - moment(task.started_at))
-
-
-def moment(text: str) -> int:
-    """Of ISO 8601, in milliseconds."""
-    return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -6,9 +6,9 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.run_tools import label
 from asyncagents.cli.screen import one_line
 from asyncagents.cli.task_find import find
+from asyncagents.cli.task_words import label
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
 from asyncagents.domain.why import Why
