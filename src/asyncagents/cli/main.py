@@ -29,7 +29,7 @@ COMMANDS = {
     "config": "Show every setting and where it came from.",
     "trust": "Let the config files of a project count in full.",
     "doctor": "Check the installation, and say what to do about what is wrong.",
-    "demo": "Watch an agent survive kill -9: offline, no key, a few seconds.",
+    "demo": "Watch agents survive kill -9: offline, no key, a quarter of a minute.",
 }
 
 

@@ -18,7 +18,7 @@ def label(session: Session) -> str:
 
 
 def tools_text(task: BackgroundTask) -> str:
-    return counted(task.progress.tool_calls if task.progress else 0, "tool call")
+    return counted(task.progress.tool_calls if task.progress else 0, "tool")
 
 
 def counted(number: int, noun: str) -> str:

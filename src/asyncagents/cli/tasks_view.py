@@ -7,6 +7,7 @@ from shutil import get_terminal_size
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.cli.screen import NARROWEST, ago, amount, dollars, one_line
 from asyncagents.cli.task_words import counted, label, took, tools_text
@@ -16,6 +17,11 @@ from asyncagents.config.system import SystemClock
 ENDED = 5
 """So many tasks that have ended are shown below a session."""
 WIDEST = 10_000
+GAP = "  "
+ID = 7
+SHORT_ID = 16
+DISPENSABLE = (5, 1, 4, 3)
+"""Cost, agent, tokens and tools go in this order where there is no room."""
 
 
 class Style(Struct, frozen=True):
@@ -56,15 +62,34 @@ def drawn(nodes: Sequence[Node], style: Style, width: int = WIDEST) -> list[Draw
     rows = [row for node in nodes for row in _rows(node, ("", ""), style, now)]
     if not rows:
         return []
-    widths = [max(len(row.cells[column]) for row in rows) for column in range(len(rows[0].cells))]
-    others = sum(widths[1:]) + 2 * (len(widths) - 1)
-    widths[0] = max(NARROWEST, min(widths[0], width - others))
-    return [Drawn(_joined(row, widths), row.faint) for row in rows]
+    for column in (ID, *DISPENSABLE):
+        if NARROWEST + sum(_widths(rows)[1:]) <= width:
+            break
+        rows = [_spared(row, column) for row in rows]
+    widths = _widths(rows)
+    room = max(NARROWEST, width - sum(widths[1:]))
+    return [Drawn(_joined(row, [min(widths[0], room), *widths[1:]]), row.faint) for row in rows]
+
+
+def _widths(rows: Sequence[Row]) -> list[int]:
+    """Of the columns, each but the first with the gap before it; an empty one takes no room."""
+    longest = [max(len(row.cells[column]) for row in rows) for column in range(len(rows[0].cells))]
+    return [longest[0], *(length + len(GAP) if length else 0 for length in longest[1:])]
+
+
+def _spared(row: Row, column: int) -> Row:
+    """An id is cut where it still tells sessions apart; other cells are left out."""
+    cells = list(row.cells)
+    cells[column] = cells[column][:SHORT_ID] if column == ID else ""
+    return replace(row, cells=tuple(cells))
 
 
 def _joined(row: Row, widths: Sequence[int]) -> str:
-    cells = [_cut(cell, width).ljust(width) for cell, width in zip(row.cells, widths, strict=True)]
-    return "  ".join(cells).rstrip()
+    first = _cut(row.cells[0], widths[0]).ljust(widths[0])
+    others = [
+        f"{GAP}{cell}".ljust(width) for cell, width in zip(row.cells[1:], widths[1:], strict=True) if width
+    ]
+    return "".join((first, *others)).rstrip()
 
 
 def _cut(cell: str, width: int) -> str:

@@ -64,7 +64,7 @@ def drawing(console: Console, style: Style) -> Iterator[See]:
         def see(nodes: Sequence[Node]) -> None:
             lines = drawn(nodes, style, console.width)
             texts = [Text(line.text, style="dim" if line.faint else "") for line in lines]
-            live.update(Text("\n").join(texts), refresh=True)
+            live.update(Text("\n", no_wrap=True, overflow="crop").join(texts), refresh=True)
 
         yield see
 
