@@ -52,7 +52,7 @@ async def trees(desk: Desk, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.spec("T-05", "T-10", "X-09")
+@pytest.mark.spec("T-05", "X-09")
 async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
@@ -98,7 +98,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
     assert ran.err.count("cancelled after") == 2
 
 
-@pytest.mark.spec("T-08")
+@pytest.mark.spec("T-08", "T-10")
 async def test_a_follow_up_is_worked_on_until_the_tree_rests(tmp_path: Path) -> None:
     async with open_desk(tmp_path, QUICK) as (desk, _):
         ran = await desk.run("run", "Fan out", "--json")

@@ -67,7 +67,7 @@ class Cut(Struct, frozen=True):
     help="Work in DIR, which must be new or empty, and leave it there to look at.",
 )
 def demo(keep: Path | None) -> None:
-    """Watch agents survive kill -9: offline, no key, a quarter of a minute.
+    """Watch agents survive kill -9: offline, no key, half a minute.
 
     A scripted model works in a small shop. One of its tools waits for a person, a process that serves
     it is killed in the middle of its work, and another process goes on. Then five agents work for one, in

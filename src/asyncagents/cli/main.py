@@ -15,8 +15,8 @@ COMMANDS = {
     "show": "Print the transcript of a session.",
     "asks": "List what waits for a person, the newest last.",
     "answer": "Answer what waits for a person, and go on.",
-    "tasks": "Show who works for whom as a tree, now or as it goes on.",
-    "task": "Show one task in full.",
+    "tasks": "Show the tasks of this directory as a tree, now or as they go on.",
+    "task": "Show one task in full: how far it is, its result, its own tasks.",
     "cancel": "End tasks, batches or sessions, with all below them.",
     "resume": "Send a follow-up to a task, and work on it.",
     "why": "Say why a session or task does not move.",
@@ -29,7 +29,7 @@ COMMANDS = {
     "config": "Show every setting and where it came from.",
     "trust": "Let the config files of a project count in full.",
     "doctor": "Check the installation, and say what to do about what is wrong.",
-    "demo": "Watch agents survive kill -9: offline, no key, a quarter of a minute.",
+    "demo": "Watch agents survive kill -9: offline, no key, half a minute.",
 }
 
 

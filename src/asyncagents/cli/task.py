@@ -12,7 +12,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 @json_option
 @data_dir_option
 def task(*, id: str, as_json: bool, data_dir: Path | None) -> None:
-    """Show a task: who launched it, how far it is, its result, and why it does not move.
+    """Show one task in full: how far it is, its result, its own tasks.
 
     ID may be shortened, and `ses_` left out. `asyncagents show ID` prints all that was said in it.
     """

@@ -35,7 +35,7 @@ def tasks(  # noqa: PLR0913  its options
     directory: Path,
     data_dir: Path | None,
 ) -> None:
-    """Show the tasks of this directory's sessions as a tree.
+    """Show the tasks of this directory as a tree, now or as they go on.
 
     Below each session stand the tasks that it launched: agent, state, tool calls, tokens, cost, how long it
     has taken, id. Of tasks that have ended only the newest are shown. SESSION is an id, or the beginning of

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from asyncagents.cli.tasks_tree import Node, Scope, as_builtins, forest
-from asyncagents.cli.tasks_view import Style, drawn, name_of, state_text
+from asyncagents.cli.tasks_view import Drawn, Style, drawn, name_of, state_text
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime import Runtime
 
@@ -59,10 +59,14 @@ def _watching(style: Style) -> Iterator[See]:
 @contextmanager
 def drawing(console: Console, style: Style) -> Iterator[See]:
     """Each picture in the place of the one before; the last one stays."""
+    last: list[Drawn] = []
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
 
         def see(nodes: Sequence[Node]) -> None:
             lines = drawn(nodes, style, console.width)
+            if lines == last:
+                return
+            last[:] = lines
             texts = [Text(line.text, style="dim" if line.faint else "") for line in lines]
             live.update(Text("\n", no_wrap=True, overflow="crop").join(texts), refresh=True)
 
