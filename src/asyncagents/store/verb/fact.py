@@ -17,7 +17,7 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import too_deep, too_many, vanished
+from asyncagents.domain.task_text import no_such_task, too_deep, too_many, vanished
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
@@ -100,19 +100,28 @@ async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
 
 
 async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
-    """Nothing is launched in a turn that was cancelled, nor beyond the limits."""
+    """Nothing is launched in a turn that was cancelled, nor beyond the limits, nor sent to who is gone."""
     if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
         return Failed(ABORTED)
     for fact in facts:
-        if isinstance(fact, Spawn) and (why_not := await _over_limits(tx, row, fact)):
+        why_not = None
+        if isinstance(fact, Spawn):
+            why_not = await _over_limits(tx, row, fact)
+        elif isinstance(fact, Resume):
+            why_not = await _gone(tx, fact)
+        if why_not is not None:
             return Failed(why_not)
-        if isinstance(fact, Resume) and await find_session(tx, fact.task_id) is None:
-            return Failed(vanished(fact.task_id))
     return None
 
 
 async def _over_limits(tx: Tx, row: SessionRow, fact: Spawn) -> str | None:
     if row.control.depth >= fact.deepest:
         return too_deep(fact.deepest)
-    count = await tx.one("count_tasks", row.control.id)
+    count = await tx.one("count_children", row.control.id)
     return too_many(fact.most) if count is not None and count[0] >= fact.most else None
+
+
+async def _gone(tx: Tx, fact: Resume) -> str | None:
+    if await task.find_task(tx, fact.task_id) is None:
+        return no_such_task(fact.task_id)
+    return vanished(fact.task_id) if await find_session(tx, fact.task_id) is None else None

@@ -33,8 +33,9 @@ SELECT body, version FROM task WHERE batch = ? ORDER BY id DESC;
 -- Of one parent, beginning alike.
 SELECT id FROM task WHERE parent_id = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
--- name: count_tasks
-SELECT COUNT(*) FROM task WHERE parent_id = ?;
+-- name: count_children
+-- Also those whose tasks were cleared.
+SELECT COUNT(*) FROM session WHERE parent_id = ?;
 
 -- name: count_live
 SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;
