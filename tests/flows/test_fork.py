@@ -87,7 +87,7 @@ async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_t
         child = await at.runtime.session(task.session_id)
         entries = await at.runtime.messages(at.session_id)
     (asked,) = at.forks
-    before = [r for r in at.model.requests if not is_fork(r) and last_said(r) == "fork"][0]
+    before = next(r for r in at.model.requests if not is_fork(r) and last_said(r) == "fork")
     assert list(asked.messages[: len(before.messages)]) == list(before.messages)
     (own,) = asked.messages[len(before.messages) :]
     assert isinstance(own, FromUser)
