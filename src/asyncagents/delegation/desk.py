@@ -1,14 +1,13 @@
 """The desk where tasks are ordered: it makes of an order what the store commits with the call."""
 
-import asyncio
 from collections.abc import Callable, Mapping
-from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.fork import Fork, forked
+from asyncagents.delegation.look import Look
 from asyncagents.domain.agent import Agent
 from asyncagents.domain.envelope import line
 from asyncagents.domain.fact import Admit, Resume, Spawn
@@ -65,7 +64,7 @@ class Desk:
         self.ids = ids
         self._rng = rng
         self._check = check
-        self._lines: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
+        self._look = Look(store)
         self.workplaces: Workplaces | None = None
         """Where sessions work; set once it is known."""
 
@@ -80,17 +79,14 @@ class Desk:
         return staff[name]
 
     async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
-        """All that a launch is; whether there is room for it is known when it is committed.
+        """All that a launch is; whether there is room for it is known when it is committed."""
+        return (await self.launch(order, context, limits))[0]
 
-        Launches of one step come one after the other: they queue in the order they were asked for.
-        """
-        async with self._lines.setdefault(context.session_id, asyncio.Lock()):
-            return await self._spawned(order, context, limits)
-
-    async def _spawned(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
+    async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
+        """And its place in the queue, as far as is known now; 0: it need not wait."""
         agent = await self.agent(order.agent, context)
-        parent = await self.store.session(context.session_id)
-        control = await self.store.control(context.session_id)
+        launcher, before = await self._look.at(context.session_id)
+        parent = launcher.info
         model = self._model(order, agent, parent)
         info = self._session(order, agent, parent)
         fork = await self._fork(context, info.id) if order.fork else None
@@ -104,7 +100,7 @@ class Desk:
             agent=order.agent,
             description=order.description,
             prompt=order.prompt,
-            batch=batch_of(parent.id, control.turn),
+            batch=batch_of(parent.id, launcher.turn),
             created=now,
             began=now,
             background=order.background,
@@ -115,7 +111,7 @@ class Desk:
             calls=() if order.background else (context.call_id,),
         )
         to = Addressee(info.id, order.agent, model)
-        return Spawn(
+        spawn = Spawn(
             info=info,
             first=await self._said(info, to, order.prompt, fork.preamble if fork else ""),
             task=task,
@@ -123,6 +119,7 @@ class Desk:
             deepest=limits.depth,
             most=limits.spawns,
         )
+        return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
 
     def _model(self, order: Order, agent: Agent | None, parent: Session) -> ModelRef:
         """The one that was asked for, the agent's own, or the parent's."""

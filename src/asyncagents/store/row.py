@@ -38,7 +38,7 @@ from asyncagents.store.body import body
 from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
-_BUSY = encode(Busy()).decode()
+BUSY = encode(Busy()).decode()
 _call_decoder = msgspec.json.Decoder(Call)
 
 
@@ -128,7 +128,7 @@ async def _status(tx: Tx, control: Control) -> str:
     if control.backoff is not None:
         return encode(status(control, (), await find_backoff(tx, control))).decode()
     if control.state != "idle":
-        return _BUSY
+        return BUSY
     return encode(status(control, await unsettled(tx, control.id))).decode()
 
 

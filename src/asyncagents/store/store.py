@@ -328,6 +328,10 @@ class Store:
         """The newest first."""
         return await self._read(lambda tx: task_read.last_calls(tx, session_id, limit))
 
+    async def launcher(self, session_id: SessionId) -> task_read.Launcher:
+        """All that a launch must know of whoever launches."""
+        return await self._read(lambda tx: task_read.launcher(tx, session_id))
+
     async def situation(self, session_id: SessionId) -> Situation:
         """What keeps a session from moving."""
         return await self._read(lambda tx: situation.situation(tx, session_id))

@@ -27,6 +27,8 @@ async def make_room(tx: Tx, control: Control) -> None:
     """It has stopped to work: the next in the queue may."""
     if control.parent_id is None:
         return
+    if await tx.one("is_anyone_queued", control.root_id) is None:
+        return  # who works need not be counted
     row = await tx.one("next_in_queue", control.root_id, control.id)
     if row is not None:
         tx.wake(SessionId(row[0]))

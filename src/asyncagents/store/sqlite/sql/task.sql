@@ -33,8 +33,9 @@ SELECT body, version FROM task WHERE batch = ? ORDER BY id DESC;
 -- Of one parent, beginning alike.
 SELECT id FROM task WHERE parent_id = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
--- name: count_tasks
-SELECT COUNT(*) FROM task WHERE parent_id = ?;
+-- name: count_children
+-- Also those whose tasks were cleared.
+SELECT COUNT(*) FROM session WHERE parent_id = ?;
 
 -- name: count_live
 SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;
@@ -118,6 +119,9 @@ SELECT (SELECT crowd FROM task WHERE id = ?2),
        (SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0),
        (SELECT COUNT(*) FROM session INDEXED BY session_queued
         WHERE root_id = ?1 AND state = 'ready' AND depth > 0 AND id > ?2);
+
+-- name: is_anyone_queued
+SELECT 1 FROM session INDEXED BY session_queued WHERE root_id = ? AND state = 'ready' AND depth > 0 LIMIT 1;
 
 -- name: next_in_queue
 -- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.
