@@ -10,6 +10,7 @@ from asyncagents.domain.codec import SHAPE_VERSION
 from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Idle
 from asyncagents.errors import StoreError
 from tests.contract.build import Lab
 from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, task_row, work
@@ -114,3 +115,27 @@ async def test_what_keeps_the_parent_of_a_broken_task_is_told(lab: Lab) -> None:
     boss, good, _ = await _broken(lab)
     about = await lab.store.situation(boss.id)
     assert [task.id for task in about.children] == [good]
+
+
+@pytest.mark.spec("T-09")
+async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_parent_can_end(
+    lab: Lab,
+) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    call = lab.call(step, tool="task")
+    await lab.end(lease, step, call)
+    middle = Parent(lab, lease, step, [await lab.start(lease, call)])
+    grandchild = await middle.launch(middle.calls[0])
+    assert await middle.rest()
+    await rewrite_task(lab, (await lab.store.task(grandchild)).task, b"[]", SHAPE_VERSION)
+    await work(lab, grandchild)
+    assert await lab.store.status(grandchild) == Idle()
+    assert await lab.store.unconcluded() == (grandchild,)
+    await lab.store.conclude(grandchild)
+    assert await lab.store.unconcluded() == (child,)
+    await lab.store.conclude(child)
+    assert (await lab.store.task(child)).task.status == "completed"
+    assert await open_notices(lab, boss.id) == [(child, 0, "due")]
