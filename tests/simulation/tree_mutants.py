@@ -210,4 +210,11 @@ TREE_MUTANTS = (
         "            if True:\n",
         first=TREES,
     ),
+    Mutant(
+        "a_try_for_nothing",
+        "engine/decide.py",
+        "if session.backoff and (session.control.in_turn or session.unread):",
+        "if session.backoff:",
+        first=TREES,
+    ),
 )
