@@ -1,7 +1,7 @@
 """Clients of worlds in which sessions launch sessions: they cancel, resume and move tasks, and more."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -86,10 +86,11 @@ class TreeClients:
         self._world.stage.count("turns aborted")
 
     async def _ambush(self) -> None:
-        """Who is just about to launch somebody is cancelled, or whoever stands above; or who is waited for."""
+        """Who is just about to launch somebody is cancelled, or who stands above, or who is waited for."""
         rows = self._world.stage.rows
         assert rows is not None
-        find = self._rng.choice([rows.launching, rows.read])
+        looks: list[Callable[[], Sequence[Sequence[str]]]] = [rows.launching, rows.read]
+        find = self._rng.choice(looks)
         for _ in range(LONGEST_AMBUSH):
             await asyncio.sleep(0.03)
             if found := find():
