@@ -57,6 +57,13 @@ class Rows:
                    WHERE call.state = 'running' AND call.tool IN ('task', 'async_task', 'asyncagents_task')"""
         return [(row[0], row[1]) for row in self._query(query)]
 
+    def stuck(self, crowd: int) -> set[str]:
+        """Sessions that wait for a place while fewer work than may."""
+        query = """SELECT id FROM session AS waiting WHERE state = 'ready' AND depth > 0
+                     AND (SELECT COUNT(*) FROM session WHERE root_id = waiting.root_id
+                          AND state = 'running' AND depth > 0) < {}"""
+        return {row[0] for row in self._query(query.format(crowd))}
+
     def read(self) -> list[tuple[str]]:
         """Sessions that somebody is about to read or to wait for."""
         query = """SELECT session.id FROM call JOIN session ON session.id = call.body ->> '$.input.task_id'

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 SECONDS = 25
 LONGEST_AMBUSH = 300
+SWEPT = 40
 
 
 class TreeClients:
     def __init__(self, scenario: "Scenario") -> None:
         self._world = scenario
         self._rng = scenario.rng
+        self._stuck: set[str] = set()
 
     def begin(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [group.create_task(self._client()) for _ in range(self._rng.randrange(2, 12))]
@@ -107,6 +109,15 @@ class TreeClients:
         self._world.stage.deleted.add(task)
         await self._world.request(lambda r: r.delete_session(task))
         self._world.stage.count("deleted")
+
+    def check_queue(self) -> None:
+        """D-10: nobody waits for a place while one is free; a crash may have lost a wake, until a sweep."""
+        rows, clock = self._world.stage.rows, asyncio.get_running_loop().time
+        assert rows is not None
+        stuck = rows.stuck(self._world.stage.crowd)
+        if self._stuck & stuck and clock() > SECONDS + SWEPT:
+            self._world.stage.violate(f"D-10: {self._stuck & stuck} wait for a place though one is free")
+        self._stuck = stuck
 
     async def at_rest(self) -> bool:
         if await self._world.insist(lambda r: r.statuses()):
