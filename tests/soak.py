@@ -115,6 +115,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200, help="for the simulation")
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
     parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
+    parser.add_argument("--fans", type=int, default=20, help="fan-outs, killed five times each, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
     parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
@@ -129,6 +130,8 @@ def main() -> int:
         failed |= _run("tests.e2e.kills", "--kills", str(options.kills)) != 0
     if options.runs:
         failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
+    if options.fans:
+        failed |= _run("tests.e2e.task_kills", "--rounds", str(options.fans)) != 0
     if options.cuts:
         failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
     if options.properties:

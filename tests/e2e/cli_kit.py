@@ -57,7 +57,11 @@ class Desk:
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """Nothing of the caller's own keys, terminal or configuration."""
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        kept = {
+            name: os.environ[name]
+            for name in ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
+            if name in os.environ
+        }
         return {
             **kept,
             "HOME": str(self.home),

@@ -22,8 +22,14 @@ SAID = (
     "charge_card was not run again",
     "The open call took one result",
     "All that was said in this session before the crash is there, unchanged.",
-    "12 claims were checked, and all held.",
+    "Both did the same work: five tasks each, with the same five results, and the same answer.",
+    "3 tasks that nobody works on.",
+    "What had ended stayed as it was; the three that were cut off went on, and all have their result.",
+    "Nothing was run twice: five counts in the world outside, all by the process that was killed.",
+    "20 claims were checked, and all held.",
 )
+TOLD_ONCE = "The end of each of the five tasks was told to the orchestrator, exactly once."
+FASTER = re.compile(r"One after the other took [\d.]+ s, at once [\d.]+ s: [\d.]+ times as fast\.")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-7]m")
 
 
@@ -71,6 +77,9 @@ def test_the_demo_shows_that_killed_work_goes_on(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     text = " ".join(ran.stdout.split())
     assert [sentence for sentence in SAID if sentence not in text] == []
+    assert text.count(TOLD_ONCE) == 2
+    assert FASTER.search(text)
+    assert ran.stdout.count("└─ Count the") == 5  # a tree for each moment that is worth one
     assert ran.stderr == ""
     assert "\x1b" not in ran.stdout
     assert list(tmp_path.iterdir()) == []
@@ -85,8 +94,10 @@ def test_the_demo_keeps_its_directory_when_asked_to(tmp_path: Path) -> None:
     assert "is not empty" in again.stderr
 
 
-def test_the_demo_is_coloured_on_a_terminal(tmp_path: Path) -> None:
-    assert COLOUR.search(on_a_terminal(tmp_path))
+def test_the_demo_is_coloured_and_its_trees_are_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
+    output = on_a_terminal(tmp_path)
+    assert COLOUR.search(output)
+    assert b"\x1b[1A" in output
 
 
 def test_the_demo_respects_no_color(tmp_path: Path) -> None:

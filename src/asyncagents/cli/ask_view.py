@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from asyncagents.cli.run_tools import label
 from asyncagents.cli.screen import Line, one_line, plain
+from asyncagents.cli.task_words import label
 from asyncagents.cli.tool_line import diff_lines, named
 from asyncagents.domain.ask import PermissionRequest, Question
 from asyncagents.domain.call import Call

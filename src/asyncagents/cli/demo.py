@@ -1,4 +1,4 @@
-"""`asyncagents demo`: a session, a call that waits, a killed process and the recovery, each claim checked."""
+"""`asyncagents demo`: a session, a call that waits, agents at once, and killed processes; all is checked."""
 
 import asyncio
 import signal
@@ -20,9 +20,11 @@ from asyncagents.cli.demo_check import (
     check_text,
 )
 from asyncagents.cli.demo_child import STEADY, STUCK, child, go_on
+from asyncagents.cli.demo_ledger import Ledger
 from asyncagents.cli.demo_scene import Sent, approve, hear, send, send_again, show_turn, text_so_far, until
 from asyncagents.cli.demo_screen import Screen
-from asyncagents.cli.demo_shop import LOOK_UP, NEWSLETTER, REFUND, SHIP, Ledger, Shop, scripted
+from asyncagents.cli.demo_shop import LOOK_UP, NEWSLETTER, REFUND, SHIP, Shop, scripted
+from asyncagents.cli.demo_team import act_team, act_team_crash
 from asyncagents.domain.call import Call
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.status import WaitingAsync
@@ -65,11 +67,11 @@ class Cut(Struct, frozen=True):
     help="Work in DIR, which must be new or empty, and leave it there to look at.",
 )
 def demo(keep: Path | None) -> None:
-    """Watch an agent survive kill -9: offline, no key, a few seconds.
+    """Watch agents survive kill -9: offline, no key, half a minute.
 
     A scripted model works in a small shop. One of its tools waits for a person, a process that serves
-    it is killed in the middle of its work, and another process goes on. Every claim is checked; if one
-    does not hold, the exit code is 1.
+    it is killed in the middle of its work, and another process goes on. Then five agents work for one, in
+    turn and at once, and through a kill -9. Every claim is checked; if one does not hold, the exit code is 1.
     """
     screen = Screen()
     with _directory(keep) as data:
@@ -104,6 +106,8 @@ async def _play(stage: Stage) -> None:
         before = await _before_the_crash(stage)
         cut = await act_crash(stage)
         await act_recovery(stage, before, cut)
+        await act_team(stage.data, stage.screen)
+        await act_team_crash(stage.data, stage.screen)
         _close(stage.screen)
 
 
@@ -206,4 +210,5 @@ def _close(screen: Screen) -> None:
     screen.line("answers", "Each prompt got one. The answer that was cut off was written again.")
     screen.line("tools", "What may run again did, under its key. What may not was reported in doubt.")
     screen.line("open call", "It waited without a process, and its result woke the session in a new one.")
+    screen.line("tasks", "Five agents worked at once. A kill -9 lost no result, and no end was told twice.")
     screen.explain("What exactly is promised stands in the README under `What survives a crash`.")

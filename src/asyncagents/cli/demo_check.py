@@ -2,8 +2,9 @@
 
 from typing import TypeAlias
 
+from asyncagents.cli.demo_ledger import SOLD, STOCK, Ledger
 from asyncagents.cli.demo_screen import Screen
-from asyncagents.cli.demo_shop import NEWS, SOLD, STOCK, Ledger
+from asyncagents.cli.demo_shop import NEWS
 from asyncagents.domain.call import IN_DOUBT
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId

@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from asyncagents.app import open_runtime
-from asyncagents.cli.demo_shop import Ledger, Shop, scripted
+from asyncagents.cli.demo_crew import Counter, allow
+from asyncagents.cli.demo_ledger import Ledger
+from asyncagents.cli.demo_shop import Shop, scripted
 
 STUCK, STEADY = "stuck", "steady"
 
@@ -30,9 +32,10 @@ async def child(data: Path, mode: str) -> AsyncIterator[Process]:
 
 
 async def serve(data: Path, *, stuck: bool) -> None:
-    shop = Shop(Ledger(data), hang if stuck else go_on)
+    ledger = Ledger(data)
+    tools = [*Shop(ledger, hang if stuck else go_on).tools(), Counter(ledger).tool()]
     model = scripted(stuck=True) if stuck else scripted(word_seconds=0)
-    async with open_runtime(data, model=model, tools=shop.tools()):
+    async with open_runtime(data, model=model, tools=tools, policy=allow, delegation=True):
         await asyncio.to_thread(sys.stdin.buffer.read)
 
 

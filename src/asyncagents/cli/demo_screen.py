@@ -1,10 +1,16 @@
 """How the demo looks: headings, speakers, words that stream in, and claims that are checked first."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from textwrap import wrap
 
 import click
 from rich.console import Console
 from rich.text import Text
+
+from asyncagents.cli.tasks_tree import Node
+from asyncagents.cli.tasks_view import Style, drawn
+from asyncagents.cli.tasks_watch import drawing
 
 WIDTH = 96
 INDENT = 15
@@ -48,6 +54,31 @@ class Screen:
 
     def end(self) -> None:
         self._console.print()
+
+    @contextmanager
+    def tree(self, worth: Callable[[Node], bool] = lambda node: False) -> Iterator[Callable[[Node], None]]:
+        """Drawn anew as it changes; without a terminal once when it is `worth` it, and in the end."""
+        if self._console.is_terminal:
+            with drawing(self._console, Style()) as see:
+                yield lambda node: see([node])
+            return
+        last: list[Node] = []
+        shown = False
+
+        def look(node: Node) -> None:
+            nonlocal shown
+            last[:] = [node]
+            if not shown and worth(node):
+                shown = True
+                self._print_tree(node)
+
+        yield look
+        for node in last:
+            self._print_tree(node)
+
+    def _print_tree(self, node: Node) -> None:
+        for line in drawn([node], Style(), self._console.width):
+            self._console.print(line.text)
 
     def check(self, claim: str, *, holds: bool, seen: object) -> None:
         """Print a claim that holds; one that does not ends the demo."""

@@ -1,13 +1,13 @@
 """The demo's little world: a shop with four tools, a model that plays a script, and a ledger outside."""
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.cli.demo_crew import FOREVER, Foreman, crew_script
+from asyncagents.cli.demo_ledger import SOLD, Ledger
 from asyncagents.domain.call import Completed
 from asyncagents.engine.tool import AnyTool, Pending, Tool, ToolContext
 from asyncagents.llm.model import Model, ModelEvent, Request, TextDelta
@@ -18,10 +18,7 @@ REFUND = "Refund order 1042."
 NEWSLETTER = "Write the newsletter."
 SHIP = "Ship order 1043."
 
-STOCK = 10
-SOLD = 2
 WORD_SECONDS = 0.045
-FOREVER = 3600.0
 
 NEWS = (
     "Dear friends of good light, autumn is here and so are our new lamps. They are made by hand from oak "
@@ -59,34 +56,6 @@ class ChargeCard(Struct):
 
     order: int
     euros: int
-
-
-class Effect(Struct, frozen=True):
-    """One line of the ledger: which tool did something, under which key, in which process."""
-
-    tool: str
-    key: str
-    pid: int
-
-
-class Ledger:
-    """The outside world: it remembers every effect, and the store knows nothing of it."""
-
-    def __init__(self, data: Path) -> None:
-        self._path = data / "ledger.txt"
-
-    def write(self, tool: str, key: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{tool} {key} {os.getpid()}\n")
-
-    def of(self, tool: str) -> list[Effect]:
-        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-        effects = (Effect(name, key, int(pid)) for name, key, pid in map(str.split, lines))
-        return [effect for effect in effects if effect.tool == tool]
-
-    def stock(self) -> int:
-        """What is idempotent counts once for each key."""
-        return STOCK - SOLD * len({effect.key for effect in self.of("update_stock")})
 
 
 class Shop:
@@ -134,7 +103,7 @@ class Typing:
 
 
 def scripted(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Model:
-    """`stuck`: the newsletter stops half-way, as if the model took very long over the next word."""
+    """`stuck`: some answers stop half-way, as if the model took very long over the next word."""
     news = _words(NEWS)
     letter: Step = [say(*news[:NEWS_HALF]), pause(FOREVER)] if stuck else [say(*news)]
     script: Script = {
@@ -158,7 +127,8 @@ def scripted(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Mode
             ],
         ],
     }
-    return Typing(ScriptedModel(script), word_seconds)
+    crew = crew_script(stuck=stuck)
+    return Foreman(Typing(ScriptedModel({**script, **crew}, remember=False), word_seconds))
 
 
 def _words(text: str) -> list[str]:

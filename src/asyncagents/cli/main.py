@@ -15,6 +15,11 @@ COMMANDS = {
     "show": "Print the transcript of a session.",
     "asks": "List what waits for a person, the newest last.",
     "answer": "Answer what waits for a person, and go on.",
+    "tasks": "Show the tasks of this directory as a tree, now or as they go on.",
+    "task": "Show one task in full: how far it is, its result, its own tasks.",
+    "cancel": "End tasks, batches or sessions, with all below them.",
+    "resume": "Send a follow-up to a task, and work on it.",
+    "why": "Say why a session or task does not move.",
     "agents": "List the agents of this directory, or show one in full.",
     "tools": "List the tools that an agent has here, and what the rules say.",
     "commands": "List the slash commands of this directory.",
@@ -24,7 +29,7 @@ COMMANDS = {
     "config": "Show every setting and where it came from.",
     "trust": "Let the config files of a project count in full.",
     "doctor": "Check the installation, and say what to do about what is wrong.",
-    "demo": "Watch an agent survive kill -9: offline, no key, a few seconds.",
+    "demo": "Watch agents survive kill -9: offline, no key, half a minute.",
 }
 
 

@@ -13,6 +13,7 @@ from asyncagents.domain.failure import Failure, MessageAbortedError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.notice import is_notice
 from asyncagents.domain.part import CompactionPart, Part, TextPart
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
@@ -90,7 +91,27 @@ def steps_of_turn(
 
 def by_person(entry: Entry) -> bool:
     """A message that has anything in it which the system did not put there."""
-    return isinstance(entry.info, UserMessage) and any(not _put_in(part) for part in entry.parts)
+    if not isinstance(entry.info, UserMessage) or any(_tells(part) for part in entry.parts):
+        return False
+    return any(not _put_in(part) for part in entry.parts)
+
+
+def _tells(part: Part | UnknownPart) -> bool:
+    """That tasks have ended: what people see of it is not theirs either."""
+    return isinstance(part, TextPart) and bool(part.synthetic) and is_notice(part.text)
+
+
+def last_answer(entries: Sequence[Entry], first: Entry) -> Entry:
+    """What was said last to a prompt: the ends of tasks may have woken the session since its first answer."""
+    last = first
+    for entry in entries:
+        if entry.info.id <= first.info.id:
+            continue
+        if by_person(entry):
+            break
+        if isinstance(entry.info, AssistantMessage) and not entry.info.summary:
+            last = entry
+    return last
 
 
 def _put_in(part: Part | UnknownPart) -> bool:
@@ -125,6 +146,11 @@ def exit_code(ending: Ending) -> int:
             return CANCELLED
         case _:
             assert_never(ending)
+
+
+def waits_outside(call: Call) -> bool:
+    """Not for a session of the same tree, which has its own reasons."""
+    return call.open is not None and call.open.kind != "task" and call.open.watch is None
 
 
 def wait_of(call: Call) -> Wait:

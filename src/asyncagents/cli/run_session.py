@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
 from asyncagents.cli.ask_person import Asker
@@ -19,8 +20,10 @@ from asyncagents.cli.run_result import (
     close,
     exit_code,
     judged,
+    last_answer,
     steps_of_turn,
     wait_of,
+    waits_outside,
 )
 from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.run_tools import Tools
@@ -172,11 +175,14 @@ class Job:
             return Result(session=session_id, message=message_id, tokens=Tokens.zero(), status="accepted")
         root_id = await self._runtime.root_of(session_id)
         if not await self._is_over(session_id, root_id, message_id):
+            first = await self._runtime.answer_to(message_id) if message_id is not None else None
             self._runtime.serve_tree(root_id)
             if self._keyboard is not None:
                 self._asker = Asker(self._runtime, root_id, screen=self._screen, keyboard=self._keyboard)
             await follow(self._runtime, root_id, events=events, view=self._view, asker=self._asker)
             await self._catch_up(session_id)
+            if first is not None and message_id is not None:
+                await self._repeat(session_id, message_id, first)
         return await self._result(session_id, root_id, message_id)
 
     async def _catch_up(self, session_id: SessionId) -> None:
@@ -186,6 +192,11 @@ class Job:
             if before is None or (entry.info.id >= before.info.id and entry != before):
                 self._show(entry)
 
+    async def _repeat(self, session_id: SessionId, message_id: MessageId, first: Entry) -> None:
+        """It was answered before, and what went on meanwhile had no more to say to it."""
+        if await self._answer_to(session_id, message_id) == first:
+            self._view.answer(first)
+
     def _show(self, entry: Entry) -> None:
         session_id = entry.info.session_id
         self._view.show(MessageUpdated(session_id=session_id, info=entry.info))
@@ -194,17 +205,22 @@ class Job:
 
     async def _is_over(self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None) -> bool:
         """The prompt was answered before, under its key; or nobody prompts, and nothing is left to do."""
-        if message_id is not None:
-            answer = await self._runtime.answer_to(message_id)
-        elif await self._runtime.at_work(root_id) or (
-            self._keyboard is not None and await self._runtime.asks(root_id)
+        if await self._runtime.at_work(root_id) or (
+            message_id is None and self._keyboard is not None and await self._runtime.asks(root_id)
         ):
             return False
+        if message_id is not None:
+            answer = await self._answer_to(session_id, message_id)
         else:
             answer = await self._old_answer(session_id, root_id)
         if answer is not None:
             self._view.answer(answer)
         return answer is not None
+
+    async def _answer_to(self, session_id: SessionId, message_id: MessageId) -> Entry | None:
+        """The last one: tasks that the prompt led to may have had more said since the first."""
+        first = await self._runtime.answer_to(message_id)
+        return first and last_answer(await self._runtime.messages(session_id, limit=STEPS), first)
 
     async def _old_answer(self, session_id: SessionId, root_id: SessionId) -> Entry:
         answer = await self._last_answer(session_id)
@@ -224,16 +240,18 @@ class Job:
         self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None
     ) -> Result:
         if message_id is not None:
-            answer = await self._runtime.answer_to(message_id)
+            answer = await self._answer_to(session_id, message_id)
         else:
             answer = await self._last_answer(session_id)
         waits = [
             wait_of(call)
             for each in await self._runtime.statuses(root_id)
             for call in await self._runtime.open_calls(each)
+            if waits_outside(call)
         ]
         entries = await self._runtime.messages(session_id, limit=STEPS)
-        return judged(session_id, answer, steps_of_turn(entries, answer, message_id), tuple(waits))
+        result = judged(session_id, answer, steps_of_turn(entries, answer, message_id), tuple(waits))
+        return replace(result, status="cancelled") if self._ending == "cancelled" else result
 
     async def _make_view(self, session_id: SessionId, message_id: MessageId | None) -> View:
         match self._order.format:
@@ -246,7 +264,7 @@ class Job:
                 words = Words(session_id, self._before, live=self._live, asked=message_id)
                 sessions, asked = await self._tree(session_id), self._keyboard is not None
                 tools = Tools(self._screen, session_id, sessions, asked=asked)
-                tools.know(await self._old_entries(session_id))
+                tools.know(await self._old_entries(session_id), await self._runtime.tasks.list(session_id))
                 return TextView(self._screen, words, tools=tools, clock=SystemClock())
 
     async def _old_entries(self, session_id: SessionId) -> list[Entry]:

@@ -5,9 +5,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.cli.screen import Line, Screen, one_line
+from asyncagents.cli.run_tasks import TaskLines, task_of
+from asyncagents.cli.screen import Line, Screen
+from asyncagents.cli.task_words import label
 from asyncagents.cli.tool_line import begun, is_silent, tail, todo_lines, tool_lines, unheard
 from asyncagents.domain.ask import PermissionRequest, ToolRef
+from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.event import (
     Event,
     PartUpdated,
@@ -19,10 +22,8 @@ from asyncagents.domain.event import (
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId, SessionId
 from asyncagents.domain.part import ToolCompleted, ToolPart, ToolRunning, ToolState
-from asyncagents.domain.session import Session, is_default_title
+from asyncagents.domain.session import Session
 from asyncagents.domain.todo import Todo
-
-LABEL = 40
 
 
 class Live(Struct):
@@ -50,15 +51,20 @@ class Tools:
         self._asked = asked
         self._diffs: dict[ToolRef, object] = {}
         self._todos: dict[SessionId, tuple[Todo, ...]] = {}
+        self._tasks = TaskLines()
 
-    def know(self, entries: Iterable[Entry]) -> None:
+    def know(self, entries: Iterable[Entry], tasks: Iterable[BackgroundTask] = ()) -> None:
         """These were there before, and are not shown as they are."""
+        self._tasks.know(tasks)
         for entry in entries:
             for part in entry.parts:
                 if isinstance(part, ToolPart):
                     self._told[part.id] = type(part.state)
 
     def take(self, event: Event) -> None:
+        task = task_of(event)
+        if task is not None and task.parent_session_id in self._names:
+            self._show(task.parent_session_id, self._tasks.take(task))
         match event:
             case SessionCreated(info=info) | SessionUpdated(info=info) if info.parent_id in self._names:
                 self._names[info.id] = label(info)
@@ -110,10 +116,3 @@ class Tools:
     def _show(self, session_id: SessionId, lines: Iterable[Line]) -> None:
         name = "" if session_id == self.own else f"[{self._names[session_id]}] "
         self._screen.show(Line(f"{name}{line.text}", line.tone) for line in lines)
-
-
-def label(session: Session) -> str:
-    """What people know a session by."""
-    if is_default_title(session.title):
-        return session.agent or session.id
-    return one_line(session.title, LABEL)

@@ -21,8 +21,9 @@ _BOXES: dict[TodoStatus, str] = {
     "cancelled": "[-]",
 }
 _EDITS = ("edit", "write", "patch")
-_SILENT = ("todowrite", "todoread")
-"""Their list is shown instead."""
+_LAUNCHERS = ("task", "async_task", "asyncagents_task")
+_SILENT = ("todowrite", "todoread", *_LAUNCHERS)
+"""Their list is shown instead, or the tasks themselves."""
 
 
 def named(tool: str, given: Mapping[str, Any]) -> str:
@@ -49,6 +50,11 @@ def _questions(given: Mapping[str, Any]) -> str:
     return f": {' / '.join(texts)}"
 
 
+def _task(given: Mapping[str, Any]) -> str:
+    agent = given.get("agent") or given.get("subagent_type")
+    return f" {given.get('description') or given.get('resume') or ''}{f' ({agent})' if agent else ''}"
+
+
 _NAMES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "read": _at("filePath"),
     "write": _at("filePath"),
@@ -63,6 +69,7 @@ _NAMES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "todowrite": lambda given: "",
     "todoread": lambda given: "",
     "question": _questions,
+    **dict.fromkeys(_LAUNCHERS, _task),
 }
 
 

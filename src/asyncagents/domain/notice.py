@@ -48,6 +48,11 @@ def notice(ends: Sequence[TaskEnd], batches: Mapping[str, Counted], running: int
     return Notice(visible, "\n".join((reminder("\n".join(lines)), *data)))
 
 
+def is_notice(text: str) -> bool:
+    """Whether a hidden text is one of these."""
+    return text.startswith(reminder(_SOURCE).rpartition("\n")[0])
+
+
 def _visible(end: TaskEnd, counted: Counted, telling: Telling) -> str:
     hint = " [hint attached]" if telling.development else ""
     return f"{_headline(end)}\nTask Progress: {counted.ended}/{counted.all}{hint}"

@@ -142,7 +142,8 @@ def _many(count: int, noun: str) -> str:
 def _resting(about: Situation) -> Why:
     if about.children:
         ids = [task.id for task in about.children]
-        said = f"It rests until {_many(len(ids), 'background task')} of its own ends."
+        tasks = _many(len(ids), "background task")
+        said = f"It rests until {tasks} of its own {'ends' if len(ids) == 1 else 'end'}."
         return _why(about, "tasks", said, *ids)
     if about.blocked:
         return _why(about, "blocked", "Its last turn stopped because a person said no to a tool call.")

@@ -1,0 +1,112 @@
+"""What an id stands for, its end, and what ended with it."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.exit import USAGE, WAITING, Complaint
+from asyncagents.cli.screen import one_line
+from asyncagents.cli.task_find import LISTED, find
+from asyncagents.cli.task_words import counted, label
+from asyncagents.cli.tasks_tree import RESTING, Node, tree
+from asyncagents.cli.tasks_view import name_of
+from asyncagents.cli.tasks_watch import flat
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.runtime import Runtime
+
+Kind: TypeAlias = Literal["task", "session", "batch"]
+BATCH = "bat_"
+
+
+class Target(Struct, frozen=True):
+    id: str
+    kind: Kind
+    name: str
+    nodes: tuple[Node, ...]
+    """As they were before."""
+
+
+class End(Struct, frozen=True):
+    target: Target
+    ended: tuple[SessionId, ...]
+    """Tasks that this ended, and the session itself if it was at work."""
+    stopped: bool
+
+
+async def end_all(runtime: Runtime, starts: Sequence[str]) -> tuple[End, ...]:
+    """All are found before the first is ended."""
+    targets = {target.id: target for target in [await _target(runtime, start) for start in starts]}
+    return tuple([await _end(runtime, target) for target in targets.values()])
+
+
+async def _target(runtime: Runtime, start: str) -> Target:
+    if start.startswith(BATCH):
+        return await _batch(runtime, start)
+    node = await tree(runtime, await find(runtime, start))
+    if node.task is not None:
+        return Target(node.session.id, "task", name_of(node), (node,))
+    return Target(node.session.id, "session", label(node.session), (node,))
+
+
+async def _batch(runtime: Runtime, start: str) -> Target:
+    tasks = await runtime.tasks.batch(start)
+    if not tasks:
+        begins = [each for each in await runtime.tasks.list(live=True) if each.batch_id.startswith(start)]
+        if len({each.batch_id for each in begins}) > 1:
+            raise Complaint(f"several batches begin with {start!r}: write more of the id", code=USAGE)
+        tasks = tuple(begins)
+    if not tasks:
+        raise Complaint(f"there is no batch {start!r} with tasks that run", hint=LISTED, code=USAGE)
+    nodes = [await tree(runtime, await runtime.session(task.session_id)) for task in tasks]
+    return Target(tasks[0].batch_id, "batch", counted(len(nodes), "task"), tuple(nodes))
+
+
+async def _end(runtime: Runtime, target: Target) -> End:
+    if target.kind == "batch":
+        stopped = await runtime.tasks.cancel_batch(target.id)
+    else:
+        stopped = await runtime.abort(SessionId(target.id))
+    before = [each for node in target.nodes for each in flat(node) if _works(each)]
+    ended = [each.session.id for each in before if await _was_ended(runtime, each)]
+    return End(target, tuple(ended), stopped)
+
+
+def _works(node: Node) -> bool:
+    """It has something to do itself; tasks that it launched have rows of their own."""
+    if node.task is not None:
+        return not node.ended
+    return node.why is not None and node.why.code not in RESTING and node.why.code != "tasks"
+
+
+async def _was_ended(runtime: Runtime, node: Node) -> bool:
+    """A task may have come to its own end before."""
+    return node.task is None or (await runtime.tasks.get(node.session.id)).status == "cancelled"
+
+
+def exit_code(ends: Sequence[End]) -> int:
+    return 0 if all(end.stopped for end in ends) else WAITING
+
+
+def print_ends(ends: Sequence[End]) -> None:
+    for end in ends:
+        target = end.target
+        what = f"{target.kind} {target.id}, {one_line(target.name)}"
+        if not end.ended:
+            click.echo(f"nothing to end: {what}, is at rest")
+            continue
+        others = len([each for each in end.ended if each != target.id])
+        below = f", with {counted(others, 'task')} below it" if others and target.kind != "batch" else ""
+        click.echo(f"ended: {what}{below}")
+        if not end.stopped:
+            click.echo("warning: that is on the disk, but a process has not stopped yet", err=True)
+
+
+def print_json(ends: Sequence[End]) -> None:
+    click.echo(msgspec.json.encode([_builtins(end) for end in ends]))
+
+
+def _builtins(end: End) -> dict[str, Any]:
+    return {"id": end.target.id, "kind": end.target.kind, "ended": end.ended, "stopped": end.stopped}

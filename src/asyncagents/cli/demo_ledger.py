@@ -1,0 +1,37 @@
+"""The world outside the demo: what was done there, which the store knows nothing of."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+STOCK = 10
+SOLD = 2
+
+
+class Effect(Struct, frozen=True):
+    """One line of the ledger: which tool did something, under which key, in which process."""
+
+    tool: str
+    key: str
+    pid: int
+
+
+class Ledger:
+    """The outside world: it remembers every effect, and the store knows nothing of it."""
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / "ledger.txt"
+
+    def write(self, tool: str, key: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{tool} {key} {os.getpid()}\n")
+
+    def of(self, tool: str) -> list[Effect]:
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        effects = (Effect(name, key, int(pid)) for name, key, pid in map(str.split, lines))
+        return [effect for effect in effects if effect.tool == tool]
+
+    def stock(self) -> int:
+        """What is idempotent counts once for each key."""
+        return STOCK - SOLD * len({effect.key for effect in self.of("update_stock")})

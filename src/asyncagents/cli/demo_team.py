@@ -1,0 +1,142 @@
+"""The acts about agents that work for another one: one after the other, at once, and through a kill -9."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.demo_check import state_of
+from asyncagents.cli.demo_child import STEADY, STUCK, child
+from asyncagents.cli.demo_crew import AGAIN, AT_ONCE, ONE_BY_ONE, QUICK, STOCK, Counter, allow, title
+from asyncagents.cli.demo_ledger import Ledger
+from asyncagents.cli.demo_scene import LOOK_SECONDS
+from asyncagents.cli.demo_screen import Screen
+from asyncagents.cli.demo_shop import scripted
+from asyncagents.cli.demo_team_check import (
+    Team,
+    check_as_before,
+    check_counted,
+    check_same,
+    check_told,
+    team,
+)
+from asyncagents.cli.tasks_tree import Node, tree
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import ToolCompleted
+from asyncagents.domain.status import Busy
+from asyncagents.engine.runtime import Runtime
+
+
+class Worked(Struct, frozen=True):
+    team: Team
+    seconds: float
+
+
+async def act_team(data: Path, screen: Screen) -> None:
+    screen.head(
+        "5. Five agents at once",
+        "An agent can launch others. Here five helpers count things: first one after the other, each in a "
+        "call that the orchestrator waits for; then at once, while it rests until notices wake it.",
+    )
+    tools = [Counter(Ledger(data)).tool()]
+    async with open_runtime(
+        data, model=scripted(word_seconds=0), tools=tools, policy=allow, delegation=True
+    ) as runtime:
+        slow = await _work(screen, runtime, ONE_BY_ONE)
+        fast = await _work(screen, runtime, AT_ONCE)
+    check_same(screen, slow.team, fast.team)
+    check_told(screen, fast.team)
+    screen.check(
+        f"One after the other took {slow.seconds:.1f} s, at once {fast.seconds:.1f} s: "
+        f"{slow.seconds / fast.seconds:.1f} times as fast.",
+        holds=fast.seconds < slow.seconds,
+        seen=(slow.seconds, fast.seconds),
+    )
+
+
+async def _work(screen: Screen, runtime: Runtime, prompt: str) -> Worked:
+    """From the prompt until the orchestrator and all helpers rest."""
+    session = await runtime.create_session(title=prompt)
+    screen.line("you", prompt)
+    began = asyncio.get_running_loop().time()
+    await runtime.send(session.id, prompt)
+    with screen.tree(_all_at_work) as see:
+        while await runtime.at_work(session.id):
+            see(await _tree(runtime, session.id))
+            await asyncio.sleep(LOOK_SECONDS)
+        seconds = asyncio.get_running_loop().time() - began
+        see(await _tree(runtime, session.id))
+    found = await team(runtime, session.id)
+    screen.line("agent", found.said)
+    return Worked(found, seconds)
+
+
+async def _tree(runtime: Runtime, root_id: SessionId) -> Node:
+    return await tree(runtime, await runtime.session(root_id))
+
+
+def _all_at_work(node: Node) -> bool:
+    return [each.state for each in node.below] == ["streaming"] * len(STOCK)
+
+
+async def act_team_crash(data: Path, screen: Screen) -> None:
+    async with open_runtime(data, model=scripted(), serve=False) as runtime:
+        session = await runtime.create_session(title=AGAIN)
+        ledger = Ledger(data)
+        counted = len(ledger.of("count"))
+        before, pid = await _until_killed(data, screen, runtime, session.id)
+        async with child(data, STEADY) as process:
+            screen.explain(f"A new process, {process.pid}, takes over; nobody tells it what happened.")
+            with screen.tree() as see:
+                while await runtime.at_work(session.id):
+                    see(await _tree(runtime, session.id))
+                    await asyncio.sleep(LOOK_SECONDS)
+                see(await _tree(runtime, session.id))
+            after = await team(runtime, session.id)
+            screen.line("agent", after.said)
+        check_as_before(screen, before, after)
+        check_told(screen, after)
+        check_counted(screen, ledger.of("count")[counted:], pid)
+    screen.check("The new process ended in good order.", holds=process.returncode == 0, seen=process)
+
+
+async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: SessionId) -> tuple[Team, int]:
+    """Two helpers are done, three have used their tool and are about to answer."""
+    async with child(data, STUCK) as process:
+        screen.head(
+            "6. A crash among them",
+            f"Another process, {process.pid}, serves the same file; an orchestrator and five helpers work in "
+            "it. It is killed when two have ended and three have counted, but not answered yet.",
+        )
+        screen.line("you", AGAIN)
+        await runtime.send(root_id, AGAIN)
+        with screen.tree() as see:
+            while not await _half_done(runtime, root_id):
+                see(await _tree(runtime, root_id))
+                await asyncio.sleep(LOOK_SECONDS)
+            see(await _tree(runtime, root_id))
+        before = await team(runtime, root_id)
+        process.kill()
+        screen.line("kill -9", str(process.pid))
+        code = await process.wait()
+        left = await _tree(runtime, root_id)
+        screen.check(
+            "The process died of signal 9, and what it left is known: 3 tasks that nobody works on.",
+            holds=code == -signal.SIGKILL and [node.state for node in left.below].count("left") == 3,
+            seen=(code, left),
+        )
+    return before, process.pid
+
+
+async def _half_done(runtime: Runtime, root_id: SessionId) -> bool:
+    """The rows say so: who is quick has ended, and the others' counts are written down."""
+    tasks = {task.description: task for task in await runtime.tasks.list(root_id)}
+    if len(tasks) < len(STOCK) or any(tasks[title(thing)].status != "completed" for thing in QUICK):
+        return False
+    for thing in set(STOCK) - set(QUICK):
+        history = await runtime.messages(tasks[title(thing)].session_id)
+        if not isinstance(state_of(history, "count"), ToolCompleted):
+            return False
+    return not isinstance(await runtime.status(root_id), Busy)

@@ -1,0 +1,87 @@
+"""Store a follow-up to a task, then work on its tree as `run --session` does."""
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.look import look
+from asyncagents.cli.option import data_directory
+from asyncagents.cli.run_choice import choose
+from asyncagents.cli.run_order import Format, Order
+from asyncagents.cli.run_session import Here, carry_out, find_here
+from asyncagents.cli.screen import Screen, listen
+from asyncagents.cli.task_find import find_task, unknown
+from asyncagents.cli.tasks_tree import tree
+from asyncagents.cli.tasks_watch import flat
+from asyncagents.domain.session import Session
+from asyncagents.engine.runtime import Runtime
+
+
+class Followup(Struct, frozen=True, kw_only=True):
+    """What the command was told."""
+
+    start: str
+    prompt: str
+    key: str | None = None
+    detach: bool = False
+
+
+def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
+    """Returns the exit code."""
+    if not follow.prompt.strip():
+        raise Complaint(
+            "there is no prompt",
+            hint=f'say what to do, as in `asyncagents resume {follow.start} "And then?"`, or pipe it in',
+            code=USAGE,
+        )
+    session = asyncio.run(look(data_directory(data_dir), lambda found: _find(found, follow), nothing=None))
+    if session is None:
+        raise unknown(follow.start)
+    screen = Screen()
+    listen(screen)
+    order = _order(session, form, data_dir)
+    here = find_here(order, screen)
+    served = asyncio.run(_send(follow, replace(order, prompt=follow.prompt), here, session))
+    if follow.detach or served:
+        click.echo(_sent(session, served=served), err=True)
+        return 0
+    return asyncio.run(carry_out(order, here, screen))
+
+
+async def _find(runtime: Runtime, follow: Followup) -> Session:
+    return await runtime.session((await find_task(runtime, follow.start)).session_id)
+
+
+def _order(session: Session, form: str, data_dir: Path | None) -> Order:
+    """In the session's own directory, with what counts there."""
+    directory = Path(session.directory)
+    return Order(
+        session=session.id,
+        directory=directory if directory.is_dir() else Path.cwd(),
+        data_dir=data_dir,
+        format=cast("Format", form),
+    )
+
+
+async def _send(follow: Followup, order: Order, here: Here, session: Session) -> bool:
+    """On the disk when this returns; says whether a living process works on the tree."""
+    choose(here.config, here.agents, order, session)  # nothing is stored for a model that cannot be asked
+    async with open_runtime(
+        here.config.data_dir, config=here.config, coding="each directory", serve=False
+    ) as runtime:
+        await runtime.tasks.resume(session.id, follow.prompt, key=follow.key)
+        root = await tree(runtime, await runtime.session(await runtime.root_of(session.id)))
+        return any([await runtime.is_run(each.session.id) for each in flat(root)])
+
+
+def _sent(session: Session, *, served: bool) -> str:
+    shown = f"`asyncagents task {session.id}` shows it"
+    if served:
+        return f"sent; another process works on it, {shown}"
+    return f"sent; nobody works on it until `asyncagents run --session {session.id}` does"

@@ -1,0 +1,91 @@
+"""One task with all that is known of it, for people or for programs."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.screen import amount, dollars, one_line, plain
+from asyncagents.cli.task_find import find_task
+from asyncagents.cli.task_words import counted, took
+from asyncagents.cli.tasks_tree import Node, tree
+from asyncagents.cli.tasks_view import Style, drawn, name_of, state_text
+from asyncagents.config.system import SystemClock
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.domain.task_fact import ENDED_BY, tool_calls
+from asyncagents.domain.why import Why
+from asyncagents.engine.runtime import Runtime
+
+
+class Whole(Struct, frozen=True):
+    task: BackgroundTask
+    node: Node
+    why: Why
+
+
+async def whole(runtime: Runtime, start: str) -> Whole:
+    task = await find_task(runtime, start)
+    node = await tree(runtime, await runtime.session(task.session_id))
+    return Whole(node.task or task, node, await runtime.tasks.why(task.session_id))
+
+
+def print_json(found: Whole) -> None:
+    """The task as clients see it, and what it has spent, why it does not move, and its own tasks."""
+    session = found.node.session
+    more = {
+        "tokens": session.tokens or Tokens.zero(),
+        "cost": session.cost or 0,
+        "why": {"code": found.why.code, "sentence": found.why.sentence, "on": found.why.on},
+        "tasks": [each.task for each in found.node.below],
+    }
+    task = msgspec.json.decode(encode(found.task))
+    click.echo(msgspec.json.encode({**task, **msgspec.json.decode(encode(more))}))
+
+
+def print_task(found: Whole) -> None:
+    click.echo(name_of(found.node))
+    for name, value in _facts(found):
+        click.echo(f"  {name:<10} {one_line(value, 300)}")
+    task = found.task
+    _print_text("prompt", task.prompt)
+    if task.pending_resume:
+        _print_text("follow-up, not read yet", task.pending_resume.prompt)
+    if task.error:
+        _print_text("error", task.error)
+    if task.result is not None:
+        _print_text("result", task.result or "(it said nothing)")
+    if found.node.below:
+        click.echo("\ntasks:")
+        for line in drawn(found.node.below, Style()):
+            click.echo(f"  {line.text}")
+
+
+def _print_text(name: str, text: str) -> None:
+    click.echo(f"\n{name}:")
+    for line in plain(text).splitlines():
+        click.echo(f"  {line}".rstrip())
+
+
+def _facts(found: Whole) -> Iterator[tuple[str, str]]:
+    task, session = found.task, found.node.session
+    progress = task.progress
+    yield "id", task.session_id
+    yield "state", state_text(found.node)
+    if task.ended_by:
+        yield "ended by", f"{task.ended_by}: {ENDED_BY[task.ended_by]}"
+    if not found.node.ended:
+        yield "why", f"{found.why.sentence} ({found.why.code})"
+    yield "agent", task.agent
+    yield "launched", f"by {task.parent_agent}, {task.parent_session_id}, {task.started_at}"
+    yield "batch", task.batch_id
+    yield "took", took(task, SystemClock().now())
+    if progress:
+        yield "tools", tool_calls(progress.tool_calls, progress.tool_calls_by_name)
+    yield "spent", f"{amount(session.tokens)} tokens, {dollars(session.cost)}"
+    if task.resume_count:
+        yield "resumed", counted(task.resume_count, "time")
+    if task.result_retrieved_at:
+        yield "read", f"by its parent, {task.result_retrieved_at}"

@@ -1,0 +1,36 @@
+"""What people know sessions and tasks by, and how long and how much."""
+
+from datetime import datetime
+
+from asyncagents.cli.screen import one_line
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.session import Session, is_default_title
+from asyncagents.domain.task_fact import duration
+
+LABEL = 40
+
+
+def label(session: Session) -> str:
+    """What people know a session by."""
+    if is_default_title(session.title):
+        return session.agent or session.id
+    return one_line(session.title, LABEL)
+
+
+def tools_text(task: BackgroundTask) -> str:
+    return counted(task.progress.tool_calls if task.progress else 0, "tool")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def took(task: BackgroundTask, now: int) -> str:
+    """Since its launch, up to its end."""
+    end = moment(task.completed_at) if task.completed_at else now
+    return duration(end - moment(task.started_at))
+
+
+def moment(text: str) -> int:
+    """Of ISO 8601, in milliseconds."""
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

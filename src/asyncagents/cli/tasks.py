@@ -1,0 +1,63 @@
+"""`asyncagents tasks`: who works for whom, now or as it goes on."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.option import (
+    data_dir_option,
+    data_directory,
+    directory_option,
+    json_option,
+    project_folder,
+)
+
+LIMIT = 20
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--watch", "-w", is_flag=True, help="Go on until nothing is at work any more.")
+@click.option("--all", "everything", is_flag=True, help="Of all directories, and all tasks that have ended.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="At most so many trees."
+)
+@json_option
+@directory_option
+@data_dir_option
+def tasks(  # noqa: PLR0913  its options
+    *,
+    session: str | None,
+    watch: bool,
+    everything: bool,
+    limit: int,
+    as_json: bool,
+    directory: Path,
+    data_dir: Path | None,
+) -> None:
+    """Show the tasks of this directory as a tree, now or as they go on.
+
+    Below each session stand the tasks that it launched: agent, state, tool calls, tokens, cost, how long it
+    has taken, id. Of tasks that have ended only the newest are shown. SESSION is an id, or the beginning of
+    one: then only that session is shown, with all below it.
+
+    With --watch the tree is drawn again whenever it changes; where there is no terminal, a line says what
+    has changed. With --json, --watch prints the whole as a line whenever it has changed.
+    """
+    import asyncio
+
+    from asyncagents.cli.look import look
+    from asyncagents.cli.tasks_tree import NONE, Scope, forest
+    from asyncagents.cli.tasks_view import Style, print_forest, print_json, tell_nothing
+    from asyncagents.cli.tasks_watch import watch_forest
+
+    scope = Scope(session, None if everything or session else project_folder(directory), limit)
+    style = Style(everything=everything, as_json=as_json)
+    data = data_directory(data_dir)
+    if watch:
+        shown = asyncio.run(look(data, lambda runtime: watch_forest(runtime, scope, style), nothing=NONE))
+    else:
+        shown = asyncio.run(look(data, lambda runtime: forest(runtime, scope), nothing=NONE))
+        print_json(shown) if as_json else print_forest(shown, style)
+    if not shown and not as_json:
+        tell_nothing(scope)

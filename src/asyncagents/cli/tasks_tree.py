@@ -1,0 +1,128 @@
+"""Sessions and the tasks below them, read as one tree."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.task_find import find
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Session, Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.domain.task import LIVE
+from asyncagents.domain.why import Code, Why
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import NotFound
+
+RESTING: frozenset[Code] = frozenset(
+    {"idle", "held", "aborted", "blocked", "crash_loop", "failed", "unreadable"}
+)
+_STATES: dict[Code, str] = {
+    "working": "streaming",
+    "no_worker": "left",
+    "permission": "asks",
+    "question": "asks",
+    "task": "waiting",
+    "tasks": "waiting",
+    "async": "waiting",
+    "wait": "waiting",
+}
+
+
+class Scope(Struct, frozen=True):
+    """One session, or (None) those of a directory, or (None) of all."""
+
+    session: str | None
+    directory: Path | None
+    limit: int
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A session; a `task`, if another one launched it. `why`: of what has not ended."""
+
+    session: Session
+    task: BackgroundTask | None = None
+    why: Why | None = None
+    below: tuple["Node", ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Its own work; others may be at work below it."""
+        return self.task is not None and self.task.status not in LIVE
+
+    @property
+    def state(self) -> str:
+        """How it ended, or what it does, in a word."""
+        if self.task is not None and self.ended:
+            return self.task.status
+        assert self.why is not None, "it has not ended"
+        return _STATES.get(self.why.code, self.why.code)
+
+    @property
+    def at_work(self) -> bool:
+        """It, or any below it, has something left to do."""
+        mine = self.why is not None and (self.task is not None or self.why.code not in RESTING)
+        return mine or any(each.at_work for each in self.below)
+
+
+NONE: tuple[Node, ...] = ()
+
+
+async def forest(runtime: Runtime, scope: Scope) -> tuple[Node, ...]:
+    """The trees that have tasks, the newest last."""
+    if scope.session is not None:
+        return (await tree(runtime, await find(runtime, scope.session)),)
+    found = {root.id: root for root in await runtime.roots(scope.directory, limit=scope.limit)}
+    for task in await runtime.tasks.list(live=True):  # however old its tree is
+        root = await runtime.session(await runtime.root_of(task.session_id))
+        if scope.directory is None or root.directory == str(scope.directory):
+            found[root.id] = root
+    roots = sorted(found.values(), key=lambda root: root.time.updated)
+    trees = [await tree(runtime, root) for root in roots]
+    return tuple(each for each in trees if each.below)
+
+
+async def tree(runtime: Runtime, session: Session) -> Node:
+    """A session with all below it. Tasks that have ended are looked at no closer."""
+    tasks = {task.session_id: task for task in await runtime.tasks.list(session.id)}
+    below: dict[SessionId, list[SessionId]] = {}
+    for task in tasks.values():
+        below.setdefault(task.parent_session_id, []).append(task.session_id)
+    return await _node(runtime, session, tasks, below)
+
+
+async def _node(
+    runtime: Runtime,
+    session: Session,
+    tasks: dict[SessionId, BackgroundTask],
+    below: dict[SessionId, list[SessionId]],
+) -> Node:
+    children = []
+    for child_id in below.get(session.id, ()):
+        try:
+            child = await runtime.session(child_id)
+        except NotFound:  # it was deleted just now
+            continue
+        children.append(await _node(runtime, child, tasks, below))
+    task = tasks.get(session.id)
+    ended = task is not None and task.status not in LIVE
+    why = None if ended else await runtime.tasks.why(session.id)
+    return Node(session=session, task=task, why=why, below=tuple(children))
+
+
+def as_builtins(node: Node) -> dict[str, Any]:
+    """What `--json` prints: the same as long as nothing has changed."""
+    session = node.session
+    return {
+        "session": session.id,
+        "title": session.title,
+        "agent": session.agent,
+        "state": node.state,
+        "why": node.why.code if node.why else None,
+        "tokens": msgspec.json.decode(encode(session.tokens or Tokens.zero())),
+        "cost": session.cost or 0,
+        "task": msgspec.json.decode(encode(node.task)) if node.task else None,
+        "tasks": [as_builtins(each) for each in node.below],
+    }

@@ -1,0 +1,254 @@
+"""Tasks at the terminal: seen as a tree, watched, explained, ended and followed up, by real processes."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
+from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk
+
+HANG = Reply(text="never", hang_at=1)
+LOOKS = ToolUse(name="list", args={"path": "."})
+
+
+def launch(description: str, prompt: str) -> ToolUse:
+    return ToolUse(
+        name="asyncagents_task", args={"description": description, "prompt": prompt, "agent": "general"}
+    )
+
+
+STUCK: Script = {
+    "Fan out": [
+        Reply(text="", tools=(launch("Read A", "stay"), launch("Read B", "stay"))),
+        Reply(text="Waiting."),
+        *[Reply(text="All are in.")] * 2,
+    ],
+    "stay": [Reply(text="", tools=(LOOKS,)), HANG],
+}
+QUICK: Script = {
+    "Fan out": [
+        Reply(text="", tools=(launch("Read A", "go"), launch("Read B", "go"))),
+        Reply(text="Waiting."),
+        *[Reply(text="All are in.")] * 2,
+    ],
+    "go": [Reply(text="It is 1.")],
+    "And more?": [Reply(text="It is 2.")],
+}
+ASKED = 6
+"""The root twice, each of its tasks twice."""
+
+
+async def stuck(provider: Provider) -> None:
+    """Until both tasks are asked, for ever."""
+    await provider.wait_for(lambda: provider.asked >= ASKED and provider.active == 2)
+
+
+async def trees(desk: Desk, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await desk.run("tasks", "--json", *words)).json
+    return found
+
+
+@pytest.mark.spec("T-05", "X-09")
+async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        [root] = await trees(desk)
+        first, second = root["tasks"]
+        drawn = await desk.run("tasks")
+        why = await desk.run("why", root["session"])
+        reasons = (await desk.run("why", root["session"], "--json")).json
+        shown = await desk.run("task", first["session"].removeprefix("ses_"))
+        whole = (await desk.run("task", first["session"], "--json")).json
+        lines, snapshots = await desk.start("tasks", "--watch"), await desk.start("tasks", "-w", "--json")
+        one = await desk.run("cancel", first["session"])
+        again = await desk.run("cancel", first["session"])
+        batch = await desk.run("cancel", first["task"]["batchId"], "--json")
+        watched, streamed, ran = [await ended(each) for each in (lines, snapshots, worker)]
+        [after] = await trees(desk)
+
+    states = [root["state"], first["state"], second["state"]]
+    assert states == ["waiting", "streaming", "streaming"]
+    assert (first["task"]["progress"]["toolCalls"], first["tokens"]["output"]) == (1, 5)
+    assert [line[:3] for line in drawn.out.splitlines()] == ["Fan", "├─ ", "└─ "]
+    assert "waits for 2 tasks" in drawn.out
+    assert "tasks: It rests until 2 background tasks of its own end." in why.out
+    assert why.out.count("working: It is at work") == 2
+    assert [each["code"] for each in reasons["below"]] == ["working", "working"]
+    assert "launched   by build" in shown.out
+    assert (whole["sessionID"], whole["why"]["code"], whole["status"]) == (
+        first["session"],
+        "working",
+        "running",
+    )
+    assert one.out == f"ended: task {first['session']}, {first['task']['description']}\n"
+    assert again.out.startswith("nothing to end: task ")
+    [ending] = batch.json
+    assert (ending["kind"], ending["ended"], ending["stopped"]) == ("batch", [second["session"]], True)
+    assert [each["task"]["endedBy"] for each in after["tasks"]] == ["user", "user"]
+    assert (watched.code, streamed.code, ran.code, after["state"]) == (0, 0, 0, "idle")
+    assert "cancelled by user" in watched.out
+    pictures = [json.loads(line) for line in streamed.out.splitlines()]
+    assert pictures[-1] == [after]
+    assert ran.out.splitlines()[-1] == "All are in."
+    assert ran.err.count("cancelled after") == 2
+
+
+@pytest.mark.spec("T-08", "T-10")
+async def test_a_follow_up_is_worked_on_until_the_tree_rests(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, QUICK) as (desk, _):
+        ran = await desk.run("run", "Fan out", "--json")
+        [root] = await trees(desk)
+        task_id = root["tasks"][0]["session"]
+        resumed = await desk.run("resume", task_id[:-3], "And more?", "--key", "k")
+        twice = await desk.run("resume", task_id, "And more?", "--key", "k")
+        no_task = await desk.run("resume", root["session"], "And more?")
+        silent = await desk.run("resume", task_id)
+        [after] = await trees(desk)
+        drawn = await desk.run("tasks")
+        left = await desk.run("resume", task_id, "And more?", "--detach")
+        why = await desk.run("why", task_id, "--json")
+
+    assert (ran.code, ran.json["text"], ran.json["status"]) == (0, "All are in.", "done")
+    assert ran.json["tokens"]["output"] % 5 == 0
+    assert (resumed.code, resumed.out) == (0, "It is 2.\n")
+    assert (twice.code, twice.out) == (0, "It is 2.\n")
+    task = next(each["task"] for each in after["tasks"] if each["session"] == task_id)
+    assert (task["result"], task["resumeCount"], task["status"]) == ("It is 2.", 1, "completed")
+    assert after["state"] == "idle"
+    assert "(resumed)" in drawn.out
+    assert (no_task.code, "is no task" in no_task.err) == (2, True)
+    assert (silent.code, "there is no prompt" in silent.err) == (2, True)
+    assert (left.code, left.out) == (0, "")
+    assert "nobody works on it until" in left.err
+    assert why.json["code"] in ("ready", "no_worker")
+
+
+@pytest.mark.spec("C-10")
+async def test_ctrl_c_ends_the_tasks_too(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        async with on_a_terminal(desk, "run", "Fan out") as terminal:
+            await stuck(provider)
+            terminal.press(CTRL_C)
+            code = await terminal.end()
+        await provider.wait_for(lambda: provider.active == 0)
+        [root] = await trees(desk)
+
+    assert code == 5
+    assert [each["task"]["status"] for each in root["tasks"]] == ["cancelled", "cancelled"]
+    assert "cancelled: session ses_" in terminal.text
+    assert provider.asked == ASKED
+
+
+async def test_a_killed_run_goes_on_to_its_last_answer(tmp_path: Path) -> None:
+    hang = Reply(text="It is 1.", hang_at=1, times=2)
+    script = {**QUICK, "go": [hang, Reply(text="It is 1.")]}
+    async with open_desk(tmp_path, script) as (desk, provider):
+        worker = await desk.start("run", "Fan out", "--key", "k")
+        await provider.wait_for(lambda: provider.asked >= 4 and provider.active == 2)
+        worker.send_signal(signal.SIGKILL)
+        await worker.wait()
+        left = await desk.run("tasks")
+        went_on = await desk.run("run", "Fan out", "--key", "k", "--json")
+        async with desk.look() as runtime:
+            entries = await runtime.messages(went_on.json["session"])
+
+    tasks = [line for line in left.out.splitlines() if "Read" in line]
+    assert [" left " in line for line in tasks] == [True, True]
+    assert (went_on.code, went_on.json["text"]) == (0, "All are in.")
+    told = [
+        part.text for entry in entries for part in entry.parts if "finished in" in getattr(part, "text", "")
+    ]
+    assert len(told) == 2
+
+
+async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        [root] = await trees(desk)
+        worker.send_signal(signal.SIGSTOP)
+        cancelled = await desk.run("cancel", root["session"])
+        worker.send_signal(signal.SIGCONT)
+        ran = await ended(worker)
+
+    assert cancelled.code == 3
+    assert cancelled.out.startswith("ended: session ses_")
+    assert "with 2 tasks below it" in cancelled.out
+    assert "a process has not stopped yet" in cancelled.err
+    assert ran.code in (0, 5)
+
+
+@pytest.mark.spec("X-06")
+async def test_wrong_ids_are_explained_and_change_nothing(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, QUICK) as (desk, provider):
+        nowhere = [
+            await desk.run(*words, "x")
+            for words in (("task",), ("why",), ("cancel",), ("resume", "ses_x"), ("tasks", "ses_x"))
+        ]
+        made = desk.data.exists()
+        nothing = await desk.run("tasks")
+        await desk.run("run", "Fan out")
+        asked = provider.asked
+        [root] = await trees(desk)
+        several = await desk.run("task", root["session"][:6])
+        wrong = await desk.run("cancel", root["session"], "ses_zzz")
+        batch = await desk.run("cancel", "bat_zzz")
+        empty = await desk.run("cancel", "")
+
+    assert not made
+    assert [ran.code for ran in nowhere[:4]] == [2, 2, 2, 2]
+    assert all("Traceback" not in ran.err for ran in nowhere)
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "no tasks" in nothing.err
+    assert [each.code for each in (several, wrong, batch, empty)] == [2, 2, 2, 2]
+    assert "write more of the id" in several.err
+    assert "no task and no session with id 'ses_zzz'" in wrong.err
+    assert wrong.out == ""
+    assert provider.asked == asked
+
+
+async def test_the_tree_is_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+            await terminal.until("waits for 2 tasks")
+            [root] = await trees(desk)
+            await desk.run("cancel", root["session"])
+            code = await terminal.end()
+        async with on_a_terminal(desk, "tasks") as once:
+            await once.end()
+        await ended(worker)
+
+    assert code == 0
+    assert "\x1b[1A" in terminal.text  # it goes up, and draws over what was there
+    assert "cancelled by user" in terminal.text
+    assert "\x1b[2m" in once.text  # what has ended is faint
+
+
+async def test_what_agents_write_steers_no_terminal(tmp_path: Path) -> None:
+    evil = launch("A\x1b[2J\nB", "go")
+    script = {**QUICK, "Fan out": [Reply(text="", tools=(evil,)), Reply(text="Waiting."), Reply(text="In.")]}
+    async with open_desk(tmp_path, script) as (desk, _):
+        ran = await desk.run("run", "Fan out")
+        drawn = await desk.run("tasks")
+        [root] = await trees(desk)
+        shown = await desk.run("task", root["tasks"][0]["session"])
+
+    assert ran.code == 0
+    assert len(drawn.out.splitlines()) == 2
+    assert "\x1b" not in drawn.out + shown.out + ran.err
+
+
+async def test_watching_what_rests_ends_at_once(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, QUICK) as (desk, _):
+        await desk.run("run", "Fan out")
+        async with asyncio.timeout(30):
+            watched = await desk.run("tasks", "--watch")
+    assert watched.code == 0
+    assert watched.out.count("completed") == 2
