@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from asyncagents.domain.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
 from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk
 
@@ -160,9 +161,8 @@ async def test_a_killed_run_goes_on_to_its_last_answer(tmp_path: Path) -> None:
     tasks = [line for line in left.out.splitlines() if "Read" in line]
     assert [" left " in line for line in tasks] == [True, True]
     assert (went_on.code, went_on.json["text"]) == (0, "All are in.")
-    told = [
-        part.text for entry in entries for part in entry.parts if "finished in" in getattr(part, "text", "")
-    ]
+    texts = [part.text for entry in entries for part in entry.parts if isinstance(part, TextPart)]
+    told = [text for text in texts if "finished in" in text]
     assert len(told) == 2
 
 
@@ -252,3 +252,71 @@ async def test_watching_what_rests_ends_at_once(tmp_path: Path) -> None:
             watched = await desk.run("tasks", "--watch")
     assert watched.code == 0
     assert watched.out.count("completed") == 2
+
+
+async def test_ctrl_c_ends_only_the_watching(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+            await terminal.until("waits for 2 tasks")
+            terminal.press(CTRL_C)
+            code = await terminal.end()
+        [root] = await trees(desk)
+        await desk.run("cancel", root["session"])
+        await ended(worker)
+
+    assert code == 130
+    assert "Traceback" not in terminal.text
+    assert terminal.text.rindex("\x1b[?25h") > terminal.text.rindex("\x1b[?25l")  # the cursor is back
+    assert [each["state"] for each in root["tasks"]] == ["streaming", "streaming"]
+
+
+@pytest.mark.spec("X-09")
+async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_path: Path) -> None:
+    writes = ToolUse(name="write", args={"filePath": "a.txt", "content": "A"})
+    script = {
+        "Fan out": [
+            Reply(text="", tools=(launch("Write A", "go"),)),
+            Reply(text="Waiting."),
+            Reply(text="In."),
+        ],
+        "go": [Reply(text="", tools=(writes,)), Reply(text="Written.")],
+    }
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission={"edit": "ask"})
+        ran = await desk.run("run", "Fan out", "--json")
+        [root] = await trees(desk)
+        why = (await desk.run("why", root["session"], "--json")).json
+        [wait] = ran.json["waits"]
+        answered = await desk.run("answer", wait["ask"], "once")
+        [after] = await trees(desk)
+
+    assert (ran.code, ran.json["status"], ran.json["text"]) == (3, "waiting", "Waiting.")
+    assert [root["state"], root["tasks"][0]["state"]] == ["waiting", "asks"]
+    assert (why["code"], why["below"][0]["code"], why["below"][0]["on"]) == (
+        "tasks",
+        "permission",
+        [wait["ask"]],
+    )
+    assert (answered.code, answered.out.splitlines()[-1]) == (0, "In.")
+    assert [after["state"], after["tasks"][0]["state"]] == ["idle", "completed"]
+    assert (desk.project / "a.txt").read_text() == "A"
+
+
+async def test_a_call_that_waits_for_a_task_is_no_wait_for_the_outside(tmp_path: Path) -> None:
+    writes = ToolUse(name="write", args={"filePath": "a.txt", "content": "A"})
+    sync = ToolUse(name="task", args={"description": "Write A", "prompt": "go", "subagent_type": "general"})
+    script = {
+        "Do": [Reply(text="", tools=(sync,)), Reply(text="Done.")],
+        "go": [Reply(text="", tools=(writes,)), Reply(text="Written.")],
+    }
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission={"edit": "ask"})
+        ran = await desk.run("run", "Do", "--json")
+        [root] = await trees(desk)
+        why = await desk.run("why", root["session"])
+
+    assert ran.code == 3
+    assert [wait["tool"] for wait in ran.json["waits"]] == ["write"]
+    assert [line.split(":")[0].strip() for line in why.out.splitlines()[1::2]] == ["task", "permission"]

@@ -75,8 +75,11 @@ async def forest(runtime: Runtime, scope: Scope) -> tuple[Node, ...]:
     if scope.session is not None:
         return (await tree(runtime, await find(runtime, scope.session)),)
     found = {root.id: root for root in await runtime.roots(scope.directory, limit=scope.limit)}
-    for task in await runtime.tasks.list(live=True):  # however old its tree is
-        root = await runtime.session(await runtime.root_of(task.session_id))
+    live = await runtime.tasks.list(live=True)  # however old their trees are
+    for root_id in {
+        await runtime.root_of(parent_id) for parent_id in {task.parent_session_id for task in live}
+    }:
+        root = await runtime.session(root_id)
         if scope.directory is None or root.directory == str(scope.directory):
             found[root.id] = root
     roots = sorted(found.values(), key=lambda root: root.time.updated)

@@ -118,7 +118,8 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
             )
         case "wait":
             target = f" for task {state.watch.task_id} to end" if state.watch else ""
-            return _why(about, "wait", f"It waits{target}{_until(about, state)}.", first.id)
+            on = state.watch.task_id if state.watch else first.id
+            return _why(about, "wait", f"It waits{target}{_until(about, state)}.", on)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
             said = f"It waits for the result of {line(first.tool)} ({first.id}){_until(about, state)}."
