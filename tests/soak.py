@@ -18,10 +18,15 @@ from msgspec.json import decode, encode
 
 from tests.simulation.hunt import reason
 from tests.simulation.scenario import play
+from tests.simulation.trees import TREES
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "soak-results"
 WORKERS = 2
+COUNTED = {
+    "tasks", "ends", "forks", "resumes", "cancels", "aborts", "moved", "deleted", "requests",
+    "notices told", "notices consumed", "notices quiet", "tasks completed", "tasks error", "tasks cancelled",
+}  # fmt: skip
 
 
 class Tally(Struct):
@@ -32,6 +37,8 @@ class Tally(Struct):
     seconds: float = 0
     next_seed: int = 10_000
     broken: list[str] = []
+    counts: dict[str, int] = {}
+    """Of tasks: launched, ended, told of, and what was done to them."""
 
 
 def commit() -> str:
@@ -46,18 +53,27 @@ def _git(*words: str) -> str:
 
 
 def _work(first: int, seconds: float) -> Tally:
-    """One worker: every second seed until the time is up."""
-    tally = Tally(next_seed=first)
+    """One worker: every second seed until the time is up, with trees and without."""
+    tally = Tally(next_seed=first, counts={})
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        try:
-            tally.crashes += play(tally.next_seed).crashes
-        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  whatever breaks is counted
-            tally.broken.append(f"seed {tally.next_seed}: {reason(error)}")
-            print(tally.broken[-1], flush=True)
-        tally.seeds += 1
+        for seed in (tally.next_seed, TREES + tally.next_seed):
+            _play(tally, seed)
         tally.next_seed += WORKERS
     return tally
+
+
+def _play(tally: Tally, seed: int) -> None:
+    try:
+        done = play(seed)
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  whatever breaks is counted
+        tally.broken.append(f"seed {seed}: {reason(error)}")
+        print(tally.broken[-1], flush=True)
+    else:
+        tally.crashes += done.crashes
+        for what in COUNTED & done.counts.keys():
+            tally.counts[what] = tally.counts.get(what, 0) + done.counts[what]
+    tally.seeds += 1
 
 
 def simulate(tally: Tally, seconds: float) -> Tally:
@@ -70,12 +86,19 @@ def simulate(tally: Tally, seconds: float) -> Tally:
         seconds=tally.seconds + seconds,
         next_seed=max(each.next_seed for each in done),
         broken=tally.broken + [line for each in done for line in each.broken],
+        counts=_sum([tally.counts, *(each.counts for each in done)]),
     )
+
+
+def _sum(counts: list[dict[str, int]]) -> dict[str, int]:
+    names = sorted({name for each in counts for name in each})
+    return {name: sum(each.get(name, 0) for each in counts) for name in names}
 
 
 def _report(tally: Tally) -> None:
     print(f"simulation of {commit()}: {tally.seeds} seeds, {tally.crashes} crashes in {tally.seconds:.0f} s")
     print(f"  {tally.crashes / tally.seconds:.1f} crashes a second, {len(tally.broken)} violations")
+    print("  trees: " + ", ".join(f"{many} {what}" for what, many in tally.counts.items()))
     if not tally.broken:
         print(
             f"  with 95 % confidence fewer than 3/{tally.seeds} = {3 / tally.seeds:.1e} of such worlds fail"
@@ -92,6 +115,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200, help="for the simulation")
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
     parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
+    parser.add_argument("--fans", type=int, default=20, help="fan-outs, killed five times each, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
     parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
@@ -106,6 +130,8 @@ def main() -> int:
         failed |= _run("tests.e2e.kills", "--kills", str(options.kills)) != 0
     if options.runs:
         failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
+    if options.fans:
+        failed |= _run("tests.e2e.task_kills", "--rounds", str(options.fans)) != 0
     if options.cuts:
         failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
     if options.properties:

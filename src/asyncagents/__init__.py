@@ -1,8 +1,9 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
-from asyncagents.config.config import AgentConfig, AsksConfig, CommandConfig, Config
+from asyncagents.config.config import AgentConfig, AsksConfig, CommandConfig, Config, DelegationConfig
 from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.event import (
     Event,
@@ -20,6 +21,11 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
     SessionUpdated,
+    TaskCancelled,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskUpdated,
     TodoUpdated,
 )
 from asyncagents.domain.history import Entry
@@ -30,6 +36,7 @@ from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
+from asyncagents.domain.why import Why
 from asyncagents.engine.intake import CommandInfo
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
@@ -58,6 +65,7 @@ __all__ = [
     "AsksConfig",
     "AsyncAgentsError",
     "Attachment",
+    "BackgroundTask",
     "Busy",
     "Call",
     "CallId",
@@ -68,6 +76,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Conflict",
+    "DelegationConfig",
     "Entry",
     "Event",
     "Failed",
@@ -108,6 +117,11 @@ __all__ = [
     "SessionUpdated",
     "Status",
     "SubtaskInput",
+    "TaskCancelled",
+    "TaskCompleted",
+    "TaskCreated",
+    "TaskFailed",
+    "TaskUpdated",
     "TextInput",
     "Todo",
     "TodoUpdated",
@@ -117,6 +131,7 @@ __all__ = [
     "ToolError",
     "Waiting",
     "WaitingAsync",
+    "Why",
     "async_tool",
     "call",
     "end",

@@ -14,6 +14,7 @@ from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.delegation.desk import Desk, unchecked
+from asyncagents.delegation.mirror import Mirror
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef
@@ -287,6 +288,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
 
 def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
+    mirror = Mirror(bus=bus, clock=world.clock)
     desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
     workplaces = desk.workplaces = setup.furnish(desk)
     limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)
@@ -306,6 +308,7 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         answers.committed(commit)
         for event in commit.events:
             bus.publish(event)
+        mirror.committed(commit)
 
     store.listen(committed)
     runtime = Runtime(

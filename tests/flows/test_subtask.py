@@ -202,3 +202,17 @@ async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) 
         FromUser,
     ]
     assert len(seen) == 1
+
+
+@pytest.mark.spec("D-11")
+async def test_a_prompt_that_is_addressed_to_a_subagent_becomes_a_task_for_it(tmp_path: Path) -> None:
+    script = {"Where is it?": [[say("In a.txt.")]]}
+    async with stage(tmp_path, ScriptedModel(script, otherwise=[say("It says: a.txt")]), coding=True) as at:
+        entry = await at.runtime.prompt(at.session_id, "Where is it?", agent="explore")
+        (child,) = await at.runtime.children(at.session_id)
+        session = await at.runtime.session(at.session_id)
+        again = await at.runtime.prompt(child.id, "Where is it?", agent="explore")
+        grandchildren = await at.runtime.children(child.id)
+    assert (entry.text, session.agent, child.agent) == ("It says: a.txt", "build", "explore")
+    assert child.title == "Where is it? (@explore subagent)"
+    assert (again.text, grandchildren) == ("In a.txt.", ())

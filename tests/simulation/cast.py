@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
 from asyncagents.app import Setup
+from asyncagents.delegation.desk import Desk
+from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.failure import api, context_overflow
 from asyncagents.domain.message import ModelRef
@@ -17,7 +19,7 @@ from asyncagents.domain.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
-from asyncagents.engine.workplace import Bare, Brief
+from asyncagents.engine.workplace import Bare, Brief, Workplaces
 from asyncagents.llm.model import (
     Finish,
     FromModel,
@@ -39,7 +41,8 @@ from asyncagents.llm.model import (
 )
 from asyncagents.store.verb.remind import Stepping
 from asyncagents.testing.process import Process
-from tests.simulation.stage import Effect, Stage, session_of
+from tests.simulation.stage import Effect, Stage
+from tests.simulation.trees import TREE_STEPS, Call, Grove, delegating
 
 TOOLS = (
     "look",
@@ -58,6 +61,7 @@ TOOLS = (
     "none",
 )
 WINDOW = Window(context=500, output=100)
+TREE_WINDOW = Window(context=1500, output=300)
 LONGEST_TURN = 4
 MOST_STEPS = 3
 ENDS: tuple[Finish | None, ...] = ("stop", None, "length", "content-filter", "error", "unknown")
@@ -73,16 +77,21 @@ class Do(Struct, frozen=True):
 class WildModel:
     """What it says depends only on the seed and on what it was told."""
 
-    def __init__(self, stage: Stage, process: Process, seed: int) -> None:
+    def __init__(self, stage: Stage, process: Process, seed: int, grove: Grove | None = None) -> None:
         self._stage = stage
         self._process = process
         self._seed = seed
+        self._grove = grove
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        session = session_of(request.messages)
         summary = request.system == prompt_text("compaction")
-        tries = self._stage.asked(request.messages, summary=summary)
+        if summary:
+            session = self._stage.summarised_by(request.messages, self._process.number)
+        else:
+            session = self._stage.session_of(request.messages)
+        tries = self._stage.asked(session, request.messages, summary=summary)
         luck = random.Random(f"{self._seed}:{session}:{tries}")
+        self._stage.ask(session, self._process.number)
         self._stage.enter(session, self._process.number)
         try:
             async for event in self._sum_up(session, luck) if summary else self._speak(request, luck, tries):
@@ -91,7 +100,7 @@ class WildModel:
             self._stage.leave(session, self._process.number)
 
     def window(self, model: ModelRef) -> Window:
-        return WINDOW
+        return TREE_WINDOW if self._grove else WINDOW
 
     async def _sum_up(self, session: str, luck: random.Random) -> AsyncGenerator[ModelEvent, None]:
         """Summaries fail, too."""
@@ -127,11 +136,44 @@ class WildModel:
             raise ConnectionResetError("the provider hung up")
         if luck.random() < 0.03:
             await asyncio.sleep(40)
-        for event in _calls(rng, request, tries):
+        for event in self._calls(rng, request, tries):
             yield event
         if finish is not None:
             yield StepFinish(finish, _tokens(rng) if rng.random() < 0.8 else None)
             yield StreamFinish()
+
+    def _calls(self, rng: random.Random, request: Request, tries: int) -> list[ModelEvent]:
+        """Fewer and fewer the longer the turn: it ends."""
+        steps = 0
+        for told in reversed(request.messages):
+            if isinstance(told, FromUser):
+                break
+            steps += isinstance(told, FromModel)
+        most = 0.95 if self._grove else 0.75
+        if rng.random() > most - 0.75 * steps / LONGEST_TURN:
+            return []
+        events: list[ModelEvent] = []
+        for number in range(rng.choice([1, 1, 2, 3])):
+            key = f"c{tries}_{number}"
+            call = self._delegated(rng, request, f"t{tries}x{number}") if self._grove else None
+            tool = call.tool if call else rng.choice(TOOLS)
+            events.append(ToolCallStart(key, tool))
+            if rng.random() < 0.97:
+                given = call.input if call else {"n": rng.randrange(9)}
+                events.append(ToolCallReady(key, tool, given))
+        return events
+
+    def _delegated(self, rng: random.Random, request: Request, name: str) -> Call | None:
+        """The deeper it is, the less it has others do its work."""
+        assert self._grove is not None, "this is a world of trees"
+        known = self._stage.known(self._stage.session_of(request.messages))
+        depth = known.depth if known else 0
+        if rng.random() > self._grove.launches / (1 + depth / 4):
+            return None
+        room = self._stage.launched < self._grove.sessions - len(self._stage.sessions)
+        call = delegating(rng, request.messages, name, launches=room)
+        self._stage.launched += name in call.input.get("description", "")
+        return call
 
 
 def _trouble(luck: random.Random) -> StreamError:
@@ -157,25 +199,6 @@ async def _text(rng: random.Random) -> AsyncGenerator[ModelEvent, None]:
         yield TextEnd("t")
 
 
-def _calls(rng: random.Random, request: Request, tries: int) -> list[ModelEvent]:
-    """Fewer and fewer the longer the turn: it ends."""
-    steps = 0
-    for told in reversed(request.messages):
-        if isinstance(told, FromUser):
-            break
-        steps += isinstance(told, FromModel)
-    if rng.random() > 0.75 - 0.75 * steps / LONGEST_TURN:
-        return []
-    events: list[ModelEvent] = []
-    for number in range(rng.choice([1, 1, 2, 3])):
-        key = f"c{tries}_{number}"
-        tool = rng.choice(TOOLS)
-        events.append(ToolCallStart(key, tool))
-        if rng.random() < 0.97:
-            events.append(ToolCallReady(key, tool, {"n": rng.randrange(9)}))
-    return events
-
-
 def _tokens(rng: random.Random) -> Tokens:
     return Tokens(
         input=rng.randrange(50), output=rng.randrange(9), reasoning=0, cache=CacheTokens(read=0, write=0)
@@ -185,26 +208,36 @@ def _tokens(rng: random.Random) -> Tokens:
 class Cast:
     """The setup of one process; its tools tell the stage what they do to the world."""
 
-    def __init__(self, stage: Stage, seed: int) -> None:
+    def __init__(self, stage: Stage, seed: int, grove: Grove | None = None) -> None:
         self._stage = stage
         self._seed = seed
+        self._grove = grove
 
     def setup(self, process: Process) -> Setup:
-        model = WildModel(self._stage, process, self._seed)
-        place = Gatehouse(Props(self._stage, process, self._seed).tools(), ask_everything)
-        return Setup(model=model, furnish=lambda desk: place)
+        model = WildModel(self._stage, process, self._seed, self._grove)
+        props = Props(self._stage, process, self._seed).tools()
+        grove = self._grove
+        if grove is None:
+            place = Gatehouse(props, ask_everything)
+            return Setup(model=model, furnish=lambda desk: place)
+
+        def furnish(desk: Desk) -> Workplaces:
+            return Treehouse((*props, *delegation_tools(desk, grove.limits)), ask_everything, asks=grove.asks)
+
+        return Setup(model=model, furnish=furnish)
 
 
 class Gatehouse(Bare):
     """Everything that asks is asked, until it is approved for good; a turn has so many steps."""
 
     reminds = True
+    most_steps = MOST_STEPS
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return Effective(((Rule(permission="*", pattern="*", action="ask"),),))
 
     def brief(self, agent: str, rules: Effective | None) -> Brief:
-        return replace(super().brief(agent, rules), steps=MOST_STEPS)
+        return replace(super().brief(agent, rules), steps=self.most_steps)
 
     def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
         assert rules is not None
@@ -212,7 +245,24 @@ class Gatehouse(Bare):
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]:
         first = ("Mind the gap.",) if stepping.asked and stepping.agent_before is None else ()
-        return (*first, "The last one.") if stepping.number >= MOST_STEPS else first
+        return (*first, "The last one.") if stepping.number >= self.most_steps else first
+
+
+class Treehouse(Gatehouse):
+    """Launches may be free. What tools are for is not told: this model knows, and has little room."""
+
+    most_steps = TREE_STEPS
+
+    def __init__(self, tools: Sequence[AnyTool], policy: Policy, *, asks: bool) -> None:
+        super().__init__(tools, policy)
+        free = () if asks else (Rule(permission="task", pattern="*", action="allow"),)
+        self._rules = Effective(((Rule(permission="*", pattern="*", action="ask"), *free),))
+
+    def rules(self, agent: str, session: Session) -> Effective | None:
+        return self._rules
+
+    def brief(self, agent: str, rules: Effective | None) -> Brief:
+        return replace(super().brief(agent, rules), specs=())
 
 
 class Props:

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from asyncagents.domain.background_task import background_task
 from asyncagents.domain.call import IN_DOUBT, Always, Call, Completed, Failed, Once, Settled, render
 from asyncagents.domain.shape import encode
+from asyncagents.domain.task import Task
 from asyncagents.engine.retry import RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
@@ -24,11 +27,10 @@ def check(stage: Stage, path: Path) -> None:
     try:
         for mirror in stage.mirrors:
             _check_mirror(db, mirror)
-        for session_id in stage.sessions:
+        for session_id in (row[0] for row in db.execute("SELECT id FROM session")):
             _check_session(db, session_id)
-        calls = {
-            row[0]: msgspec.json.decode(row[1], type=Call) for row in db.execute("SELECT id, body FROM call")
-        }
+        forget_deleted(db, stage)
+        calls = all_calls(db)
         _check_prompts(db, stage)
         _check_calls(db, calls)
         _check_results(stage, calls)
@@ -40,8 +42,44 @@ def check(stage: Stage, path: Path) -> None:
         db.close()
 
 
+def all_calls(db: sqlite3.Connection) -> dict[str, Call]:
+    rows = db.execute("SELECT id, body FROM call")
+    return {row[0]: msgspec.json.decode(row[1], type=Call) for row in rows}
+
+
+def forget_deleted(db: sqlite3.Connection, stage: Stage) -> None:
+    """What was promised to sessions that somebody deleted is not owed any more; nothing else is gone."""
+    gone: dict[str | None, str | None] = {}
+    wished = set(map(str, stage.deleted))
+    for session_id, body in db.execute("SELECT id, body FROM tombstone WHERE kind = 'session' ORDER BY rev"):
+        gone[session_id] = json.loads(body).get("parentID")
+    for session_id in gone:
+        above: str | None = session_id
+        while above is not None and above not in wished:
+            above = gone.get(above)
+        if above is None:
+            _fail("I0", f"{session_id} was deleted, and nobody wished it")
+    if not gone:
+        return
+    known = {row[0] for row in db.execute("SELECT message_id FROM input")}
+    stage.prompts = {key: text for key, text in stage.prompts.items() if key in known}
+    there = {row[0] for row in db.execute("SELECT id FROM call")}
+    stage.results = {key: result for key, result in stage.results.items() if key in there}
+    stage.effects = [each for each in stage.effects if each.session_id not in gone]
+
+
 def _check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
     """I11: whoever followed the feed, from any point and in any pieces, has what the store has."""
+    tasks = (json.loads(row[0]) for row in db.execute("SELECT body FROM task"))
+    shown = (background_task(msgspec.convert(each, Task), None) for each in tasks)
+    listed: dict[str, Any] = {
+        each.session_id: json.loads(encode(replace(each, progress=None))) for each in shown
+    }
+    if listed != mirror.tasks:
+        odd = sorted(
+            key for key in listed.keys() | mirror.tasks.keys() if listed.get(key) != mirror.tasks.get(key)
+        )
+        _fail("I11", f"a reader of the feed has other tasks: {odd[:3]}")
     for name, kept, query in (
         ("sessions", mirror.sessions, "SELECT id, info FROM session"),
         ("statuses", mirror.statuses, "SELECT id, status FROM session"),
@@ -165,7 +203,9 @@ def _check_inputs(db: sqlite3.Connection) -> None:
     _check_answers(db)
     texts = [row[0] for row in db.execute(
         "SELECT part.body ->> 'text' FROM input JOIN part ON part.message_id = input.message_id"
-        " WHERE input.source <> 'compaction' AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"
+        " WHERE input.source NOT IN ('compaction', 'notice')"
+        " AND COALESCE(part.body ->> 'synthetic', 0) = 0"
+        " AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"
     )]  # fmt: skip
     if len(texts) != len(set(texts)):
         _fail("I3", "an input stands twice")
@@ -244,7 +284,7 @@ def check_steps(path: Path, limit: int) -> None:
         """SELECT message.session_id, message.info ->> 'finish',
              CASE WHEN message.info ->> 'role' = 'user' THEN COALESCE(input.source, 'aside') END FROM message
            LEFT JOIN input ON input.message_id = message.id
-           WHERE hidden = 0 AND position IS NOT NULL
+           WHERE hidden = 0 AND position IS NOT NULL AND message.turn > 0
              AND (message.info ->> 'role' = 'assistant' OR input.source IS NOT NULL OR EXISTS (
                SELECT 1 FROM part
                WHERE message_id = message.id AND body ->> 'text' LIKE '<system-reminder>%'))
@@ -293,6 +333,7 @@ def _check_held_back(db: sqlite3.Connection) -> None:
            JOIN part ON part.message_id = input.message_id
            LEFT JOIN message AS answer ON answer.id = input.answer_id
            WHERE input.state IN ('promoted', 'aborted') AND input.key NOT LIKE 'result:%'
+           AND COALESCE(part.body ->> 'synthetic', 0) = 0
            AND part.body ->> 'text' NOT LIKE '<system-reminder>%'"""
     )
     for text, answer in rows:

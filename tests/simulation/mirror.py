@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from msgspec.structs import replace
+
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
@@ -10,6 +12,12 @@ from asyncagents.domain.event import (
     SessionDeleted,
     SessionStatus,
     SessionUpdated,
+    TaskCancelled,
+    TaskCleared,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskUpdated,
 )
 from asyncagents.domain.shape import encode
 
@@ -21,6 +29,7 @@ class Mirror:
         self.statuses: dict[str, Any] = {}
         self.messages: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
+        self.tasks: dict[str, Any] = {}
 
     def apply(self, event: Event) -> None:
         match event:
@@ -35,8 +44,29 @@ class Mirror:
             case SessionDeleted(session_id=session_id):
                 self.sessions.pop(session_id, None)
                 self.statuses.pop(session_id, None)
+                self.messages = _without(self.messages, session_id)
+                self.parts = _without(self.parts, session_id)
+            case _:
+                self._apply_to_tasks(event)
+
+    def _apply_to_tasks(self, event: Event) -> None:
+        match event:
+            case (
+                TaskCreated(task=task)
+                | TaskUpdated(task=task)
+                | TaskCompleted(task=task)
+                | TaskFailed(task=task)
+                | TaskCancelled(task=task)
+            ):
+                self.tasks[task.session_id] = _plain(replace(task, progress=None))
+            case TaskCleared(session_id=session_id):
+                self.tasks.pop(session_id, None)
             case _:
                 pass
+
+
+def _without(kept: dict[str, Any], session_id: str) -> dict[str, Any]:
+    return {key: value for key, value in kept.items() if value["sessionID"] != session_id}
 
 
 def _plain(value: object) -> Any:

@@ -1,16 +1,7 @@
 """Bugs put into a copy of the source on purpose: the simulation must find each of them."""
 
-from msgspec import Struct
-
-
-class Mutant(Struct, frozen=True):
-    name: str
-    file: str
-    old: str
-    new: str
-    first: int = 0
-    """The seed to begin with: where it is known to die late, most of what it survives is not played."""
-
+from tests.simulation.mutant import Mutant
+from tests.simulation.tree_mutants import TREE_MUTANTS
 
 MUTANTS = (
     Mutant(
@@ -208,4 +199,5 @@ MUTANTS = (
         "        asked_by = newest  # the step before",
         first=105,
     ),
+    *TREE_MUTANTS,
 )

@@ -24,12 +24,17 @@ from asyncagents.testing.simloop import SimLoop
 from tests.simulation.cast import MOST_STEPS, Cast
 from tests.simulation.checker import check, check_steps
 from tests.simulation.mirror import Mirror
-from tests.simulation.stage import Stage, Violation
+from tests.simulation.rows import Rows
+from tests.simulation.stage import Ended, Stage, Violation
+from tests.simulation.tree_checker import check_trees
+from tests.simulation.tree_clients import TreeClients
+from tests.simulation.trees import TREE_STEPS, grove
 
 T = TypeVar("T")
 ACTIVE_SECONDS = 25
 QUIET_SECONDS = 600
 MAX_STEPS = 20_000
+TREE_MAX_STEPS = 80_000
 
 
 class Summary(Struct, frozen=True):
@@ -46,8 +51,13 @@ class Lost(Exception):
 class Scenario:
     def __init__(self, seed: int, path: Path) -> None:
         self.rng = random.Random(f"scenario:{seed}")
-        self.stage = Stage()
-        self.cast = Cast(self.stage, seed)
+        self.grove = grove(seed)
+        rows = Rows(path) if self.grove else None
+        self.stage = Stage(rows, crowd=self.grove.limits.concurrent if self.grove else 0)
+        self.stage.dead = lambda number: self.everybody[number].dead
+        self.everybody: dict[int, Process] = {}
+        self.cast = Cast(self.stage, seed, self.grove)
+        self.trees = TreeClients(self) if self.grove else None
         self.odds = Odds(
             SeededRng(seed + 1),
             crash=self.rng.choice([0, 10, 30, 60]),
@@ -68,6 +78,8 @@ class Scenario:
             keeper = group.create_task(self._keep_alive())
             await self._create_sessions()
             acts = [group.create_task(self._client()) for _ in range(self.rng.randrange(6, 18))]
+            if self.trees is not None:
+                acts += self.trees.begin(group)
             acts.append(group.create_task(self._nemesis()))
             acts.append(group.create_task(self._follow()))
             await asyncio.sleep(ACTIVE_SECONDS)
@@ -86,6 +98,7 @@ class Scenario:
         self._number += 1
         process = Process(self.machine, self._number, self.cast.setup)
         self.processes.append(process)
+        self.everybody[process.number] = process
         self._group.create_task(process.live())
 
     def _living(self) -> list[Process]:
@@ -167,29 +180,33 @@ class Scenario:
         session_id = self.rng.choice(self.stage.sessions)
         act = self.rng.choices(
             [
-                self._prompt,
+                self.prompt,
                 self._send,
-                self._quiet,
-                self._abort,
+                self.quiet,
+                self.abort,
                 self._answer,
                 self._deliver,
-                self._compact,
+                self.compact,
             ],
             [30, 15, 5, 10, 30, 25, 8],
         )[0]
+        await self.attempt(partial(act, session_id))
+
+    async def attempt(self, act: Callable[[], Awaitable[None]]) -> None:
         try:
-            await act(session_id)
+            await act()
         except Lost:
             self.stage.count("lost requests")
         except NotFound as error:
-            self.stage.violate(f"I0: what was acknowledged is gone: {error}")
+            if not self.stage.deleted and not self.stage.counts.get("clears"):
+                self.stage.violate(f"I0: what was acknowledged is gone: {error}")
 
-    def _text(self, session_id: SessionId, kind: str = "prompt") -> tuple[str, str]:
+    def text(self, session_id: SessionId, kind: str = "prompt") -> tuple[str, str]:
         self._keys += 1
         return f"key{self._keys}", f"{self.stage.name(session_id)}:{kind} {self._keys}"
 
-    async def _prompt(self, session_id: SessionId) -> None:
-        key, text = self._text(session_id)
+    async def prompt(self, session_id: SessionId) -> None:
+        key, text = self.text(session_id)
         send = self.insist if self.rng.random() < 0.8 else self.request
         answer = await send(lambda r: r.prompt(session_id, text, key=key))
         message_id = await self.insist(lambda r: r.send(session_id, text, key=key))
@@ -197,27 +214,33 @@ class Scenario:
         self.stage.answers[message_id] = answer.info.id
 
     async def _send(self, session_id: SessionId) -> None:
-        key, text = self._text(session_id)
+        key, text = self.text(session_id)
         send = self.insist if self.rng.random() < 0.7 else self.request
         message_id = await send(lambda r: r.send(session_id, text, key=key))
         self.stage.prompts[message_id] = text
 
-    async def _quiet(self, session_id: SessionId) -> None:
-        key, text = self._text(session_id, "quiet")
+    async def quiet(self, session_id: SessionId) -> None:
+        key, text = self.text(session_id, "quiet")
         message_id = await self.request(lambda r: r.send(session_id, text, key=key, wakes=False))
         self.stage.prompts[message_id] = text
 
-    async def _compact(self, session_id: SessionId) -> None:
-        key, _ = self._text(session_id)
+    async def compact(self, session_id: SessionId) -> None:
+        key, _ = self.text(session_id)
         await self.insist(partial(_wish, session_id=session_id, key=key))
 
-    async def _abort(self, session_id: SessionId) -> None:
+    async def abort(self, session_id: SessionId) -> None:
+        await self.stop(session_id, lambda r: r.abort(session_id, seconds=20))
+
+    async def stop(self, session_id: SessionId, ask: Callable[[Runtime], Awaitable[bool]]) -> None:
+        """A cancel of a session, with all below it."""
         clock = asyncio.get_running_loop().time
         asked = int(clock() * 1000)
-        stopped = await self.request(lambda r: r.abort(session_id, seconds=20))
+        stopped = await self.request(ask)
         self.stage.count("aborts")
         if stopped:
-            self.stage.aborted.setdefault(session_id, []).append((asked, int(clock() * 1000)))
+            acknowledged = int(clock() * 1000)
+            self.stage.aborted.setdefault(session_id, []).append((asked, acknowledged))
+            self.stage.ended.append(Ended(session_id, asked, acknowledged))
 
     async def _answer(self, session_id: SessionId) -> None:
         for call in await self.insist(lambda r: r.open_calls(session_id)):
@@ -285,7 +308,7 @@ class Scenario:
         deadline = loop.time() + QUIET_SECONDS
         while loop.time() < deadline:
             await asyncio.sleep(5)
-            for session_id in self.stage.sessions:
+            for session_id in await self._waiting():
                 await self._settle_all(session_id)
             if all(act.done() for act in acts) and await self._at_rest():
                 return
@@ -293,8 +316,13 @@ class Scenario:
             f"I6: not at rest after {QUIET_SECONDS} s: {await self.insist(lambda r: r.statuses())}"
         )
 
+    async def _waiting(self) -> list[SessionId]:
+        if self.trees is None:
+            return self.stage.sessions
+        return list(await self.insist(lambda r: r.statuses()))
+
     async def _settle_all(self, session_id: SessionId) -> None:
-        for call in await self.insist(lambda r: r.open_calls(session_id)):
+        for call in await self.insist(lambda r: r.open_calls(session_id)):  # none, if it is gone
             if call.open and call.open.ask and call.ask_id:
                 await self._reply(call.ask_id, Once())
             elif call.open and call.open.question and call.ask_id:
@@ -303,6 +331,8 @@ class Scenario:
                 await self._result(call.id, Completed(f"result of {call.id}"))
 
     async def _at_rest(self) -> bool:
+        if self.trees is not None:
+            return await self.trees.at_rest()
         for session_id in self.stage.sessions:
             status = await self.insist(partial(Runtime.status, session_id=session_id))
             if not isinstance(status, Idle):
@@ -323,18 +353,22 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     directory = Path(tempfile.mkdtemp(prefix="sim", dir=_memory()))
-    loop = SimLoop(seed, keep_trace=keep_trace, max_steps=MAX_STEPS)
+    scenario = Scenario(seed, directory / "sim.db")
+    loop = SimLoop(seed, keep_trace=keep_trace, max_steps=TREE_MAX_STEPS if scenario.grove else MAX_STEPS)
     try:
-        scenario = Scenario(seed, directory / "sim.db")
         loop.set_exception_handler(scenario.stage.broke)
         loop.run(scenario.play)
         scenario.stage.check_unbroken()
         check(scenario.stage, scenario.machine.path)
-        check_steps(scenario.machine.path, MOST_STEPS)
+        check_steps(scenario.machine.path, TREE_STEPS if scenario.grove else MOST_STEPS)
+        if scenario.grove is not None:
+            check_trees(scenario.stage, scenario.machine.path, scenario.grove)
         scenario.stage.counts["steps"] = loop.steps
         return Summary(seed, scenario.machine.crashes, loop.trace_digest(), scenario.stage.counts)
     finally:
         logging.disable(before)
+        if scenario.stage.rows is not None:
+            scenario.stage.rows.close()
         shutil.rmtree(directory)
 
 

@@ -2,18 +2,23 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
 from asyncagents.domain.call import Reply, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.errors import NotFound
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
 from tests.simulation.mirror import Mirror
+from tests.simulation.rows import Known, Rows
 
 MOST_REQUESTS = 250
+FORKED = "\nSystem: You are a fork. "
+"""With this begins what a fork is told between the copies and its own prompt."""
 _NAME = re.compile(r"\b(s\d+|ses_\w+):")
+_IN_A_TREE = re.compile(r"\b(s\d+|t\d+x\d+):")
 
 
 class Violation(AssertionError):
@@ -30,10 +35,39 @@ class Effect(Struct, frozen=True):
     at: float
 
 
-class Stage:
-    """Survives every crash, as the outside world does."""
+class Asked(Struct, frozen=True):
+    """A model was asked for a session of a tree."""
 
-    def __init__(self) -> None:
+    session_id: SessionId
+    process: int
+    at: float
+
+
+class Ended(Struct, frozen=True):
+    """A cancel of a session and all below it that was acknowledged, in ms."""
+
+    session_id: SessionId
+    asked: int
+    acknowledged: int
+
+
+class Stage:
+    """Survives every crash, as the outside world does. `rows`: sessions launch sessions."""
+
+    def __init__(self, rows: Rows | None = None, *, crowd: int = 0) -> None:
+        self.rows = rows
+        self.crowd = crowd
+        """How many sessions below one root may work at once."""
+        self.most_requests = MOST_REQUESTS if rows is None else 4 * MOST_REQUESTS
+        self.launched = 0
+        """How many children the model has wished for."""
+        self.asks: list[Asked] = []
+        self.ended: list[Ended] = []
+        self.follow_ups: dict[str, SessionId] = {}
+        """What was acknowledged as a follow-up to a task."""
+        self.deleted: set[SessionId] = set()
+        """Sessions that somebody wished to be deleted, with all below them."""
+        self.dead: Callable[[int], bool] = lambda process: False
         self.sessions: list[SessionId] = []
         self.prompts: dict[MessageId, str] = {}
         self.answers: dict[MessageId, MessageId] = {}
@@ -69,15 +103,16 @@ class Stage:
         if self.broken:
             raise Violation(self.broken[0])
 
-    def asked(self, messages: Sequence[Told], *, summary: bool = False) -> int:
+    def asked(self, session: str, messages: Sequence[Told], *, summary: bool = False) -> int:
         """A model request goes out: it answers every call, and extends the one before it.
 
         After a summary it may begin anew, once. Returns how many went out before it, of all sessions.
         """
         self.count("requests")
-        if self.counts["requests"] > MOST_REQUESTS:
-            self.violate(f"overspent: more than {MOST_REQUESTS} model requests")
-        session = session_of(messages) or self.violate("a request without any prompt")
+        if self.counts["requests"] > self.most_requests:
+            self.violate(f"overspent: more than {self.most_requests} model requests")
+        if not session:
+            self.violate("a request without any prompt")
         if summary:
             return self.counts["requests"]
         before = self.requests.get(session, ())
@@ -93,7 +128,35 @@ class Stage:
         return self.counts["requests"]
 
     def name(self, session_id: SessionId) -> str:
-        return f"s{self.sessions.index(session_id)}"
+        if session_id in self.sessions:
+            return f"s{self.sessions.index(session_id)}"
+        child = self.rows.child(session_id) if self.rows else None
+        if child is None:
+            raise NotFound("session", session_id)
+        return child.name
+
+    def session_of(self, messages: Sequence[Told]) -> str:
+        """Of a fork, too: it begins with what its parent was told, so the last name counts."""
+        if self.rows is None:
+            return session_of(messages)
+        names = _IN_A_TREE.findall(_said(messages))
+        return names[-1] if names else ""
+
+    def summarised_by(self, messages: Sequence[Told], process: int) -> str:
+        """A summary is asked for with all that was said and done, launches of others included."""
+        if self.rows is None:
+            return session_of(messages)
+        text = _said(messages)
+        names = _IN_A_TREE.findall(text[max(0, text.rfind(FORKED)) :]) + _IN_A_TREE.findall(text)
+        wanted = {self.name(SessionId(each)) for each in self.rows.summarised(f"owner{process}")}
+        return next((name for name in names if name in wanted), "")
+
+    def known(self, name: str) -> Known | None:
+        """Where a session stands in its tree; None: it is gone."""
+        if self.rows is None or not name.startswith("s"):
+            return self.rows.named(name) if self.rows else None
+        session_id = self.sessions[int(name[1:])]
+        return Known(session_id, name, session_id, 0)
 
     def enter(self, session: str, process: int) -> None:
         """A process works on a session; nobody else may."""
@@ -103,6 +166,28 @@ class Stage:
         if any(other != process and other not in self.suspects for other in busy):
             self.violate(f"I5: processes {busy} and {process} work on {session} at the same time")
         busy.append(process)
+        if self.crowd:
+            self._check_crowd(session)
+
+    def ask(self, session: str, process: int) -> None:
+        known = self.known(session)
+        if known is not None:
+            self.asks.append(Asked(known.id, process, asyncio.get_running_loop().time()))
+
+    def _check_crowd(self, session: str) -> None:
+        """D-10: below one root no more work at once than may."""
+        place = self.known(session)
+        if place is None or not place.depth or self.rows is None:
+            return
+        at_work = [name for name, busy in self.working.items() if any(map(self._counts, busy))]
+        found = [known for name in at_work if (known := self.known(name)) and known.depth]
+        ids = self.rows.there(known.id for known in found if known.root_id == place.root_id)
+        self.counts["at once"] = max(self.counts.get("at once", 0), len(ids))
+        if len(ids) > self.crowd:
+            self.violate(f"D-10: {len(ids)} sessions of a tree work at once, not {self.crowd}")
+
+    def _counts(self, process: int) -> bool:
+        return process not in self.suspects and not self.dead(process)
 
     def leave(self, session: str, process: int) -> None:
         if process in self.working.get(session, []):
@@ -116,6 +201,10 @@ class Stage:
         first = self.results.setdefault(call_id, result)
         if first != result:
             self.violate(f"I7: {call_id} took two results: {first} and {result}")
+
+
+def _said(messages: Sequence[Told]) -> str:
+    return "\n".join(told.text for told in messages if isinstance(told, FromUser))
 
 
 def session_of(messages: Sequence[Told]) -> str:

@@ -5,7 +5,7 @@ import threading
 import time
 from weakref import WeakSet
 
-PAGE = 1024
+PAGE = 8192
 
 
 class SystemClock:

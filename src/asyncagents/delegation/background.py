@@ -68,8 +68,7 @@ def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
         if args.resume:
             return await _resumed(desk, args, context)
         order = Order(agent=args.agent, prompt=args.prompt, description=args.description, fork=args.fork)
-        spawn = await desk.spawn(order, context, limits)
-        place = await desk.store.place_for(context.session_id, limits.concurrent)
+        spawn, place = await desk.launch(order, context, limits)
         told = started(spawn.task, place or None)
         return Together(Completed(told, args.description, _metadata(spawn.task)), (spawn,))
 

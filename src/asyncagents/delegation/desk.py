@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.fork import Fork, forked
+from asyncagents.delegation.look import Look
 from asyncagents.domain.agent import Agent
 from asyncagents.domain.envelope import line
 from asyncagents.domain.fact import Admit, Resume, Spawn
@@ -63,6 +64,7 @@ class Desk:
         self.ids = ids
         self._rng = rng
         self._check = check
+        self._look = Look(store)
         self.workplaces: Workplaces | None = None
         """Where sessions work; set once it is known."""
 
@@ -78,13 +80,18 @@ class Desk:
 
     async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
         """All that a launch is; whether there is room for it is known when it is committed."""
+        return (await self.launch(order, context, limits))[0]
+
+    async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
+        """And its place in the queue, as far as is known now; 0: it need not wait."""
         agent = await self.agent(order.agent, context)
-        parent = await self.store.session(context.session_id)
-        control = await self.store.control(context.session_id)
+        launcher, before = await self._look.at(context.session_id)
+        parent = launcher.info
         model = self._model(order, agent, parent)
         info = self._session(order, agent, parent)
         fork = await self._fork(context, info.id) if order.fork else None
         now = self.clock.now()
+        longest = None if limits.seconds is None else int(limits.seconds * 1000)
         task = Task(
             id=info.id,
             parent_id=parent.id,
@@ -93,17 +100,18 @@ class Desk:
             agent=order.agent,
             description=order.description,
             prompt=order.prompt,
-            batch=batch_of(parent.id, control.turn),
+            batch=batch_of(parent.id, launcher.turn),
             created=now,
             began=now,
             background=order.background,
             forked=order.fork,
             crowd=limits.concurrent,
-            due=None if limits.seconds is None else now + int(limits.seconds * 1000),
+            longest=longest,
+            due=None if longest is None else now + longest,
             calls=() if order.background else (context.call_id,),
         )
         to = Addressee(info.id, order.agent, model)
-        return Spawn(
+        spawn = Spawn(
             info=info,
             first=await self._said(info, to, order.prompt, fork.preamble if fork else ""),
             task=task,
@@ -111,6 +119,7 @@ class Desk:
             deepest=limits.depth,
             most=limits.spawns,
         )
+        return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
 
     def _model(self, order: Order, agent: Agent | None, parent: Session) -> ModelRef:
         """The one that was asked for, the agent's own, or the parent's."""

@@ -47,7 +47,7 @@ def output_tool(desk: Desk) -> Tool[Output]:
             return Together(result, (Retrieve(task.id, task.run),))
         if args.block:
             watch = Watch(task.id, OUTPUT)
-            return Pending(kind="wait", seconds=min(args.timeout, LONGEST), watch=watch, note="Waits for it.")
+            return Pending(kind="wait", seconds=min(args.timeout, LONGEST), watch=watch, note=told)
         return await polled(desk, task, context, tool=OUTPUT, text=told)
 
     return Tool(OUTPUT, Output, run, plan=unasked, effect="idempotent", description=described(OUTPUT))

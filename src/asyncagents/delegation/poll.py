@@ -3,10 +3,10 @@
 from asyncagents.delegation.desk import Desk
 from asyncagents.domain.call import Call, Completed, Settled, Watch
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.permission import POLLING
 from asyncagents.domain.task import Task
 from asyncagents.engine.tool import Outcome, Pending, ToolContext
 
-POLLS = ("async_task_result", "asyncagents_output")
 EMPTY = "stillRunning"
 PATIENCE = 2
 """So many empty answers in a row; the next one comes when something has changed."""
@@ -19,7 +19,7 @@ async def polled(desk: Desk, task: Task, context: ToolContext, *, tool: str, tex
     if _in_a_row(calls, context, task.id) < PATIENCE:
         return Completed(text, task.description, {"sessionId": task.id, EMPTY: True})
     watch = Watch(task.id, tool, any=True)
-    return Pending(kind="wait", seconds=None, watch=watch, note="Waits until one of the tasks ends.")
+    return Pending(kind="wait", seconds=None, watch=watch, note=text)
 
 
 def _in_a_row(calls: tuple[Call, ...], context: ToolContext, task_id: SessionId) -> int:
@@ -29,7 +29,7 @@ def _in_a_row(calls: tuple[Call, ...], context: ToolContext, task_id: SessionId)
     for call in calls:
         if own is None or call.id >= own.id:
             continue
-        if call.tool not in POLLS or call.turn != own.turn or not isinstance(call.state, Settled):
+        if call.tool not in POLLING or call.turn != own.turn or not isinstance(call.state, Settled):
             break
         result = call.state.result
         if not isinstance(result, Completed) or not result.metadata.get(EMPTY):

@@ -31,6 +31,8 @@ DELEGATING = (
     *LAUNCHING, "async_task_result", "asyncagents_output", "asyncagents_cancel", "asyncagents_list",
     "asyncagents_clear",
 )  # fmt: skip
+POLLING = ("async_task_result", "asyncagents_output")
+"""Asked again and again they wait by themselves."""
 _PERMISSION_OF |= dict.fromkeys(DELEGATING, TASK)
 
 

@@ -76,8 +76,10 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     forked: bool = False
     crowd: int = 20
     """How many sessions below one root may work at once."""
+    longest: int | None = None
+    """How long a run may take, in ms."""
     due: int | None = None
-    """When it is ended if it has not ended by then."""
+    """When this run is ended if it has not ended by then."""
     calls: tuple[CallId, ...] = ()
     """Calls of the parent that its end settles."""
     run: int = 0
@@ -171,6 +173,7 @@ def resumed(task: Task, follow: Follow, call_id: CallId | None) -> Task:
         task,
         run=task.run + 1,
         began=follow.at,
+        due=None if task.longest is None else follow.at + task.longest,
         background=call_id is None,
         ended=None,
         ended_by=None,

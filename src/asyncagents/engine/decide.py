@@ -59,7 +59,7 @@ def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on o
         return Park()
     if session.blocked:
         return Rest("blocked")
-    if session.backoff:
+    if session.backoff and (session.control.in_turn or session.unread):  # else a cancel took what it was for
         due = session.backoff.next_at <= session.now
         return CallModel() if due else BackOff(session.backoff.next_at)
     if session.step and session.step.error:

@@ -15,6 +15,7 @@ from asyncagents.store.tx import Commit
 
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
+AUDIT_MS = 600_000
 RUNS = 2_000
 PAGE = 500
 KNOWN = 10_000
@@ -55,6 +56,7 @@ class Dispatcher:
         """Why the last run could not be kept; None again once a run ends well."""
         self._sweep_wanted = asyncio.Event()
         self._next_look = math.inf
+        self._next_audit = 0
 
     @property
     def live(self) -> int:
@@ -151,8 +153,7 @@ class Dispatcher:
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
             await self._store.expire()
         await self._take_up()
-        for task_id in await self._store.unconcluded():
-            await self._store.conclude(task_id)
+        await self._conclude()
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
     async def _take_up(self) -> None:
@@ -169,6 +170,14 @@ class Dispatcher:
                 elif session.owner == self._owner or not self._alive(session.owner or OwnerId("")):
                     self.dispatch(session.session_id, dead=session.owner)
             after = page[-1].session_id
+
+    async def _conclude(self) -> None:
+        """No end of a task should ever be missed; now and then somebody looks all the same."""
+        if self._clock.now() < self._next_audit:
+            return
+        self._next_audit = self._clock.now() + AUDIT_MS
+        for task_id in await self._store.unconcluded():
+            await self._store.conclude(task_id)
 
     async def stop(self) -> None:
         """End all runs and give their sessions back, for whoever serves next."""

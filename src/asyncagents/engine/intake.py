@@ -12,14 +12,14 @@ from asyncagents.domain.command import Invocation, hints, invocation
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
 from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part_input import PartInput, TextInput
+from asyncagents.domain.part_input import PartInput, SubtaskInput, TextInput
 from asyncagents.domain.permission import Action
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import Session, title_from
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.arrival import arrived, renewed
 from asyncagents.engine.compose import Composer, subtask
 from asyncagents.engine.hook import Commanded
-from asyncagents.engine.input import Inputs, To, a_prompt, a_text, some_parts
+from asyncagents.engine.input import Inputs, To, a_prompt, a_text, model_ref, some_parts
 from asyncagents.engine.material import Judge, Material
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.tool import Ask, ToolContext
@@ -145,6 +145,8 @@ class Intake:
         fact = await self._called(session, place, called, key=key, to=to) if called else None
         if fact is not None:
             return await self._heard(session, replace(fact, wakes=wakes))
+        if text.strip() and (worker := _asked_of(place, session, to)) is not None:
+            text, to = "", _as_a_task(text, worker, to)
         to = _addressed(place, session, to)
         composer = self._composer(session, place, to)
         parts = [*await composer.typed(text), *await _along(composer, to)]
@@ -261,6 +263,22 @@ def _addressed(place: Workplace, session: Session, to: To) -> To:
     if chosen.get("variant") and not chosen.get("model") and session.model is not None:
         chosen["model"] = ModelRef(provider_id=session.model.provider_id, model_id=session.model.id)
     return chosen
+
+
+def _as_a_task(text: str, worker: str, to: To) -> To:
+    """What is left to say to the session itself."""
+    model = model_ref(to.get("model"))
+    task = SubtaskInput(prompt=text, description=title_from(text) or worker, agent=worker, model=model)
+    return {**to, "agent": None, "model": None, "parts": (task, *(to.get("parts") or ()))}
+
+
+def _asked_of(place: Workplace, session: Session, to: To) -> str | None:
+    """A subagent that a person speaks to: the session gives it the task. In its own session it answers."""
+    name = to.get("agent")
+    if not name or name == session.agent or place.staff is None:
+        return None
+    agent = place.staff.get(name)
+    return name if agent is not None and agent.mode == "subagent" else None
 
 
 def _as_it_says(place: Workplace, command: Command, to: To) -> To:

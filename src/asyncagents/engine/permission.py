@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.ask import PermissionRequest, ToolRef
 from asyncagents.domain.call import BY_HAND, Call, Failed, Open
 from asyncagents.domain.id import Ids
-from asyncagents.domain.permission import Action, Effective
+from asyncagents.domain.permission import POLLING, Action, Effective
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.shape import encode
@@ -147,7 +147,7 @@ def _agent(call: Call, session: Session) -> str:
 
 def _doom_loop(call: Call) -> tuple[Ask, ...]:
     """The same again and again, in one step or over several: perhaps it leads nowhere."""
-    if call.repeats < DOOM_LOOP - 1:
+    if call.repeats < DOOM_LOOP - 1 or call.tool in POLLING:
         return ()
     return (Ask("doom_loop", (call.tool,), (call.tool,), {"tool": call.tool, "input": call.input}),)
 

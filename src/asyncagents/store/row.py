@@ -38,7 +38,7 @@ from asyncagents.store.body import body
 from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
-_BUSY = encode(Busy()).decode()
+BUSY = encode(Busy()).decode()
 _call_decoder = msgspec.json.Decoder(Call)
 
 
@@ -85,7 +85,7 @@ async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None =
     now_status = await _status(tx, control)
     raw, version = row.raw, row.version
     if info is not None and info is not row.info:
-        raw, version = _merge(row.raw, row.version, info)
+        raw, version = merged(row.raw, row.version, info)
         tx.emit(SessionUpdated(session_id=control.id, info=info))
     await tx.one(
         "save_session",
@@ -128,7 +128,7 @@ async def _status(tx: Tx, control: Control) -> str:
     if control.backoff is not None:
         return encode(status(control, (), await find_backoff(tx, control))).decode()
     if control.state != "idle":
-        return _BUSY
+        return BUSY
     return encode(status(control, await unsettled(tx, control.id))).decode()
 
 
@@ -233,7 +233,7 @@ async def put_call(tx: Tx, call: Call) -> None:
     if not await tx.run("put_call", *columns, body(call), SHAPE_VERSION, rev):
         old = await tx.one("call", call.id)
         assert old is not None
-        await tx.one("put_call", *columns, *_merge(old[0], old[1], call), rev)
+        await tx.one("put_call", *columns, *merged(old[0], old[1], call), rev)
     await put_part(tx, render(call))
 
 
@@ -244,7 +244,7 @@ async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) ->
         old = await tx.one("part", part.id)
         if old is None or old[2] != part.message_id:
             raise Conflict(f"part id {part.id!r} is taken; leave it out or choose another")
-        await tx.one("put_part", *columns, *_merge(old[0], old[1], part), rev)
+        await tx.one("put_part", *columns, *merged(old[0], old[1], part), rev)
     if publish and part.session_id is not None:
         tx.emit(PartUpdated(session_id=part.session_id, part=part, time=tx.now))
 
@@ -273,7 +273,7 @@ async def save_message(tx: Tx, message: Message, *, hidden: bool = False) -> Non
         old = await tx.one("message", message.id)
         if old is None:
             raise NotFound("message", message.id)
-        await tx.one("save_message", hidden, *_merge(old[5], old[6], message), rev, message.id)
+        await tx.one("save_message", hidden, *merged(old[5], old[6], message), rev, message.id)
     tx.emit(MessageUpdated(session_id=message.session_id, info=message))
 
 
@@ -293,7 +293,7 @@ def touched(info: Session, now: int) -> Session:
     return replace(info, time=replace(info.time, updated=now))
 
 
-def _merge(old: bytes, version: int, new: Struct | UnknownPart) -> tuple[bytes, int]:
+def merged(old: bytes, version: int, new: Struct | UnknownPart) -> tuple[bytes, int]:
     """A row written by a newer program keeps its version, and the fields that we do not know."""
     raw = body(new)
     if version <= SHAPE_VERSION:

@@ -328,9 +328,9 @@ class Store:
         """The newest first."""
         return await self._read(lambda tx: task_read.last_calls(tx, session_id, limit))
 
-    async def place_for(self, session_id: SessionId, crowd: int) -> int:
-        """Where a child that a session launches now would queue, from 1; 0: it need not."""
-        return await self._read(lambda tx: task_read.place_for(tx, session_id, crowd))
+    async def launcher(self, session_id: SessionId) -> task_read.Launcher:
+        """All that a launch must know of whoever launches."""
+        return await self._read(lambda tx: task_read.launcher(tx, session_id))
 
     async def situation(self, session_id: SessionId) -> Situation:
         """What keeps a session from moving."""

@@ -36,7 +36,7 @@ async def cancel(
         if each == session_id or live or await _at_work(tx, row):
             await _cancel(tx, row)
             ended.append(each)
-        if task is not None and task.live:
+        if task is not None and task.live and not (each == session_id and await _spared(tx, each, scope)):
             await end(tx, task, _cancelled(by), hush=hush if each == session_id else QUIET)
     return tuple(dict.fromkeys(ended))
 
@@ -49,6 +49,11 @@ async def _tree(tx: Tx, session_id: SessionId, scope: Scope) -> tuple[SessionId,
         if not task.background:
             below += await _tree(tx, task.id, "tree")
     return tuple(below)
+
+
+async def _spared(tx: Tx, session_id: SessionId, scope: Scope) -> bool:
+    """Whether tasks go on below it: then its own has not ended, only a turn of it."""
+    return scope == "turn" and any(task.background for task in await live_tasks_of(tx, session_id))
 
 
 def _cancelled(by: EndedBy) -> Outcome:
@@ -72,7 +77,7 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     held_back = await tx.all("hold_inputs", rev, session_id)
     await tx.run("hush_notices", session_id)
     control = replace(row.control, cancel_rev=rev)
-    if control.in_turn or held_back or await unsettled(tx, session_id):
+    if control.in_turn or held_back or control.backoff is not None or await unsettled(tx, session_id):
         control = control.woken()
         tx.interrupt(session_id)
     await save(tx, row, control)

@@ -9,6 +9,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.cancel import cancel
 from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.task import find_task
 from asyncagents.store.verb.task_end import sweep, watched
 
 
@@ -56,9 +57,16 @@ async def _end_tasks(tx: Tx, limit: int) -> int:
     rows = await tx.all("due_tasks", tx.now, limit)
     for (task_id,) in rows:
         try:
-            await cancel(tx, SessionId(task_id), by="deadline")
+            if await _is_live(tx, SessionId(task_id)):
+                await cancel(tx, SessionId(task_id), by="deadline")
         except NotFound:
             await sweep(tx, SessionId(task_id))
         except Unreadable:
             await tx.run("forget_deadline", await tx.rev(), task_id)
     return len(rows)
+
+
+async def _is_live(tx: Tx, task_id: SessionId) -> bool:
+    """Unless the end of one above it, just now, was its own."""
+    task = await find_task(tx, task_id)
+    return task is not None and task.live

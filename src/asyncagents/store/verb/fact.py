@@ -17,12 +17,13 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import too_deep, too_many
+from asyncagents.domain.task_text import no_such_task, too_deep, too_many, vanished
 from asyncagents.errors import AlreadySettled, NotFound
-from asyncagents.store.row import SessionRow, held, put_call, the_call
+from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
 from asyncagents.store.verb.signal import admit, settle, settle_open
+from asyncagents.store.verb.spawn import spawn
 from asyncagents.store.verb.task_end import watched
 
 
@@ -42,7 +43,7 @@ async def _apply(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
         case WriteTodos():
             await todo.write(tx, fact)
         case Spawn():
-            await task.spawn(tx, fact)
+            await spawn(tx, fact)
         case Resume():
             await task.resume(tx, fact)
         case Retrieve():
@@ -99,13 +100,28 @@ async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
 
 
 async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
-    """Nothing is launched in a turn that was cancelled, nor beyond the limits."""
+    """Nothing is launched in a turn that was cancelled, nor beyond the limits, nor sent to who is gone."""
     if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
         return Failed(ABORTED)
-    for fact in (fact for fact in facts if isinstance(fact, Spawn)):
-        if row.control.depth >= fact.deepest:
-            return Failed(too_deep(fact.deepest))
-        count = await tx.one("count_tasks", row.control.id)
-        if count is not None and count[0] >= fact.most:
-            return Failed(too_many(fact.most))
+    for fact in facts:
+        why_not = None
+        if isinstance(fact, Spawn):
+            why_not = await _over_limits(tx, row, fact)
+        elif isinstance(fact, Resume):
+            why_not = await _gone(tx, fact)
+        if why_not is not None:
+            return Failed(why_not)
     return None
+
+
+async def _over_limits(tx: Tx, row: SessionRow, fact: Spawn) -> str | None:
+    if row.control.depth >= fact.deepest:
+        return too_deep(fact.deepest)
+    count = await tx.one("count_children", row.control.id)
+    return too_many(fact.most) if count is not None and count[0] >= fact.most else None
+
+
+async def _gone(tx: Tx, fact: Resume) -> str | None:
+    if await task.find_task(tx, fact.task_id) is None:
+        return no_such_task(fact.task_id)
+    return vanished(fact.task_id) if await find_session(tx, fact.task_id) is None else None

@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Open
+from asyncagents.domain.call import Call, Open, render
 from asyncagents.domain.control import Control
+from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import SessionId
 from asyncagents.store.row import decode_call, find_session, inbox, put_call, save, unsettled
 from asyncagents.store.tx import Tx
@@ -26,6 +27,8 @@ async def make_room(tx: Tx, control: Control) -> None:
     """It has stopped to work: the next in the queue may."""
     if control.parent_id is None:
         return
+    if await tx.one("is_anyone_queued", control.root_id) is None:
+        return  # who works need not be counted
     row = await tx.one("next_in_queue", control.root_id, control.id)
     if row is not None:
         tx.wake(SessionId(row[0]))
@@ -37,8 +40,11 @@ async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
     for call_id in task.calls if task else ():
         row = await tx.one("call", call_id)
         call = decode_call(row) if row else None
-        if call is not None and isinstance(call.state, Open) and call.state.child_waits != waits:
-            await _mark(tx, call, call.state, waits=waits)
+        if call is not None and isinstance(call.state, Open):
+            if call.state.child_waits != waits:
+                await _mark(tx, call, call.state, waits=waits)
+            elif not waits:  # who shows how it gets on learns for whom, also after a restart
+                tx.emit(PartUpdated(session_id=call.session_id, part=render(call), time=tx.now))
 
 
 async def _mark(tx: Tx, call: Call, state: Open, *, waits: bool) -> None:

@@ -34,7 +34,7 @@ async def create(tx: Tx, new: NewSession) -> Session:
         parent.control.depth + 1 if parent else 0,
         parent.control.pool if parent else new.pool,
     )
-    await _insert(tx, control, new)
+    await insert_session(tx, control, new.info, key=new.key)
     tx.emit(SessionCreated(session_id=control.id, info=new.info))
     return new.info
 
@@ -57,7 +57,9 @@ async def _parent(tx: Tx, info: Session) -> SessionRow | None:
     return parent
 
 
-async def _insert(tx: Tx, control: Control, new: NewSession) -> None:
+async def insert_session(
+    tx: Tx, control: Control, info: Session, *, key: str | None = None, status: str = IDLE
+) -> None:
     await tx.one(
         "insert_session",
         control.id,
@@ -76,11 +78,11 @@ async def _insert(tx: Tx, control: Control, new: NewSession) -> None:
         control.blocked_turn,
         control.claims,
         control.positions,
-        IDLE,
-        body(new.info),
+        status,
+        body(info),
         SHAPE_VERSION,
-        new.key,
-        new.info.project_id,
+        key,
+        info.project_id,
         await tx.rev(),
     )
 

@@ -50,15 +50,16 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     if known is not None:
         return Admitted(MessageId(known[0]), new=False)
     fact = _resolved(row.info, fact)
-    await _keep(tx, fact)
+    await keep(tx, fact)
     control = row.control.woken() if fact.wakes else row.control
-    row = await save(tx, row, control, _titled(_addressed(touched(row.info, tx.now), fact.message), fact))
+    row = await save(tx, row, control, _titled(addressed(touched(row.info, tx.now), fact.message), fact))
     if fact.source == "person" and fact.wakes and control.in_turn:
         await _end_waits(tx, row)
     return Admitted(fact.message.id, new=True)
 
 
-async def _keep(tx: Tx, fact: Admit) -> None:
+async def keep(tx: Tx, fact: Admit) -> None:
+    """What it says, where the session finds it."""
     rev = await tx.rev()
     await insert_message(tx, fact.message)
     seen: set[PartId] = set()
@@ -75,7 +76,8 @@ async def _end_waits(tx: Tx, row: SessionRow) -> None:
     """A person who speaks ends what only waits."""
     for call in await unsettled(tx, row.control.id):
         if isinstance(call.state, Open) and call.state.kind == "wait":
-            await settle_open(tx, await the_session(tx, row.control.id), call, Completed(WAIT_ENDED))
+            known = f"{WAIT_ENDED}\n\n{call.state.note}" if call.state.watch else WAIT_ENDED
+            await settle_open(tx, await the_session(tx, row.control.id), call, Completed(known))
 
 
 def _resolved(info: Session, fact: Admit) -> Admit:
@@ -88,7 +90,7 @@ def _resolved(info: Session, fact: Admit) -> Admit:
     return replace(fact, message=message)
 
 
-def _addressed(info: Session, message: UserMessage) -> Session:
+def addressed(info: Session, message: UserMessage) -> Session:
     """A session answers with the agent and model it was last addressed with."""
     model = SessionModel(
         id=message.model.model_id, provider_id=message.model.provider_id, variant=message.model.variant
@@ -162,7 +164,7 @@ async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
     over = call.to(Settled(Failed(why), tx.now))
     await put_call(tx, over)
     if over.shown_pending:
-        await _keep(tx, _late_result(tx, info, over, wakes=False))
+        await keep(tx, _late_result(tx, info, over, wakes=False))
 
 
 def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:

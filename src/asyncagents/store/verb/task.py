@@ -10,21 +10,17 @@ from asyncagents.domain.call import Call, Open, Running
 from asyncagents.domain.codec import BROKEN, SHAPE_VERSION, unreadable
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
-from asyncagents.domain.fact import Resume, Retrieve, Spawn
+from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import Follow, Phase, Progress, Task, resumed
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body
 from asyncagents.store.row import (
     find_session,
-    insert_message,
-    put_part,
-    save,
-    the_session,
+    merged,
     unsettled,
 )
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.session import NewSession, create
 from asyncagents.store.verb.signal import admit
 
 LAST_TOOLS = 5
@@ -55,28 +51,13 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
     if task.due is not None and task.live:
         tx.expect(task.due)
     columns = task.id, task.parent_id, task.batch, task.live, task.crowd, task.due
-    await tx.run("put_task", *columns, body(task), SHAPE_VERSION, await tx.rev())
+    rev = await tx.rev()
+    if not await tx.run("put_task", *columns, body(task), SHAPE_VERSION, rev):
+        old = await tx.one("task", task.id)
+        assert old is not None
+        await tx.run("put_task", *columns, *merged(old[0], old[1], task), rev)
     shown = background_task(task, None)
     tx.emit(TaskCreated(session_id=task.id, task=shown) if new else task_event(shown))
-
-
-async def spawn(tx: Tx, fact: Spawn) -> None:
-    """A child, its first input and its task. Whether it may be launched was asked before."""
-    await create(tx, NewSession(info=fact.info, pool=""))
-    if fact.history:
-        await _inherit(tx, fact)
-    await put_task(tx, fact.task, new=True)
-    await admit(tx, fact.first)
-
-
-async def _inherit(tx: Tx, fact: Spawn) -> None:
-    """A fork begins with a copy of what its parent was told."""
-    row = await the_session(tx, fact.info.id)
-    for position, entry in enumerate(fact.history, 1):
-        await insert_message(tx, entry.info, position=position, turn=0)
-        for part in entry.parts:
-            await put_part(tx, part)
-    await save(tx, row, replace(row.control, positions=len(fact.history)))
 
 
 async def resume(tx: Tx, fact: Resume) -> None:
@@ -91,8 +72,8 @@ async def resume(tx: Tx, fact: Resume) -> None:
 async def retrieve(tx: Tx, fact: Retrieve) -> None:
     """Who has read a result need not be told that it is there."""
     task = await the_task(tx, fact.task_id)
+    await tx.run("consume_notices", task.id, fact.run)
     if task.run == fact.run and not task.live:
-        await tx.all("consume_notices", task.id)
         await put_task(tx, replace(task, retrieved=tx.now))
 
 

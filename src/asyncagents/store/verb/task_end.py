@@ -11,12 +11,12 @@ from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.failure import told
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.session import Tokens
+from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Account, Outcome, Task, TaskError, end_of, ended
-from asyncagents.store.row import decode_call, entry, find_session, save, the_session, unsettled
+from asyncagents.store.row import decode_call, find_session, read_part, save, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import END
 from asyncagents.store.verb.signal import settle_open
@@ -38,7 +38,9 @@ class Hush(Struct, frozen=True):
 DUE, QUIET, CONSUMED = Hush("due"), Hush("quiet"), Hush("consumed")
 
 
-async def conclude(tx: Tx, control: Control, *, crashed: bool = False, blocked: bool = False) -> None:
+async def conclude(
+    tx: Tx, control: Control, info: Session, *, crashed: bool = False, blocked: bool = False
+) -> None:
     """A session rests: if it is a live task with nothing left to do, this run has ended."""
     if control.parent_id is None:
         return
@@ -46,7 +48,9 @@ async def conclude(tx: Tx, control: Control, *, crashed: bool = False, blocked: 
     if task is None or not task.live or await _unfinished(tx, control.id):
         return
     step = await _last_step(tx, control.id)
-    await end(tx, task, outcome(step, crashed=crashed, blocked=blocked), step=step)
+    how = outcome(step, crashed=crashed, blocked=blocked)
+    account = _account(info, await tools_used(tx, task.id), step)
+    await _end(tx, task, how, hush=DUE, account=account)
 
 
 async def _unfinished(tx: Tx, session_id: SessionId) -> bool:
@@ -63,7 +67,7 @@ async def sweep(tx: Tx, task_id: SessionId) -> None:
     if row is None:
         await end(tx, task, Outcome(status="error", error=GONE, ended_by="user"))
     elif row.control.state == "idle":
-        await conclude(tx, row.control)
+        await conclude(tx, row.control, row.info)
 
 
 def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False) -> Outcome:
@@ -79,9 +83,16 @@ def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False)
     return Outcome(status="completed", result=step.text)
 
 
-async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE, step: Entry | None = None) -> None:
+async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE) -> None:
+    """As somebody else would have it, whatever its child does."""
+    row = await find_session(tx, task.id)
+    account = _account(row.info, await tools_used(tx, task.id), None) if row else Account()
+    await _end(tx, task, how, hush=hush, account=account)
+
+
+async def _end(tx: Tx, task: Task, how: Outcome, *, hush: Hush, account: Account) -> None:
     """Once for each run; the parent is woken unless it knows, or is not to be."""
-    done = ended(task, how, await _account(tx, task, step), tx.now)
+    done = ended(task, how, account, tx.now)
     await put_task(tx, done)
     parent = await find_session(tx, task.parent_id)
     if parent is None:
@@ -90,30 +101,27 @@ async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE, step: Entry
         known = bool(task.calls)
     else:
         known = await _settle(tx, task, done)
-        known = await _end_waits(tx, done) or known
+        waits = await _waits(tx, done)
+        known = await _end_waits(tx, done, waits) or known
+        parent = await the_session(tx, task.parent_id) if waits or task.calls else parent
     state = CONSUMED.state if known else hush.state
     is_open = state != CONSUMED.state
     columns = done.id, done.run, done.parent_id, await tx.rev(), state, is_open
     await tx.one("insert_notice", *columns, encode(end_of(done)))
     if state == DUE.state:
-        parent = await the_session(tx, task.parent_id)
         await save(tx, parent, parent.control.woken())
 
 
-async def _account(tx: Tx, task: Task, step: Entry | None) -> Account:
+def _account(info: Session, tools: list[str], step: Entry | None) -> Account:
     """Counted in the rows of the child."""
-    row = await find_session(tx, task.id)
-    if row is None:
-        return Account()
-    tools = await tools_used(tx, task.id)
     finish = step.info.finish if step and isinstance(step.info, AssistantMessage) else None
     return Account(
         finish=finish or "",
         tool_calls=len(tools),
         by_name=dict(Counter(tools)),
         last_tools=tuple(tools[-LAST_TOOLS:]),
-        tokens=row.info.tokens or Tokens.zero(),
-        cost=row.info.cost or 0.0,
+        tokens=info.tokens or Tokens.zero(),
+        cost=info.cost or 0.0,
     )
 
 
@@ -158,15 +166,21 @@ def _shown(call: Call) -> dict[str, str]:
             return {"status": "running"}
 
 
-async def _end_waits(tx: Tx, done: Task) -> bool:
-    """Calls of the parent that wait for this end, or for any. Whether one of them brings its result."""
+async def _waits(tx: Tx, done: Task) -> list[Call]:
+    """Calls of the parent that wait for this end, or for any."""
+    calls = [decode_call(row) for row in await tx.all("open_calls", done.parent_id)]
+    watches = [(call, call.open.watch) for call in calls if call.open and call.open.watch]
+    return [call for call, watch in watches if watch.any or watch.task_id == done.id]
+
+
+async def _end_waits(tx: Tx, done: Task, waits: list[Call]) -> bool:
+    """Whether one of them brings its result."""
     known = False
-    for call in await unsettled(tx, done.parent_id):
-        watch = call.open.watch if call.open else None
-        if watch is not None and (watch.any or watch.task_id == done.id):
-            row = await the_session(tx, done.parent_id)
-            await settle_open(tx, row, call, Completed(await watched(tx, call)))
-            known = known or watch.task_id == done.id
+    for call in waits:
+        assert call.open is not None and call.open.watch is not None, "it waits for a task"
+        row = await the_session(tx, done.parent_id)
+        await settle_open(tx, row, call, Completed(await watched(tx, call)))
+        known = known or call.open.watch.task_id == done.id
     return known
 
 
@@ -179,7 +193,7 @@ async def watched(tx: Tx, call: Call) -> str:
         return task_text.missing(watch.task_id)
     if not task.live:
         task = replace(task, retrieved=tx.now)
-        await tx.all("consume_notices", task.id)
+        await tx.run("consume_notices", task.id, task.run)
         await put_task(tx, task)
     if watch.tool == "async_task_result":
         return task_text.result(task)
@@ -195,5 +209,6 @@ async def _last_step(tx: Tx, session_id: SessionId) -> Entry | None:
                 return None
             message = decode_message(upcast(version, info))
             if isinstance(message, AssistantMessage) and not (message.summary and message.error is None):
-                return await entry(tx, MessageId(message_id))
+                parts = await tx.all("message_parts", message_id)
+                return Entry(info=message, parts=tuple(map(read_part, parts)))
     return None

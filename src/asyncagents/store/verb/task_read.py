@@ -7,9 +7,10 @@ from msgspec import Struct
 from asyncagents.domain.call import Call
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Session
 from asyncagents.domain.task import Progress, Task
 from asyncagents.errors import NotFound
-from asyncagents.store.row import decode_call, find_session, the_session
+from asyncagents.store.row import decode_call, the_session
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import decode_task, find_task, progress, shown
 
@@ -86,12 +87,17 @@ async def unconcluded(tx: Tx, limit: int) -> tuple[SessionId, ...]:
     return tuple(SessionId(row[0]) for row in await tx.all("unconcluded", limit))
 
 
-async def place_for(tx: Tx, session_id: SessionId, crowd: int) -> int:
-    """Where a child that a session launches now would queue, from 1; 0: it need not."""
-    row = await find_session(tx, session_id)
-    if row is None:
-        return 0
+class Launcher(Struct, frozen=True):
+    """Who launches, and how many sessions of its tree work, or wait for a place to."""
+
+    info: Session
+    turn: int
+    crowd: int
+
+
+async def launcher(tx: Tx, session_id: SessionId) -> Launcher:
+    row = await the_session(tx, session_id)
     counted = await tx.one("queue", row.control.root_id, "")
     assert counted is not None
     _, working, waiting = counted
-    return max(0, int(working + waiting - crowd + 1))
+    return Launcher(row.info, row.control.turn, working + waiting)

@@ -20,6 +20,11 @@ DELETE FROM answered WHERE session_id = ?;
 SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' ORDER BY id;
 
+-- name: open_calls
+-- Those that wait; not those that run, of which there may be hundreds.
+SELECT body, version FROM call INDEXED BY call_unsettled
+WHERE session_id = ? AND state <> 'settled' AND state = 'open' ORDER BY id;
+
 -- name: tree_asks
 -- What waits for a person in a tree of sessions.
 SELECT call.body, call.version FROM session

@@ -33,8 +33,9 @@ SELECT body, version FROM task WHERE batch = ? ORDER BY id DESC;
 -- Of one parent, beginning alike.
 SELECT id FROM task WHERE parent_id = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
--- name: count_tasks
-SELECT COUNT(*) FROM task WHERE parent_id = ?;
+-- name: count_children
+-- Also those whose tasks were cleared.
+SELECT COUNT(*) FROM session WHERE parent_id = ?;
 
 -- name: count_live
 SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;
@@ -99,8 +100,8 @@ SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ? AND open
 UPDATE notice INDEXED BY notice_open SET state = 'told', open = 0, message_id = ? WHERE session_id = ? AND open = 1;
 
 -- name: consume_notices
--- Of one task: a call has brought what it says.
-UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND open = 1;
+-- Of one task, up to a run: a call has brought what they say.
+UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND run <= ? AND open = 1;
 
 -- name: hush_notices
 -- An abort: they wake nobody any more.
@@ -118,6 +119,9 @@ SELECT (SELECT crowd FROM task WHERE id = ?2),
        (SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0),
        (SELECT COUNT(*) FROM session INDEXED BY session_queued
         WHERE root_id = ?1 AND state = 'ready' AND depth > 0 AND id > ?2);
+
+-- name: is_anyone_queued
+SELECT 1 FROM session INDEXED BY session_queued WHERE root_id = ? AND state = 'ready' AND depth > 0 LIMIT 1;
 
 -- name: next_in_queue
 -- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.

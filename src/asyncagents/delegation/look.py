@@ -1,0 +1,38 @@
+"""What a launch must know of whoever launches, read once for all that come together."""
+
+import asyncio
+
+from asyncagents.domain.id import SessionId
+from asyncagents.store.store import Store
+from asyncagents.store.verb.task_read import Launcher
+
+
+class Look:
+    """A step may launch hundreds at once: the first one reads, the others wait for what it sees."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[SessionId, list[asyncio.Future[Launcher | None]]] = {}
+
+    async def at(self, session_id: SessionId) -> tuple[Launcher, int]:
+        """And how many were before this one, in the order of the calls."""
+        while (waiting := self._waiting.get(session_id)) is not None:
+            mine: asyncio.Future[Launcher | None] = asyncio.get_running_loop().create_future()
+            waiting.append(mine)
+            before = len(waiting)
+            seen = await mine
+            if seen is not None:  # else whoever read was stopped
+                return seen, before
+        return await self._read(session_id), 0
+
+    async def _read(self, session_id: SessionId) -> Launcher:
+        waiting = self._waiting[session_id] = []
+        seen: Launcher | None = None
+        try:
+            seen = await self._store.launcher(session_id)
+        finally:
+            del self._waiting[session_id]
+            for each in waiting:
+                if not each.done():
+                    each.set_result(seen)
+        return seen

@@ -1,0 +1,36 @@
+"""A launch: a child session, its first input and the task that it is."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.control import Control
+from asyncagents.domain.event import SessionCreated
+from asyncagents.domain.fact import Spawn
+from asyncagents.store.body import check_names
+from asyncagents.store.row import BUSY, insert_message, publish_status, put_part, the_session
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.session import insert_session
+from asyncagents.store.verb.signal import addressed, keep
+from asyncagents.store.verb.task import put_task
+
+
+async def spawn(tx: Tx, fact: Spawn) -> None:
+    """Whether it may be launched was asked before. The child is new, so it is written once, as it begins."""
+    check_names(fact.info.id, fact.first.message.id, fact.first.key, *(part.id for part in fact.first.parts))
+    above = (await the_session(tx, fact.task.parent_id)).control
+    child = Control(fact.info.id, above.id, above.root_id, above.depth + 1, above.pool).woken()
+    info = addressed(fact.info, fact.first.message)
+    await insert_session(tx, replace(child, positions=len(fact.history)), info, status=BUSY)
+    tx.emit(SessionCreated(session_id=child.id, info=info))
+    await _inherit(tx, fact)
+    await put_task(tx, fact.task, new=True)
+    await keep(tx, fact.first)
+    publish_status(tx, child.id, BUSY)
+    tx.wake(child.id)
+
+
+async def _inherit(tx: Tx, fact: Spawn) -> None:
+    """A fork begins with a copy of what its parent was told."""
+    for position, entry in enumerate(fact.history, 1):
+        await insert_message(tx, entry.info, position=position, turn=0)
+        for part in entry.parts:
+            await put_part(tx, part)

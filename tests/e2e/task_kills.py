@@ -1,0 +1,186 @@
+"""A fan-out whose process is killed again and again: `python -m tests.e2e.task_kills --rounds 20`."""
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents import Runtime, open_runtime
+from asyncagents.domain.id import SessionId
+from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
+from tests.e2e.task_check import FINISHED, check_fan_out, job, result
+from tests.e2e.task_worker import MODEL, local
+from tests.simulation.hunt import reason
+from tests.simulation.stage import Violation
+
+ROOT = Path(__file__).parents[2]
+JOBS = 30
+KILLS = 5
+PATIENCE_SECONDS = 3.0
+"""So long a life may go on without an answer before it is ended anyway."""
+REST_SECONDS = 60
+PROMPT = "fan out"
+
+
+class Summary(Struct, frozen=True):
+    kills: int
+    seconds: float
+    counts: dict[str, int]
+
+
+class Answers(dict[str, Sequence[Reply]]):
+    """What the provider says to each prompt, and to the notice that tells of the last end."""
+
+    def get(self, text: str, default: object = None) -> Sequence[Reply] | None:  # type: ignore[override]
+        if text.endswith(f"Task Progress: {JOBS}/{JOBS}"):
+            return [Reply(text=FINISHED, delay=0.05)]
+        return super().get(text)
+
+
+def answers(rng: random.Random) -> Answers:
+    """The parent launches all in one step; each child uses a tool or two and says what it found."""
+    launches = tuple(
+        ToolUse("asyncagents_task", {"description": job(n), "prompt": job(n), "agent": "general"})
+        for n in range(JOBS)
+    )
+    script = Answers()
+    script[PROMPT] = [
+        Reply(text="Go.", tools=launches, gap=0.002),
+        *[Reply(text="waiting", delay=0.02)] * JOBS,
+    ]
+    for number in range(JOBS):
+        uses = tuple(
+            ToolUse(rng.choice(["pay", "put"]), {"ms": rng.randrange(1, 30)})
+            for _ in range(rng.choice([1, 1, 2]))
+        )
+        last = Reply(text=result(number), chunks=4, gap=rng.random() * 0.03)
+        script[job(number)] = [Reply(text="", tools=uses, delay=rng.random() * 0.1), last]
+    return script
+
+
+class Siege:
+    """One worker at a time, and whoever kills it."""
+
+    def __init__(self, directory: Path, provider: Provider, rng: random.Random) -> None:
+        self.data = directory / "data"
+        self.ledger = directory / "ledger"
+        self._directory = directory
+        self._provider = provider
+        self._rng = rng
+        self._at_once = rng.choice([4, 8, 20, 40])
+        self._lives = 0
+        self._worker: Process | None = None
+
+    async def start(self) -> None:
+        self._lives += 1
+        arguments = [
+            str(self.data),
+            str(self.ledger),
+            str(self._lives),
+            self._provider.url,
+            str(self._at_once),
+        ]
+        with self._errors().open("wb") as errors:
+            self._worker = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.e2e.task_worker", *arguments, cwd=ROOT, stdin=PIPE, stderr=errors
+            )
+
+    async def strike(self, number: int) -> None:
+        """At some moment of its life. Every second life is a long one: a child that is cut off three times
+        before it gets anywhere is given up as a crash loop, and rightly."""
+        few = self._rng.choice([0, 1, 1, 2, 3, 5, 8])
+        wanted = self._provider.answered + (2 * self._at_once + 4 if number % 2 else few)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._provider.wait_for(lambda: self._provider.answered >= wanted)
+        await asyncio.sleep(self._rng.choice([0, 0, 0.002, 0.01, 0.05]) * self._rng.random())
+        await self.end()
+        if said := self._errors().read_text(errors="replace"):
+            raise Violation(f"life {self._lives} said:\n{said}")
+
+    async def end(self) -> None:
+        assert self._worker is not None
+        if self._worker.returncode is None:
+            self._worker.kill()
+        await self._worker.wait()
+
+    def _errors(self) -> Path:
+        return self._directory / f"life{self._lives}.err"
+
+
+async def fan_out(directory: Path, *, seed: int) -> Summary:
+    """One turn that launches all, so many kills, then peace and the checks; raises `Violation`."""
+    rng, began = random.Random(f"tasks:{seed}"), time.monotonic()
+    async with open_provider(answers(rng)) as provider:
+        siege = Siege(directory, provider, rng)
+        here = open_runtime(siege.data, model=MODEL, config=local(siege.data, provider.url), serve=False)
+        async with here as runtime:
+            root = (await runtime.create_session(directory="/project")).id
+            await runtime.send(root, PROMPT)
+            await _besiege(siege, runtime, root)
+        counts = check_fan_out(siege.data / "asyncagents.db", siege.ledger, root, JOBS)
+        counts["requests"] = provider.asked
+        counts["broken off requests"] = provider.disconnects
+        check_told(provider)
+    return Summary(KILLS, time.monotonic() - began, dict(counts))
+
+
+async def _besiege(siege: Siege, runtime: Runtime, root: SessionId) -> None:
+    await siege.start()
+    try:
+        for number in range(KILLS):
+            await siege.strike(number)
+            await siege.start()
+        async with asyncio.timeout(REST_SECONDS):
+            await runtime.wait_tree(root)
+    except TimeoutError:
+        live = await runtime.tasks.list(root, live=True)
+        why = [
+            (await runtime.tasks.why(each)).sentence
+            for each in (root, *(task.session_id for task in live))
+        ]
+        raise Violation(f"not at rest after {REST_SECONDS} s: {why}") from None
+    finally:
+        await siege.end()
+
+
+def check_told(provider: Provider) -> None:
+    """The model of the parent, asked for the last time, has heard of each end once."""
+    asked = [str(seen.body["messages"]) for seen in provider.requests if PROMPT in str(seen.body["messages"])]
+    for number in range(JOBS):
+        if (times := asked[-1].count(f'Agent "{job(number)}" finished')) != 1:
+            raise Violation(f"the model was told {times} times of {job(number)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    total: Counter[str] = Counter()
+    began = time.monotonic()
+    for seed in range(options.seed, options.seed + options.rounds):
+        directory = Path(tempfile.mkdtemp(prefix="tasks"))
+        try:
+            total.update(asyncio.run(fan_out(directory, seed=seed)).counts)
+        except (Violation, BaseExceptionGroup) as error:
+            sys.stdout.write(f"violation with seed {seed}: {reason(error)!r}; see {directory}\n")
+            return 1
+        shutil.rmtree(directory)
+    kills, seconds = options.rounds * KILLS, time.monotonic() - began
+    sys.stdout.write(f"{options.rounds} fan-outs, {kills} kills in {seconds:.0f} s: {dict(total)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

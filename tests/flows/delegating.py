@@ -1,0 +1,141 @@
+"""What flows of delegation have in common: a stage whose agents launch others, and what is seen of tasks."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.status import Busy, Idle, Retry
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import AnyTool
+from asyncagents.llm.model import FromTool, FromUser, Request
+from asyncagents.llm.scripted import Line, ScriptedModel, Step, call
+from tests.flows.kit import PATIENCE, Gate, Stage, stage
+
+Scene: TypeAlias = Step | Callable[[Request], Step]
+Scenes: TypeAlias = Mapping[str, Sequence[Scene]]
+End: TypeAlias = TaskCompleted | TaskFailed | TaskCancelled
+E = TypeVar("E", TaskCompleted, TaskFailed, TaskCancelled)
+
+
+def allow(ask: Any, context: Any) -> Any:
+    return "allow"
+
+
+class Players(ScriptedModel):
+    """A script whose steps may depend on what the model was told, such as the id of a task."""
+
+    def __init__(self, scenes: Scenes) -> None:
+        script: Any = scenes
+        super().__init__(script)
+
+    def _step(self, request: Request) -> Step:
+        scene: Scene = super()._step(request)
+        return scene(request) if callable(scene) else scene
+
+    def told(self, first: str) -> list[Request]:
+        """The requests of the session that began with this text."""
+        return [request for request in self.requests if request.messages[0] == FromUser(first)]
+
+
+@asynccontextmanager
+async def office(
+    data: Path, scenes: Scenes, *tools: AnyTool, limits: DelegationConfig | None = None, **more: Any
+) -> AsyncIterator[Stage]:
+    """A stage where agents launch agents, and nobody is asked."""
+    delegation = limits or DelegationConfig(tools="both")
+    more.setdefault("policy", allow)
+    async with stage(data, Players(scenes), tools=tools, delegation=delegation, **more) as at:
+        yield at
+
+
+def sync(name: str, prompt: str, **more: Any) -> Line:
+    return call("task", description=name, prompt=prompt, subagent_type="general", **more)
+
+
+def launch(name: str, prompt: str, **more: Any) -> Line:
+    return call("asyncagents_task", description=name, prompt=prompt, agent="general", **more)
+
+
+def fire(name: str, prompt: str) -> Line:
+    return call("async_task", description=name, prompt=prompt, agent="general")
+
+
+def with_id(tool: str, which: int = 0, /, **more: Any) -> Callable[[Request], Step]:
+    """A call about the task that was launched first, or as its last."""
+    return lambda request: [call(tool, task_id=ids(request)[which], **more)]
+
+
+def ids(request: Request) -> list[str]:
+    """Of the tasks that a model knows of, in the order it was told of them."""
+    texts = [told.output for told in request.messages if isinstance(told, FromTool)]
+    found = [each for text in texts for each in re.findall(r"\bses_\w+", text)]
+    return list(dict.fromkeys(found))
+
+
+def outputs(request: Request) -> list[str]:
+    return [told.output for told in request.messages if isinstance(told, FromTool)]
+
+
+async def task_named(runtime: Runtime, name: str) -> BackgroundTask:
+    (found,) = [task for task in await runtime.tasks.list() if task.description == name]
+    return found
+
+
+async def until_ended(at: Stage, name: str, kind: type[E]) -> E:
+    return await at.ears.until(kind, lambda event: event.task.description == name)
+
+
+async def child_of(at: Stage, name: str) -> SessionId:
+    return (await task_named(at.runtime, name)).session_id
+
+
+async def until_quiet(runtime: Runtime, session_id: SessionId) -> None:
+    """Nobody of its tree is at work."""
+    async with asyncio.timeout(PATIENCE):
+        await runtime.wait_tree(await runtime.root_of(session_id))
+
+
+async def until_rest(runtime: Runtime, session_id: SessionId) -> None:
+    async with asyncio.timeout(PATIENCE):
+        status = await runtime.wait(session_id)
+    assert not isinstance(status, Busy | Retry)
+
+
+def notices(entries: Sequence[Entry]) -> list[Entry]:
+    """Messages that tell of ends of tasks."""
+    return [entry for entry in entries if isinstance(entry.info, UserMessage) and _tells(entry)]
+
+
+def _tells(entry: Entry) -> bool:
+    return any("Task Progress:" in text for text in visible(entry))
+
+
+def visible(entry: Entry) -> list[str]:
+    return [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
+
+
+def hidden(entry: Entry) -> str:
+    (text,) = [part.text for part in entry.parts if isinstance(part, TextPart) and part.synthetic]
+    return text
+
+
+async def notices_of(at: Stage) -> list[Entry]:
+    return notices(await at.messages())
+
+
+async def is_idle(runtime: Runtime, session_id: SessionId) -> bool:
+    return await runtime.status(session_id) == Idle()
+
+
+def gates(*names: str) -> dict[str, Gate]:
+    return {name: Gate(name) for name in names}

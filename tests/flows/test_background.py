@@ -1,0 +1,238 @@
+"""The asyncagents_* tools: tasks in the background, read, listed, waited for, cleared."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import TaskCleared, TaskCompleted
+from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.llm.scripted import Step, call, say
+from tests.flows.delegating import (
+    Scenes,
+    child_of,
+    ids,
+    launch,
+    notices_of,
+    office,
+    outputs,
+    task_named,
+    until_quiet,
+    with_id,
+)
+from tests.flows.kit import ECHO, Gate, Stage, answer_of
+
+WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
+
+
+def own(at: Stage) -> list[Request]:
+    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+
+
+@pytest.mark.spec("T-01", "T-03", "T-16", "T-17")
+async def test_a_launch_returns_at_once_with_the_id_of_the_task_that_it_recorded(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**WORK, "go": [[launch("A", "a")], [say("Off it goes.")], [say("Done.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        answer = await at.prompt("go")
+        await gate.until_started()
+        task = await task_named(at.runtime, "A")
+        (state,) = await at.states()
+        asking = [entry.info.id for entry in await at.messages()][1]
+        (child,) = await at.runtime.children(at.session_id)
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        done = await task_named(at.runtime, "A")
+    assert answer.text == "Off it goes."
+    assert isinstance(state, ToolCompleted)
+    assert state.output.startswith(f"task_id: {child.id}\nagent: general\ndescription: A\n")
+    assert (state.title, state.metadata["sessionId"]) == ("A", child.id)
+    assert (task.session_id, task.parent_session_id, task.parent_message_id) == (
+        child.id,
+        at.session_id,
+        asking,
+    )
+    assert (task.parent_agent, task.agent, task.prompt) == ("build", "general", "a")
+    assert (task.status, task.completed_at, task.result, task.is_forked) == ("running", None, None, False)
+    assert (child.title, child.parent_id, child.directory) == (
+        "A (@general subagent)",
+        at.session_id,
+        str(tmp_path),
+    )
+    assert (done.status, done.result, done.ended_by) == ("completed", "A is 1.", None)
+    assert done.completed_at is not None
+    assert done.started_at <= done.completed_at
+
+
+@pytest.mark.spec("T-02")
+async def test_fork_and_resume_together_create_nothing(tmp_path: Path) -> None:
+    scenes: Scenes = {"go": [[launch("A", "a", fork=True, resume="ses_x")], [say("Ok.")]]}
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        (state,) = await at.states()
+        tasks = await at.runtime.tasks.list()
+        children = await at.runtime.children(at.session_id)
+    assert isinstance(state, ToolError)
+    assert ("mutually exclusive" in state.error, tasks, children) == (True, (), ())
+
+
+@pytest.mark.spec("T-01")
+async def test_a_new_task_needs_an_agent_and_a_description(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [
+            [call("asyncagents_task", prompt="a"), call("asyncagents_task", prompt="a", agent="general")],
+            [say("Ok.")],
+        ]
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        states = await at.states()
+        tasks = await at.runtime.tasks.list()
+    assert tasks == ()
+    for state in states:
+        assert isinstance(state, ToolError)
+        assert "needs a description and an agent" in state.error
+
+
+@pytest.mark.spec("T-05")
+async def test_a_task_id_may_be_shortened_while_it_is_unambiguous(tmp_path: Path) -> None:
+    def short(request: Request) -> Step:
+        first, second = ids(request)[:2]
+        common = next(n for n in range(len(first)) if first[n] != second[n])
+        return [
+            call("asyncagents_output", task_id=first[: common + 1]),
+            call("asyncagents_output", task_id=second.removeprefix("ses_")),
+            call("asyncagents_output", task_id=first[:common]),
+            call("asyncagents_output", task_id="ses_zzz"),
+        ]
+
+    scenes: Scenes = {
+        "go": [[launch("A", "a"), launch("B", "b")], [call("gate")], short, [say("Ok.")]],
+        "a": [[say("A is 1.")]],
+        "b": [[say("B is 2.")]],
+    }
+    gate = Gate("gate")
+    async with office(tmp_path, scenes, gate.tool) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await until_quiet_tasks(at, 2)
+        gate.go.set()
+        await prompt
+    first, second, both, none = outputs(own(at)[-1])[-4:]
+    assert ("A is 1." in first, "B is 2." in second) == (True, True)
+    assert "fits 2 of your tasks" in both
+    assert "You have no task" in none
+
+
+async def until_quiet_tasks(at: Stage, count: int) -> None:
+    for _ in range(count):
+        await at.ears.until(TaskCompleted)
+
+
+@pytest.mark.spec("T-10", "T-05")
+async def test_a_list_shows_the_callers_tasks_only_and_says_when_there_are_none(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "nothing": [[call("asyncagents_list")], [say("None.")]],
+        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=600), [say("Ok.")]],
+        "a": [[launch("B", "b")], [say("Wait.")], [say("A.")]],
+        "b": [[say("B.")]],
+        "list": [
+            [
+                call("asyncagents_list"),
+                call("asyncagents_list", status="error"),
+                call("asyncagents_list", status="x"),
+            ],
+            [say("Listed.")],
+        ],
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("nothing")
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        await at.prompt("list")
+        child = await child_of(at, "A")
+    texts = outputs(at.model.requests[-1])
+    listed, failed, wrong = texts[-3:]
+    assert texts[0] == failed == "No background tasks found"
+    assert listed.startswith(f'{child} completed @general "A" started ')
+    assert len(listed.splitlines()) == 1
+    assert "status" in wrong
+
+
+@pytest.mark.spec("T-05", "T-14")
+async def test_clear_ends_and_forgets_the_callers_tasks(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")]],
+        "b": [[call("gate")], [say("never")]],
+        "clear": [[call("asyncagents_clear")], [call("asyncagents_list")], [say("Gone.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.prompt("clear")
+        await at.ears.until(TaskCleared)
+        await at.ears.until(TaskCleared)
+        await until_quiet(at.runtime, at.session_id)
+        tasks, told = await at.runtime.tasks.list(), await notices_of(at)
+        children = await at.runtime.children(at.session_id)
+    cleared, listed = outputs(at.model.requests[-1])[-2:]
+    assert cleared.startswith("Cleared 2 background tasks")
+    assert (listed, tasks, told, len(children)) == ("No background tasks found", (), [], 2)
+
+
+@pytest.mark.spec("T-07")
+async def test_the_launches_of_one_turn_share_a_batch_and_those_of_the_next_do_not(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], [launch("B", "b")], [say("Off.")]],
+        "more": [[launch("C", "c")], [say("Off again.")]],
+        **{name: [[say(name)]] for name in "abc"},
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        await at.prompt("more")
+        await until_quiet(at.runtime, at.session_id)
+        a, b, c = [(await task_named(at.runtime, name)).batch_id for name in "ABC"]
+        listed = await at.runtime.tasks.batch(a)
+    assert a == b != c
+    assert [task.description for task in listed] == ["A", "B"]
+
+
+@pytest.mark.spec("T-14")
+async def test_a_task_keeps_all_its_fields_over_a_restart_and_can_still_be_read(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+        "a": [[call("echo", text="x")], [say("A is 1.")]],
+        "read": [with_id("asyncagents_output"), [say("Read.")]],
+    }
+    async with office(tmp_path, scenes, ECHO) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        before = await task_named(at.runtime, "A")
+    async with office(tmp_path, scenes, ECHO) as again:
+        after = await task_named(again.runtime, "A")
+        await again.runtime.prompt(at.session_id, "read")
+    assert before == after
+    assert before.completed_at is not None
+    assert "A is 1." in outputs(again.model.requests[-1])[-1]
+
+
+@pytest.mark.spec("T-01")
+async def test_the_parent_goes_on_while_its_tasks_work(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+        "hello": [[say("Hi.")], [say("Told.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        answer = await at.prompt("hello")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+    assert answer.text == "Hi."
+    assert answer_of(answer).error is None

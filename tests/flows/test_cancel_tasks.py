@@ -1,0 +1,336 @@
+"""Tasks that are ended: by people, by whoever launched them, with their parent; and who is told of it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import TaskCancelled, TaskCleared, TaskCompleted
+from asyncagents.domain.failure import MessageAbortedError
+from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.domain.status import Idle
+from asyncagents.errors import NotFound
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.llm.scripted import Step, call, say
+from tests.flows.delegating import (
+    Scenes,
+    child_of,
+    gates,
+    hidden,
+    launch,
+    notices,
+    notices_of,
+    office,
+    outputs,
+    sync,
+    task_named,
+    until_ended,
+    until_quiet,
+    visible,
+    with_id,
+)
+from tests.flows.kit import Gate, Stage, answer_of
+
+BASE: Scenes = {
+    "go": [[launch("A", "a")], [say("Off.")], [say("I saw.")], [say("I saw more.")]],
+    "a": [[call("gate")], [say("never")]],
+    "next": [[say("Next.")]],
+}
+
+
+def own(at: Stage) -> list[Request]:
+    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+
+
+@pytest.mark.spec("T-05", "T-12", "T-03")
+async def test_a_person_cancels_a_task_and_its_parent_is_told_and_woken(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with office(tmp_path, BASE, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        assert await at.runtime.tasks.cancel(await child_of(at, "A"))
+        await until_ended(at, "A", TaskCancelled)
+        await until_quiet(at.runtime, at.session_id)
+        task, entries = await task_named(at.runtime, "A"), await at.messages()
+        children = await at.runtime.messages(task.session_id)
+    (notice,) = notices(entries)
+    assert visible(notice)[0].startswith('⊘ **Agent "A" cancelled after ')
+    assert "the user stopped it" in hidden(notice)
+    assert entries[-1].text == "I saw."
+    assert (task.status, task.ended_by, task.result) == ("cancelled", "user", None)
+    assert task.completed_at is not None
+    assert isinstance(answer_of(children[-1]).error, MessageAbortedError)
+    assert gate.ended.is_set()
+
+
+@pytest.mark.spec("T-05", "T-15")
+async def test_a_parent_that_cancels_a_task_knows_it_and_is_not_told(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "stop": [with_id("asyncagents_cancel"), [say("Stopped.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        answer = await at.prompt("stop")
+        await until_ended(at, "A", TaskCancelled)
+        await until_quiet(at.runtime, at.session_id)
+        task, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert (answer.text, told) == ("Stopped.", [])
+    assert (task.status, task.ended_by) == ("cancelled", "parent")
+    assert outputs(own(at)[-1])[-1].startswith("Cancelled 1 background task:")
+
+
+@pytest.mark.spec("T-05", "T-07")
+async def test_a_batch_is_cancelled_as_one(tmp_path: Path) -> None:
+    both = gates("left", "right")
+
+    def stop(request: Request) -> Step:
+        batch = outputs(request)[0].partition("batch: ")[2].splitlines()[0]
+        return [call("asyncagents_cancel", batch=batch), call("asyncagents_cancel", batch="bat_x")]
+
+    scenes: Scenes = {
+        "go": [[launch("A", "a"), launch("B", "b"), launch("C", "c")], [say("Off.")], [say("C ended.")]],
+        "a": [[call("left")], [say("never")]],
+        "b": [[call("right")], [say("never")]],
+        "c": [[say("C.")]],
+        "stop": [stop, [say("Stopped.")]],
+    }
+    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+        await at.prompt("go")
+        for gate in both.values():
+            await gate.until_started()
+        await until_ended(at, "C", TaskCompleted)
+        await at.runtime.wait(at.session_id)
+        await at.prompt("stop")
+        await until_quiet(at.runtime, at.session_id)
+        tasks, told = await at.runtime.tasks.list(at.session_id), await notices_of(at)
+    assert [task.status for task in tasks] == ["cancelled", "cancelled", "completed"]
+    done, wrong = outputs(own(at)[-1])[-2:]
+    assert "Cancelled 2 background tasks:" in done
+    assert "Ended before, and left as they are:" in done
+    assert "You have no batch" in wrong
+    assert [visible(each)[0][0] for each in told] == ["✓"]
+
+
+@pytest.mark.spec("T-05")
+async def test_a_person_cancels_a_batch(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "go": [[launch("A", "a"), launch("B", "b")], *BASE["go"][1:]]}
+    scenes = {**scenes, "b": [[call("gate")], [say("never")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        batch = (await task_named(at.runtime, "A")).batch_id
+        assert await at.runtime.tasks.cancel_batch(batch)
+        await until_quiet(at.runtime, at.session_id)
+        tasks = await at.runtime.tasks.batch(batch)
+        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        with pytest.raises(NotFound):
+            await at.runtime.tasks.cancel_batch("bat_x")
+    assert [(task.status, task.ended_by) for task in tasks] == [("cancelled", "user")] * 2
+    assert len(told) == 2
+
+
+@pytest.mark.spec("T-05", "T-03")
+async def test_a_cancel_of_what_has_ended_changes_nothing(tmp_path: Path) -> None:
+    scenes: Scenes = {**BASE, "a": [[say("A.")]], "stop": [with_id("asyncagents_cancel"), [say("Ok.")]]}
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        before = await task_named(at.runtime, "A")
+        assert await at.runtime.tasks.cancel(before.session_id)
+        await at.prompt("stop")
+        await until_quiet(at.runtime, at.session_id)
+        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert (before, len(told)) == (after, 1)
+
+
+@pytest.mark.spec("D-06", "T-15")
+async def test_an_abort_of_the_parent_ends_its_tasks_quietly_and_they_are_told_at_the_next_turn(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("gate")
+    async with office(tmp_path, BASE, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        assert await at.abort()
+        await until_ended(at, "A", TaskCancelled)
+        await until_quiet(at.runtime, at.session_id)
+        asked, before = len(own(at)), await notices_of(at)
+        status = await at.status()
+        answer = await at.prompt("next")
+        (notice,) = await notices_of(at)
+    assert (asked, before, status) == (2, [], Idle())
+    assert visible(notice)[0].startswith('⊘ **Agent "A" cancelled')
+    assert answer.text == "Next."
+    assert len(own(at)) == 3
+
+
+@pytest.mark.spec("D-06")
+async def test_an_abort_reaches_sync_and_background_tasks_to_any_depth(tmp_path: Path) -> None:
+    deep = gates("left", "right")
+    scenes: Scenes = {
+        "go": [[launch("B", "b"), sync("S", "s")], [say("never")]],
+        "s": [[sync("SS", "ss")], [say("never")]],
+        "ss": [[call("left")], [say("never")]],
+        "b": [[launch("BB", "bb")], [say("I wait.")], [say("never")]],
+        "bb": [[call("right")], [say("never")]],
+        "next": [[say("Next.")]],
+    }
+    async with office(tmp_path, scenes, *(gate.tool for gate in deep.values())) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        for gate in deep.values():
+            await gate.until_started()
+        assert await at.abort()
+        aborted = answer_of(await prompt)
+        await until_quiet(at.runtime, at.session_id)
+        tasks = await at.runtime.tasks.list(at.session_id)
+        statuses = await at.runtime.statuses()
+        asked = len(at.model.requests)
+        states = await at.states()
+        await at.prompt("next")
+        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        inner = notices(await at.runtime.messages(await child_of(at, "B")))
+    assert isinstance(aborted.error, MessageAbortedError)
+    assert {task.description: (task.status, task.ended_by) for task in tasks} == dict.fromkeys(
+        ("B", "S", "SS", "BB"), ("cancelled", "user")
+    )
+    assert statuses == {}
+    assert isinstance(states[1], ToolError)
+    assert len(at.model.requests) == asked + 1
+    assert [text.split('"')[1] for text in told] == ["B"]
+    assert inner == []
+
+
+@pytest.mark.spec("D-06")
+async def test_an_abort_of_the_turn_spares_the_background(tmp_path: Path) -> None:
+    both = gates("left", "right")
+    scenes: Scenes = {
+        "go": [[launch("B", "b"), sync("S", "s")], [say("Told of B.")]],
+        "s": [[call("left")], [say("never")]],
+        "b": [[call("right")], [say("B is 2.")]],
+    }
+    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        for gate in both.values():
+            await gate.until_started()
+        assert await at.runtime.abort(at.session_id, scope="turn")
+        await prompt
+        spared = await task_named(at.runtime, "B")
+        ended = await task_named(at.runtime, "S")
+        both["right"].go.set()
+        await until_ended(at, "B", TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        last = (await at.messages())[-1].text
+    assert (spared.status, ended.status) == ("running", "cancelled")
+    assert [text.split('"')[1] for text in told] == ["B"]
+    assert last == "Told of B."
+
+
+@pytest.mark.spec("D-06", "T-12")
+async def test_a_cancelled_task_takes_its_own_tasks_along_and_its_parent_hears_of_it_alone(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **BASE,
+        "a": [[launch("G", "g")], [say("I wait.")], [say("never")]],
+        "g": [[call("gate")], [say("never")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        child = await child_of(at, "A")
+        assert await at.runtime.tasks.cancel(child)
+        await until_quiet(at.runtime, at.session_id)
+        tasks = await at.runtime.tasks.list(at.session_id)
+        told = [text for notice in await notices_of(at) for text in visible(notice)]
+        inner = notices(await at.runtime.messages(child))
+    assert [task.status for task in tasks] == ["cancelled"] * 2
+    assert ([text.split('"')[1] for text in told], inner) == (["A"], [])
+
+
+@pytest.mark.spec("D-06", "T-05")
+async def test_a_sync_task_that_a_person_cancels_fails_its_call_and_the_parent_goes_on(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "go": [[sync("A", "a")], [say("A pity.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        assert await at.runtime.tasks.cancel(await child_of(at, "A"))
+        answer = await prompt
+        (state,) = await at.states()
+        told = await notices_of(at)
+    assert isinstance(state, ToolError)
+    assert "MessageAbortedError" in state.error
+    assert "ended_by: user" in state.error
+    assert (answer.text, told) == ("A pity.", [])
+
+
+@pytest.mark.spec("D-06", "T-14")
+async def test_deleting_a_session_deletes_its_tasks_and_their_sessions(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with office(tmp_path, BASE, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        child = await child_of(at, "A")
+        await at.runtime.delete_session(at.session_id)
+        await at.ears.until(TaskCleared)
+        async with asyncio.timeout(20):
+            await gate.ended.wait()
+        tasks = await at.runtime.tasks.list()
+        for gone in (child, at.session_id):
+            with pytest.raises(NotFound):
+                await at.runtime.session(gone)
+    assert tasks == ()
+
+
+@pytest.mark.spec("T-05", "T-15")
+async def test_deleting_a_childs_session_ends_its_task_and_tells_its_parent(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with office(tmp_path, BASE, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        child = await child_of(at, "A")
+        await at.runtime.delete_session(child)
+        await until_ended(at, "A", TaskCancelled)
+        await until_quiet(at.runtime, at.session_id)
+        task = await at.runtime.tasks.get(child)
+        (notice,) = await notices_of(at)
+    assert (task.status, task.ended_by) == ("cancelled", "user")
+    assert visible(notice)[0].startswith('⊘ **Agent "A"')
+
+
+@pytest.mark.spec("T-05")
+async def test_nothing_is_launched_in_a_turn_that_was_cancelled(tmp_path: Path) -> None:
+    """The cancel comes while the launching tool has not been committed."""
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "go": [[call("gate")], [launch("A", "a")], [say("never")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        gate.go.set()
+        assert await at.abort()
+        await until_quiet(at.runtime, at.session_id)
+        tasks = await at.runtime.tasks.list(live=True)
+    assert tasks == ()
+
+
+@pytest.mark.spec("T-05")
+async def test_cancel_needs_one_thing_to_cancel(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [
+            [call("asyncagents_cancel"), call("asyncagents_cancel", task_id="ses_x", batch="b")],
+            [call("asyncagents_cancel", task_id="ses_x")],
+            [say("Ok.")],
+        ]
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        states = await at.states()
+    assert not any(isinstance(state, ToolCompleted) for state in states)
+    errors = [state.error for state in states if isinstance(state, ToolError)]
+    assert ["Say which" in error for error in errors] == [True, True, False]
+    assert "You have no task" in errors[2]

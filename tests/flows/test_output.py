@@ -1,0 +1,266 @@
+"""asyncagents_output: how far a task is, what it came to, waiting for it, and who asks too often."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import TaskCompleted
+from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.llm.scripted import Step, call, say, think
+from tests.flows.delegating import (
+    Scene,
+    Scenes,
+    gates,
+    launch,
+    notices_of,
+    office,
+    outputs,
+    task_named,
+    until_ended,
+    until_quiet,
+    until_rest,
+    with_id,
+)
+from tests.flows.kit import ECHO, Gate, Stage
+
+WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
+
+
+def own(at: Stage) -> list[Request]:
+    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+
+
+@pytest.mark.spec("T-04", "T-06")
+async def test_the_output_of_a_live_task_is_how_far_it_is(tmp_path: Path) -> None:
+    gate, look = Gate("gate"), Gate("look")
+    scenes: Scenes = {
+        "go": [
+            [launch("A", "a")],
+            [call("look")],
+            with_id("asyncagents_output"),
+            [say("Ok.")],
+            [say("Done.")],
+        ],
+        "a": [[call("echo", text="x")], [call("echo", text="y"), call("gate")], [say("A.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool, look.tool, ECHO) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await look.until_started()
+        task = await task_named(at.runtime, "A")
+        look.go.set()
+        assert (await prompt).text == "Ok."
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        done = await task_named(at.runtime, "A")
+    said = outputs(own(at)[-1])[2]
+    assert "status: running" in said
+    assert "phase: tool" in said
+    assert "tool_calls: 3 (echo 2, gate 1)" in said
+    assert "last_tools: echo, echo, gate" in said
+    assert task.progress is not None
+    assert (task.progress.tool_calls, task.progress.tool_calls_by_name) == (3, {"echo": 2, "gate": 1})
+    assert (task.progress.last_tools, task.progress.phase) == (("echo", "echo", "gate"), "tool")
+    assert done.progress is not None
+    assert (done.progress.tool_calls, done.progress.phase) == (3, None)
+    assert done.result_retrieved_at is None
+
+
+@pytest.mark.spec("T-04", "T-15")
+async def test_the_output_of_an_ended_task_is_its_result_and_counts_as_its_notice(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], [call("gate")], with_id("asyncagents_output"), [say("Ok.")]],
+        "a": [[say("A is 1.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await until_ended(at, "A", TaskCompleted)
+        assert (await task_named(at.runtime, "A")).result_retrieved_at is None
+        gate.go.set()
+        await prompt
+        await until_quiet(at.runtime, at.session_id)
+        task = await task_named(at.runtime, "A")
+        told = await notices_of(at)
+    assert task.result_retrieved_at is not None
+    # The end came before the third step began, so that step was told of it: then the read says it again.
+    assert len(told) == 1
+    assert "A is 1." in outputs(own(at)[-1])[-1]
+
+
+@pytest.mark.spec("T-04")
+async def test_a_wait_that_is_over_says_how_far_the_task_is(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [
+            [launch("A", "a")],
+            with_id("asyncagents_output", block=True, timeout=0.05),
+            [say("Not yet.")],
+            [say("Now.")],
+        ],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.ears.until_said("Not yet.")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        told = await notices_of(at)
+    assert "It is still at work." in outputs(own(at)[2])[-1]
+    assert len(told) == 1
+
+
+@pytest.mark.spec("T-04")
+async def test_a_wait_for_a_task_lets_the_prompt_return_and_says_what_it_waits_for(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True), [say("Ok.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        status = await at.status()
+        (waiting,) = await at.runtime.open_calls(at.session_id)
+        why = await at.runtime.tasks.why(at.session_id)
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+    assert isinstance(status, WaitingAsync)
+    assert waiting.open is not None
+    assert waiting.open.due is not None
+    assert waiting.open.due - waiting.open.since == 30_000
+    assert (why.code, why.on) == ("wait", (waiting.id,))
+
+
+@pytest.mark.spec("T-04")
+async def test_nobody_waits_longer_than_ten_minutes(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=99_999), [say("Ok.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        (waiting,) = await at.runtime.open_calls(at.session_id)
+        await gate.until_started()
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+    assert waiting.open is not None
+    assert waiting.open.due is not None
+    assert waiting.open.due - waiting.open.since == 600_000
+
+
+@pytest.mark.spec("T-04")
+@pytest.mark.parametrize("tool", ["asyncagents_output", "async_task_result"])
+async def test_the_third_empty_poll_parks_until_any_task_ends(tmp_path: Path, tool: str) -> None:
+    both = gates("left", "right")
+    scenes: Scenes = {
+        "go": [
+            [launch("A", "a"), launch("B", "b")],
+            *[with_id(tool) for _ in range(3)],
+            [say("Something ended.")],
+            [say("All.")],
+        ],
+        "a": [[call("left")], [say("A.")]],
+        "b": [[call("right")], [say("B.")]],
+    }
+    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+        await at.prompt("go")
+        for gate in both.values():
+            await gate.until_started()
+        asked = len(own(at))
+        status = await at.status()
+        both["right"].go.set()
+        await until_ended(at, "B", TaskCompleted)
+        await until_rest(at.runtime, at.session_id)
+        (notice,) = await notices_of(at)
+        both["left"].go.set()
+        await until_quiet(at.runtime, at.session_id)
+        assert len(await notices_of(at)) == 2
+    assert (asked, isinstance(status, WaitingAsync)) == (4, True)
+    assert 'Agent "B"' in notice.text
+    assert len(outputs(own(at)[4])) == 5
+
+
+@pytest.mark.spec("T-04")
+async def test_a_person_who_speaks_ends_the_wait_of_a_poll(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [[launch("A", "a")], *[with_id("asyncagents_output") for _ in range(3)], [say("No.")]],
+        "stop waiting": [[say("As you like.")], [say("It came.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        answer = await at.prompt("stop waiting")
+        status = await at.status()
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        told = await notices_of(at)
+    assert (answer.text, status, len(told)) == ("As you like.", Idle(), 1)
+    assert "wait ended early" in outputs(own(at)[4])[-1]
+
+
+@pytest.mark.spec("T-04")
+async def test_other_work_between_two_polls_makes_them_no_row(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    poll = with_id("asyncagents_output")
+    scenes: Scenes = {
+        **WORK,
+        "go": [
+            [launch("A", "a")],
+            poll,
+            poll,
+            [call("echo", text="x")],
+            poll,
+            poll,
+            [say("On.")],
+            [say("Done.")],
+        ],
+    }
+    async with office(tmp_path, scenes, gate.tool, ECHO) as at:
+        answer = await at.prompt("go")
+        status = await at.status()
+        await gate.until_started()
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+    assert (answer.text, status) == ("On.", Idle())
+
+
+@pytest.mark.spec("T-04")
+async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
+    def transcript(**more: object) -> Scene:
+        return with_id("asyncagents_output", full_session=True, **more)
+
+    def next_page(request: Request) -> Step:
+        after = outputs(request)[-1].split('since_message_id="')[1].partition('"')[0]
+        return transcript(since_message_id=after)(request)  # type: ignore[operator]
+
+    scenes: Scenes = {
+        "go": [
+            [launch("A", "a")],
+            with_id("asyncagents_output", block=True),
+            transcript(),
+            transcript(include_thinking=True, thinking_max_chars=5, include_tool_results=True),
+            transcript(message_limit=1),
+            next_page,
+            [say("Read.")],
+        ],
+        "a": [[think("abcdefghij"), call("echo", text="a sparrow")], [say("A is 1.")]],
+    }
+    async with office(tmp_path, scenes, ECHO) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+    plain, full, first, rest = outputs(own(at)[-1])[2:6]
+    assert "A is 1." in plain
+    assert "abcde" not in plain
+    assert "abcde" in full
+    assert "abcdef" not in full
+    assert "sparrow" in full
+    assert "2 later messages" in first
+    assert ("A is 1." in first, "A is 1." in rest) == (False, True)

@@ -1,0 +1,253 @@
+"""Follow-ups: an ended task goes on with all it knows, a live one reads them before its next step."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
+from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.errors import NotFound
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.llm.scripted import Step, call, fail, say
+from tests.flows.delegating import (
+    Scenes,
+    child_of,
+    ids,
+    launch,
+    notices_of,
+    office,
+    outputs,
+    task_named,
+    until_ended,
+    until_quiet,
+    visible,
+)
+from tests.flows.kit import Gate, Stage
+
+
+def more(prompt: str) -> object:
+    def step(request: Request) -> Step:
+        return [call("asyncagents_task", prompt=prompt, resume=ids(request)[0])]
+
+    return step
+
+
+BASE: Scenes = {
+    "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+    "again": [more("b"), [say("On it goes.")], [say("Told again.")]],  # type: ignore[list-item]
+    "a": [[say("First.")]],
+    "b": [[say("Second.")]],
+}
+
+
+async def _ended_once(at: Stage) -> BackgroundTask:
+    await at.prompt("go")
+    await until_quiet(at.runtime, at.session_id)
+    return await task_named(at.runtime, "A")
+
+
+def _child_requests(at: Stage, first: str = "a") -> list[list[str]]:
+    requests = [r for r in at.model.requests if r.messages[0] == FromUser(first)]
+    return [[told.text for told in r.messages if isinstance(told, FromUser)] for r in requests]
+
+
+@pytest.mark.spec("T-08", "T-03", "T-17")
+async def test_an_ended_task_goes_on_with_its_whole_history(tmp_path: Path) -> None:
+    async with office(tmp_path, BASE) as at:
+        before = await _ended_once(at)
+        answer = await at.prompt("again")
+        await until_quiet(at.runtime, at.session_id)
+        after = await task_named(at.runtime, "A")
+        told = await notices_of(at)
+        states = await at.states()
+        updates = [e.task.status for e in at.ears.of(TaskUpdated)]
+        children = await at.runtime.children(at.session_id)
+    assert answer.text == "On it goes."
+    assert isinstance(states[-1], ToolCompleted)
+    assert "status: resumed (resume #1)" in states[-1].output
+    assert _child_requests(at) == [["a"], ["a", "b"]]
+    assert (after.session_id, after.resume_count, after.status) == (before.session_id, 1, "completed")
+    assert (before.result, after.result) == ("First.", "Second.")
+    assert (after.started_at, after.batch_id) == (before.started_at, before.batch_id)
+    assert [visible(each)[0].split("**")[1].split(" in ")[0] for each in told] == [
+        'Agent "A" finished',
+        "Resume #1 completed",
+    ]
+    assert len(children) == 1
+    assert updates == [] or "resumed" in updates
+
+
+@pytest.mark.spec("T-08", "T-03")
+async def test_a_resumed_task_is_resumed_until_it_ends(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "b": [[call("gate")], [say("Second.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await _ended_once(at)
+        await at.prompt("again")
+        await gate.until_started()
+        task = await task_named(at.runtime, "A")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        done = await task_named(at.runtime, "A")
+    assert (task.status, task.completed_at, task.result, task.result_retrieved_at) == (
+        *("resumed", None, None, None),
+    )
+    assert task.pending_resume is None
+    assert (done.status, done.result) == ("completed", "Second.")
+
+
+@pytest.mark.spec("T-08", "T-12")
+async def test_a_resume_that_fails_says_so(tmp_path: Path) -> None:
+    scenes: Scenes = {**BASE, "b": [[fail("no more")]]}
+    async with office(tmp_path, scenes) as at:
+        await _ended_once(at)
+        await at.prompt("again")
+        await until_ended(at, "A", TaskFailed)
+        await until_quiet(at.runtime, at.session_id)
+        *_, last = await notices_of(at)
+        task = await task_named(at.runtime, "A")
+    assert visible(last)[0].startswith("✗ **Resume #1 failed in ")
+    assert (task.status, task.error) == ("error", "APIError: no more")
+
+
+@pytest.mark.spec("T-08")
+async def test_a_resume_of_a_running_task_is_queued_and_read_before_its_next_step(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "a": [[call("gate")], [say("First.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.prompt("again")
+        task = await task_named(at.runtime, "A")
+        states = await at.states()
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        done, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert isinstance(states[-1], ToolCompleted)
+    assert "still at work and reads your prompt next" in states[-1].output
+    assert task.pending_resume is not None
+    assert (task.pending_resume.prompt, task.resume_count) == ("b", 1)
+    assert _child_requests(at) == [["a"], ["a", "b"]]
+    assert (done.status, done.result, done.pending_resume) == ("completed", "Second.", None)
+    assert len(told) == 1
+
+
+@pytest.mark.spec("T-08")
+async def test_what_a_person_says_to_a_running_child_is_read_before_its_next_step(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "a": [[call("gate")], [say("First.")]], "and this": [[say("Both.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        child = await child_of(at, "A")
+        await at.runtime.send(child, "and this")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        done, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert _child_requests(at) == [["a"], ["a", "and this"]]
+    assert (done.status, done.result, done.resume_count, len(told)) == ("completed", "Both.", 0, 1)
+
+
+@pytest.mark.spec("T-08")
+async def test_what_a_person_says_to_an_ended_child_is_answered_and_ends_no_task_twice(
+    tmp_path: Path,
+) -> None:
+    scenes: Scenes = {**BASE, "hello": [[say("Hi.")]]}
+    async with office(tmp_path, scenes) as at:
+        before = await _ended_once(at)
+        answer = await at.runtime.prompt(before.session_id, "hello")
+        await until_quiet(at.runtime, at.session_id)
+        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert answer.text == "Hi."
+    assert (before, len(told)) == (after, 1)
+
+
+@pytest.mark.spec("T-08", "T-03")
+async def test_a_cancelled_and_a_failed_task_can_be_resumed(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **BASE,
+        "a": [[call("gate")], [say("never")]],
+        "b": [[fail("no more")]],
+        "third": [more("c"), [say("Once more.")], [say("At last.")]],  # type: ignore[list-item]
+        "c": [[say("Third.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.runtime.tasks.cancel(await child_of(at, "A"))
+        await until_ended(at, "A", TaskCancelled)
+        await until_quiet(at.runtime, at.session_id)
+        await at.prompt("again")
+        await until_ended(at, "A", TaskFailed)
+        await until_quiet(at.runtime, at.session_id)
+        await at.prompt("third")
+        await until_ended(at, "A", TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+        task, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert (task.status, task.result, task.error, task.ended_by) == ("completed", "Third.", None, None)
+    assert task.resume_count == 2
+    assert [visible(each)[0][0] for each in told] == ["⊘", "✗", "✓"]
+
+
+@pytest.mark.spec("T-08")
+async def test_a_vanished_session_is_an_error_that_suggests_a_new_task(tmp_path: Path) -> None:
+    async with office(tmp_path, BASE) as at:
+        task = await _ended_once(at)
+        await at.runtime.delete_session(task.session_id)
+        await at.prompt("again")
+        *_, state = await at.states()
+        with pytest.raises(NotFound, match="start a new task"):
+            await at.runtime.tasks.resume(task.session_id, "b")
+    assert isinstance(state, ToolError)
+    assert "its session no longer exists. Start a new asyncagents_task." in state.error
+
+
+@pytest.mark.spec("T-08")
+async def test_a_person_resumes_a_task_and_its_parent_is_told(tmp_path: Path) -> None:
+    async with office(tmp_path, BASE) as at:
+        task = await _ended_once(at)
+        for _ in range(2):
+            await at.runtime.tasks.resume(task.session_id, "b", key="once")
+        await until_ended(at, "A", TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert (after.resume_count, after.result) == (1, "Second.")
+    assert visible(told[-1])[0].startswith("✓ **Resume #1 completed")
+    assert len(told) == 2
+
+
+@pytest.mark.spec("T-08", "T-14")
+async def test_a_follow_up_that_nobody_read_is_read_after_a_restart(tmp_path: Path) -> None:
+    gate = Gate("gate", effect="idempotent")
+    scenes: Scenes = {**BASE, "a": [[call("gate")], [say("First.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.prompt("again")
+        before = await task_named(at.runtime, "A")
+    async with office(tmp_path, scenes, gate.tool, serve=False) as still:
+        kept = await task_named(still.runtime, "A")
+    gate.go.set()
+    async with office(tmp_path, scenes, gate.tool) as again:
+        await until_quiet(again.runtime, at.session_id)
+        done = await task_named(again.runtime, "A")
+    assert kept.pending_resume == before.pending_resume
+    assert before.pending_resume is not None
+    assert _child_requests(again)[-1] == ["a", "b"]
+    assert (done.status, done.result) == ("completed", "Second.")
+
+
+@pytest.mark.spec("T-10")
+async def test_a_resumed_task_is_listed_as_such(tmp_path: Path) -> None:
+    scenes: Scenes = {**BASE, "list": [[call("asyncagents_list")], [say("Listed.")]]}
+    async with office(tmp_path, scenes) as at:
+        task = await _ended_once(at)
+        await at.prompt("again")
+        await until_quiet(at.runtime, at.session_id)
+        async with asyncio.timeout(20):
+            await at.prompt("list")
+    listed = outputs(at.model.requests[-1])[-1]
+    assert listed.startswith(f"{task.session_id} (resumed) completed @general")

@@ -1,0 +1,67 @@
+"""Who is who, read from the rows while a world is played: nothing of it passes through the loop."""
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.domain.id import SessionId
+
+
+class Known(Struct, frozen=True):
+    """A session; `name` is what its prompts call it."""
+
+    id: SessionId
+    name: str
+    root_id: SessionId
+    depth: int
+
+
+_TITLE = re.compile(r"(t\d+x\d+) ")
+
+
+class Rows:
+    """Children are known by their titles, which begin with their names."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self._by_id: dict[str, Known] = {}
+        self._by_name: dict[str, Known] = {}
+
+    def child(self, session_id: str) -> Known | None:
+        if session_id not in self._by_id:
+            self._learn()
+        return self._by_id.get(session_id)
+
+    def named(self, name: str) -> Known | None:
+        if name not in self._by_name:
+            self._learn()
+        return self._by_name.get(name)
+
+    def there(self, ids: Iterable[str]) -> set[str]:
+        """Those that have not been deleted."""
+        return {row[0] for row in self._query("SELECT id FROM session")} & set(ids)
+
+    def summarised(self, owner: str) -> list[str]:
+        """The sessions of which a process has a summary written."""
+        rows = self._query("SELECT id, owner FROM session WHERE state = 'running' AND compacting <> 0")
+        return [row[0] for row in rows if row[1] == owner]
+
+    def _learn(self) -> None:
+        query = "SELECT id, root_id, depth, info ->> 'title' FROM session WHERE depth > 0"
+        for session_id, root_id, depth, title in self._query(query):
+            if session_id not in self._by_id and (found := _TITLE.match(title)):
+                known = Known(SessionId(session_id), found[1], SessionId(root_id), depth)
+                self._by_id[session_id] = self._by_name[known.name] = known
+
+    def _query(self, query: str) -> list[tuple[str, str, int, str]]:
+        if self._db is None:
+            self._db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None)
+        return self._db.execute(query).fetchall()
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()

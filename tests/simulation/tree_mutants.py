@@ -1,0 +1,213 @@
+"""Bugs of delegation, put in on purpose: worlds of trees must find each of them."""
+
+from tests.simulation.mutant import Mutant
+from tests.simulation.trees import TREES
+
+TREE_MUTANTS = (
+    Mutant(
+        "notice_swallowed",
+        "store/verb/task_end.py",
+        '    await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
+        '    if task.background or not hush.state == "due":\n'
+        '        await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
+        first=TREES,
+    ),
+    Mutant(
+        "notice_without_a_wake",
+        "store/verb/task_end.py",
+        "        await save(tx, parent, parent.control.woken())\n",
+        "        pass\n",
+        first=TREES,
+    ),
+    Mutant(
+        "notice_told_twice",
+        "store/sqlite/sql/task.sql",
+        "SET state = 'told', open = 0, message_id = ?",
+        "SET state = 'told', message_id = ?",
+        first=TREES,
+    ),
+    Mutant(
+        "who_waited_is_told_again",
+        "store/verb/task_end.py",
+        "        known = await _end_waits(tx, done) or known\n",
+        "        await _end_waits(tx, done)\n",
+        first=TREES,
+    ),
+    Mutant(
+        "who_has_read_it_is_told_again",
+        "store/verb/task.py",
+        '        await tx.all("consume_notices", task.id)\n',
+        "",
+        first=TREES,
+    ),
+    Mutant(
+        "progress_counted_beside_the_rows",
+        "store/verb/notice.py",
+        "        counted[batch] = Counted(*row)\n    return counted\n",
+        "        _told[batch] = _told.get(batch, 0) + sum(end.batch == batch for end in ends)\n"
+        "        counted[batch] = Counted(_told[batch], row[1])\n    return counted\n\n\n"
+        "_told: dict[str, int] = {}\n",
+        first=TREES,
+    ),
+    Mutant(
+        "notice_rendered_when_the_task_ends",
+        "domain/notice.py",
+        "    visible = tuple(_visible(end, batches[end.batch], telling) for end in ends)\n",
+        "    visible = tuple(\n"
+        "        _visible(end, Counted(batch.ended - later(end, n), batch.all), telling)\n"
+        "        for later in (lambda end, n: sum(each.batch == end.batch for each in ends[n + 1 :]),)\n"
+        "        for n, end in enumerate(ends)\n"
+        "        for batch in (batches[end.batch],)\n"
+        "    )\n",
+        first=TREES,
+    ),
+    Mutant(
+        "launched_in_a_cancelled_turn",
+        "store/verb/fact.py",
+        "    if row.control.cancelled() and any(",
+        "    if False and any(",
+        first=TREES,
+    ),
+    Mutant(
+        "ended_with_live_tasks_below",
+        "store/sqlite/sql/task.sql",
+        "    OR EXISTS (SELECT 1 FROM task INDEXED BY task_live WHERE parent_id = ?1 AND live = 1)\n",
+        "",
+        first=TREES,
+    ),
+    Mutant(
+        "ended_with_a_follow_up_unread",
+        "store/sqlite/sql/task.sql",
+        "    OR EXISTS (SELECT 1 FROM input INDEXED BY input_unread\n"
+        "               WHERE session_id = ?1 AND state <> 'promoted' AND state = 'queued')\n"
+        "    OR EXISTS (SELECT 1 FROM notice",
+        "    OR EXISTS (SELECT 1 FROM notice",
+        first=TREES,
+    ),
+    Mutant(
+        "notice_changes_the_agent",
+        "store/verb/notice.py",
+        "        agent=info.agent,\n",
+        "        agent=ends[0].agent,\n",
+        first=TREES,
+    ),
+    Mutant(
+        "wait_begun_after_the_end",
+        "store/verb/fact.py",
+        "    await _look_again(tx, lease, call.id)\n",
+        "",
+        first=TREES,
+    ),
+    Mutant(
+        "queue_not_checked_at_the_claim",
+        "store/verb/claim.py",
+        'row.control.state == "ready" and await is_queued(tx, row.control)',
+        "False",
+        first=TREES,
+    ),
+    Mutant(
+        "queue_never_gets_on",
+        "store/verb/queue.py",
+        "    if control.parent_id is None or not await place_in_queue(tx, control):\n",
+        "    if control.parent_id is None or not (control.depth > 1 or await place_in_queue(tx, control)):\n",
+        first=TREES,
+    ),
+    Mutant(
+        "follow_up_to_a_running_task_lost",
+        "store/verb/task.py",
+        "    if not (await admit(tx, fact.follow)).new:\n",
+        "    if task.live or not (await admit(tx, fact.follow)).new:\n",
+        first=TREES,
+    ),
+    Mutant(
+        "follow_up_to_nobody",
+        "store/verb/fact.py",
+        "        if await task.find_task(tx, follow.task_id) is None:\n",
+        "        if False:\n",
+        first=TREES,
+    ),
+    Mutant(
+        "cancel_wakes_those_it_cancels",
+        "store/verb/cancel.py",
+        "hush=hush if each == session_id else QUIET)",
+        "hush=hush)",
+        first=TREES,
+    ),
+    Mutant(
+        "abort_leaves_notices_due",
+        "store/verb/cancel.py",
+        '    await tx.run("hush_notices", session_id)\n',
+        "",
+        first=TREES,
+    ),
+    Mutant(
+        "cancel_forgets_those_below",
+        "store/sqlite/sql/session.sql",
+        ")\nSELECT id FROM tree ORDER BY depth, id;\n\n-- name: insert_cancel",
+        ")\nSELECT id FROM tree WHERE depth < (SELECT MIN(depth) + 2 FROM tree);\n\n-- name: insert_cancel",
+        first=TREES,
+    ),
+    Mutant(
+        "cancelled_turn_ends_its_task",
+        "store/verb/cancel.py",
+        '    return scope == "turn" and any(',
+        "    return False and any(",
+        first=TREES,
+    ),
+    Mutant(
+        "sync_call_never_settled",
+        "store/verb/task_end.py",
+        "            await settle_open(tx, row, call, await _result(tx, done, call))\n",
+        "",
+        first=TREES,
+    ),
+    Mutant(
+        "fork_without_a_past",
+        "store/verb/task.py",
+        "    if fact.history:\n",
+        "    if False:\n",
+        first=TREES,
+    ),
+    Mutant(
+        "one_deeper_than_may_be",
+        "store/verb/fact.py",
+        "row.control.depth >= fact.deepest",
+        "row.control.depth > fact.deepest",
+        first=TREES,
+    ),
+    Mutant(
+        "feed_forgets_tasks",
+        "store/sqlite/sql/task.sql",
+        "  version = excluded.version, rev = excluded.rev\n",
+        "  version = excluded.version\n",
+        first=TREES,
+    ),
+    Mutant(
+        "deadline_of_a_task_forgotten",
+        "store/verb/read.py",
+        '("next_due", "next_backoff", "next_deadline")',
+        '("next_due", "next_backoff")',
+        first=TREES,
+    ),
+    Mutant(
+        "aborted_rest_ends_the_next_run",
+        "store/verb/rest.py",
+        '    if reason != "aborted":  # else the cancel has ended it\n',
+        "    if True:\n",
+        first=TREES,
+    ),
+    Mutant(
+        "next_in_the_queue_not_woken",
+        "store/verb/queue.py",
+        "        tx.wake(SessionId(row[0]))\n",
+        "        pass\n",
+        first=TREES,
+    ),
+    Mutant(
+        "two_deadlines_at_once",
+        "store/verb/expire.py",
+        "            if await _is_live(tx, SessionId(task_id)):\n",
+        "            if True:\n",
+        first=TREES,
+    ),
+)
