@@ -319,3 +319,22 @@ async def test_a_call_that_waits_for_a_task_is_no_wait_for_the_outside(tmp_path:
     assert ran.code == 3
     assert [wait["tool"] for wait in ran.json["waits"]] == ["bash"]
     assert [line.split(":")[0].strip() for line in why.out.splitlines()[1::2]] == ["task", "permission"]
+
+
+@pytest.mark.spec("X-09")
+async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        worker.send_signal(signal.SIGKILL)
+        await worker.wait()
+        [root] = await trees(desk)
+        one = await desk.run("cancel", root["tasks"][0]["session"])  # its end wakes the root
+        all_of_it = await desk.run("cancel", root["session"])
+        watched = await desk.run("tasks", "--watch", root["session"])
+        why = (await desk.run("why", root["session"], "--json")).json
+
+    assert [each["state"] for each in root["tasks"]] == ["left", "left"]
+    assert (one.code, all_of_it.code, watched.code) == (0, 0, 0)
+    assert watched.out.count("cancelled by user") == 2
+    assert why["code"] in ("idle", "aborted")
