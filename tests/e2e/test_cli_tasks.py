@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
         [root] = await trees(desk)
         first, second = root["tasks"]
         drawn = await desk.run("tasks")
+        listed, told = await desk.run("sessions"), await desk.run("show")
         why = await desk.run("why", root["session"])
         reasons = (await desk.run("why", root["session"], "--json")).json
         shown = await desk.run("task", first["session"].removeprefix("ses_"))
@@ -78,6 +81,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
     assert (first["task"]["progress"]["toolCalls"], first["tokens"]["output"]) == (1, 5)
     assert [line[:3] for line in drawn.out.splitlines()] == ["Fan", "├─ ", "└─ "]
     assert "waits for 2 tasks" in drawn.out
+    assert (listed.out.split()[1], told.out.splitlines()[1].split()[2]) == ("tasks", "tasks")
     assert "tasks: It rests until 2 background tasks of its own end." in why.out
     assert why.out.count("working: It is at work") == 2
     assert [each["code"] for each in reasons["below"]] == ["working", "working"]
@@ -338,3 +342,19 @@ async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path
     assert (one.code, all_of_it.code, watched.code) == (0, 0, 0)
     assert watched.out.count("cancelled by user") == 2
     assert why["code"] in ("idle", "aborted")
+
+
+async def test_a_task_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, QUICK) as (desk, _):
+        await desk.run("run", "Fan out")
+        [root] = await trees(desk)
+        lost, kept = (each["session"] for each in root["tasks"])
+        with closing(sqlite3.connect(desk.data / "asyncagents.db")) as database, database:
+            database.execute("UPDATE session SET info = ? WHERE id = ?", (b'{"id":', lost))
+        seen = await desk.run("tasks")
+        why = await desk.run("why", lost)
+
+    assert seen.code == 0
+    assert (kept in seen.out, lost in seen.out) == (True, False)
+    assert f"warning: task {lost} cannot be shown" in seen.err
+    assert (why.code, "unreadable: Its rows cannot be read" in why.out) == (0, True)

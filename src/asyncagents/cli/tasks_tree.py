@@ -1,5 +1,6 @@
 """Sessions and the tasks below them, read as one tree."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.domain.task import LIVE
 from asyncagents.domain.why import Code, Why
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import NotFound
+from asyncagents.errors import Damaged, NotFound
 
 RESTING: frozenset[Code] = frozenset(
     {"idle", "held", "aborted", "blocked", "crash_loop", "failed", "unreadable"}
@@ -29,6 +30,9 @@ _STATES: dict[Code, str] = {
     "async": "waiting",
     "wait": "waiting",
 }
+
+
+logger = logging.getLogger(__name__)
 
 
 class Scope(Struct, frozen=True):
@@ -107,6 +111,9 @@ async def _node(
         try:
             child = await runtime.session(child_id)
         except NotFound:  # it was deleted just now
+            continue
+        except Damaged as error:  # it hides no other
+            logger.warning("task %s cannot be shown: %s", child_id, error)
             continue
         children.append(await _node(runtime, child, tasks, below))
     task = tasks.get(session.id)
