@@ -9,7 +9,7 @@ from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, TaskError
-from asyncagents.store.row import SessionRow, find_session, save, the_session, unsettled
+from asyncagents.store.row import SessionRow, find_session, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import live_tasks_of, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
@@ -81,7 +81,8 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     if control.in_turn or held_back or control.backoff is not None or await unsettled(tx, session_id):
         control = control.woken()
         tx.interrupt(session_id)
-    elif control.state == "ready":  # a notice had woken it, and now nothing is left to do
+    elif control.state == "ready" and not (await inbox(tx, session_id)).stranded:
+        # A notice had woken it, and now nothing is left to do.
         control = replace(control, state="idle")
     await save(tx, row, control)
 
