@@ -1,10 +1,12 @@
 """The end of a turn: everyone whose input it took in gets its answer, and what follows from resting."""
 
+from msgspec.structs import replace
+
 from asyncagents.domain.control import Control
-from asyncagents.domain.event import PromptAnswered
+from asyncagents.domain.event import PromptAnswered, SessionUpdated
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.session import Session
-from asyncagents.store.row import SessionRow, save
+from asyncagents.store.row import SessionRow, merged, save
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.queue import make_room
 from asyncagents.store.verb.task_end import conclude
@@ -12,9 +14,11 @@ from asyncagents.store.verb.task_end import conclude
 
 async def end_turn(tx: Tx, row: SessionRow, control: Control, info: Session, *, answer: MessageId) -> Control:
     """With its last step, in one transaction: nothing is left to read or to wait for."""
+    raw, version = merged(row.raw, row.version, info)
+    tx.emit(SessionUpdated(session_id=control.id, info=info))
     await answer_turn(tx, control, answer)
     control = control.rested(unread=False)
-    await save(tx, row, control, info)
+    await save(tx, replace(row, info=info, raw=raw, version=version), control)
     await conclude(tx, control, info)
     await make_room(tx, control)
     return control
