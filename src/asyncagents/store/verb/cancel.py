@@ -81,6 +81,8 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     if control.in_turn or held_back or control.backoff is not None or await unsettled(tx, session_id):
         control = control.woken()
         tx.interrupt(session_id)
+    elif control.state == "ready":  # a notice had woken it, and now nothing is left to do
+        control = replace(control, state="idle")
     await save(tx, row, control)
 
 
