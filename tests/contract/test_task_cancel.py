@@ -14,7 +14,7 @@ from asyncagents.domain.fact import CancelTasks, ClearTasks, Resume
 from asyncagents.domain.status import Idle
 from asyncagents.errors import NotFound
 from tests.contract.build import ALICE, BOB, Lab, result_of
-from tests.contract.tasks import open_notices, parent, rewrite_task, work
+from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, work
 
 
 @pytest.mark.spec("D-06")
@@ -196,3 +196,21 @@ async def test_a_child_that_a_person_rejects_ends_with_an_error_by_the_user(lab:
     assert await lab.store.rest(lease, control.wake_seq, "blocked")
     task = (await lab.store.task(child)).task
     assert (task.status, task.ended_by) == ("error", "user")
+
+
+@pytest.mark.spec("D-10", "D-06")
+async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> None:
+    boss = await parent(lab, 4)
+    first, *queued = [await boss.launch(call, crowd=2) for call in boss.calls]
+    lease = await lab.claim(first)
+    step = await lab.step(lease)
+    call = lab.call(step, tool="task")
+    await lab.end(lease, step, call)
+    middle = Parent(lab, lease, step, [await lab.start(lease, call)])
+    await lab.claim(queued.pop(0))
+    await middle.launch(middle.calls[0], crowd=2)
+    before = len(lab.commits)
+    await lab.store.delete_session(first)
+    assert lab.commits[before].woken.count(queued[0]) == 1
+    await lab.claim(queued[0])
+    assert await lab.store.claim(queued[1], ALICE, dead=None) is None

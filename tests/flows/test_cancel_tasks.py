@@ -9,7 +9,7 @@ from asyncagents.domain.event import TaskCancelled, TaskCleared, TaskCompleted
 from asyncagents.domain.failure import MessageAbortedError
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.domain.status import Idle
-from asyncagents.errors import NotFound
+from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, say
 from tests.flows.delegating import (
@@ -29,7 +29,7 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import Gate, Stage, answer_of
+from tests.flows.kit import Gate, Stage, answer_of, later
 
 BASE: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")], [say("I saw.")], [say("I saw more.")]],
@@ -334,3 +334,48 @@ async def test_cancel_needs_one_thing_to_cancel(tmp_path: Path) -> None:
     errors = [state.error for state in states if isinstance(state, ToolError)]
     assert ["Say which" in error for error in errors] == [True, True, False]
     assert "You have no task" in errors[2]
+
+
+@pytest.mark.spec("D-06")
+async def test_deleting_the_session_of_a_sync_child_fails_its_call(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {**BASE, "go": [[sync("A", "a")], [say("A pity.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await at.runtime.delete_session(await child_of(at, "A"))
+        answer = await prompt
+        (state,) = await at.states()
+    assert isinstance(state, ToolError)
+    assert ("deleted" in state.error, answer.text) == (True, "A pity.")
+
+
+@pytest.mark.spec("T-04", "T-15")
+async def test_who_waits_for_a_task_that_a_person_cancels_learns_it_by_the_wait(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **BASE,
+        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=600), [say("I see.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.runtime.tasks.cancel(await child_of(at, "A"))
+        await until_quiet(at.runtime, at.session_id)
+        last, told = (await at.messages())[-1].text, await notices_of(at)
+    assert (last, told) == ("I see.", [])
+    assert "status: cancelled" in outputs(own(at)[-1])[-1]
+
+
+@pytest.mark.spec("D-06", "C-08")
+async def test_a_result_that_comes_after_the_abort_of_a_child_is_too_late(tmp_path: Path) -> None:
+    scenes: Scenes = {**BASE, "go": [[sync("A", "a")], [say("never")]], "a": [[call("job")], [say("never")]]}
+    async with office(tmp_path, scenes, later("job")) as at:
+        await at.prompt("go")
+        (waiting,) = await at.runtime.open_calls(await child_of(at, "A"))
+        assert await at.abort()
+        with pytest.raises(AlreadySettled):
+            await at.runtime.complete(waiting.id, "7")
+        task = await task_named(at.runtime, "A")
+        answer = await at.prompt("next")
+    assert (task.status, answer.text) == ("cancelled", "Next.")

@@ -246,3 +246,20 @@ async def test_a_resumed_task_has_a_deadline_again(tmp_path: Path) -> None:
         ended = await until_ended(at, "A", TaskCancelled)
         await until_quiet(at.runtime, at.session_id)
     assert ended.task.ended_by == "deadline"
+
+
+@pytest.mark.spec("D-10", "D-06")
+async def test_a_child_that_is_deleted_makes_room_for_the_next(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
+        "a": [[call("gate")], [say("never")]],
+        "b": [[say("B.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.runtime.delete_session(await child_of(at, "A"))
+        ended = await until_ended(at, "B", TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+    assert ended.task.result == "B."

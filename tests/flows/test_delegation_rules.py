@@ -276,3 +276,42 @@ async def test_a_notice_brings_the_result_if_the_configuration_says_so(tmp_path:
         (notice,) = await notices_of(at)
     assert "Red." in hidden(notice)
     assert [hidden(notice).count(tag) for tag in ("</task_result>", "<system-reminder>")] == [1, 1]
+
+
+@pytest.mark.spec("D-04", "D-05")
+async def test_no_chain_of_children_leads_to_more_than_its_root_may(tmp_path: Path) -> None:
+    lead: dict[str, Any] = {"task": "allow", "edit": "allow"}
+    agents = {
+        "lead": AgentConfig(mode="subagent", permission=lead),
+        "worker": AgentConfig(mode="subagent", permission={"edit": "allow"}),
+    }
+    scenes: Scenes = {
+        "go": [[launching("task", "lead")], [say("Ok.")]],
+        "look": [[launching("task", "worker", "deeper")], [say("Tried.")]],
+        "deeper": [[call("write", filePath="a.txt", content="mine")], [say("Tried, too.")]],
+    }
+    async with project(tmp_path, scenes, agent=agents) as at:
+        async with asyncio.timeout(20):
+            await at.runtime.prompt(at.session_id, "go", agent="plan")
+        tasks = await at.runtime.tasks.list(at.session_id)
+    assert [task.result for task in tasks] == ["Tried.", "Tried, too."]
+    assert not (tmp_path / "project" / "a.txt").exists()
+    assert "Not allowed here: write" in outputs(requests(at, "deeper")[-1])[0]
+
+
+@pytest.mark.spec("D-05")
+async def test_whom_the_root_may_not_launch_its_children_may_not_either(tmp_path: Path) -> None:
+    agents = {
+        "lead": AgentConfig(mode="subagent", permission={"task": "allow"}),
+        "worker": AgentConfig(mode="subagent"),
+        "build": AgentConfig(permission={"task": {"worker": "deny"}}),
+    }
+    scenes: Scenes = {
+        "go": [[launching("task", "lead")], [say("Ok.")]],
+        "look": [[launching("task", "worker", "deeper")], [say("Tried.")]],
+    }
+    async with project(tmp_path, scenes, agent=agents) as at:
+        await at.prompt("go")
+        tasks = await at.runtime.tasks.list(at.session_id)
+    assert [task.result for task in tasks] == ["Tried."]
+    assert described(requests(at, "look")[0], "task") == ["explore", "general", "lead"]

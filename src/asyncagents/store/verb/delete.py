@@ -7,6 +7,7 @@ from asyncagents.domain.task import Outcome
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import delete_tasks
+from asyncagents.store.verb.queue import make_room_anywhere
 from asyncagents.store.verb.task import readable_task
 from asyncagents.store.verb.task_end import GONE, end
 
@@ -18,7 +19,7 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
 
     Who launched it is told, and may still read what it came to.
     """
-    await the_session(tx, session_id)
+    target = (await the_session(tx, session_id)).control
     task = await readable_task(tx, session_id)
     if task is not None and task.live:
         await end(tx, task, Outcome(status="cancelled", error=GONE, ended_by="user"))
@@ -32,4 +33,6 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
         await tx.one("insert_tombstone", rev, "session", each, encode(row.info))
         tx.emit(SessionDeleted(session_id=each, info=row.info))
         tx.interrupt(each)
+        if row.control.state == "running":
+            await make_room_anywhere(tx, target)
     return doomed

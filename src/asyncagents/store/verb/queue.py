@@ -25,13 +25,26 @@ async def _is_cancelled(tx: Tx, control: Control) -> bool:
 
 async def make_room(tx: Tx, control: Control) -> None:
     """It has stopped to work: the next in the queue may."""
-    if control.parent_id is None:
-        return
-    if await tx.one("is_anyone_queued", control.root_id) is None:
-        return  # who works need not be counted
-    row = await tx.one("next_in_queue", control.root_id, control.id)
+    next_id = await _next(tx, control)
+    if next_id is not None:
+        tx.wake(next_id)
+
+
+async def make_room_anywhere(tx: Tx, control: Control) -> None:
+    """As `make_room`, from a process that may run nobody: the row changes, so all processes look at it."""
+    next_id = await _next(tx, control)
+    row = await find_session(tx, next_id) if next_id is not None else None
     if row is not None:
-        tx.wake(SessionId(row[0]))
+        await save(tx, row, row.control.woken())
+
+
+async def _next(tx: Tx, control: Control) -> SessionId | None:
+    if control.parent_id is None:
+        return None
+    if await tx.one("is_anyone_queued", control.root_id) is None:
+        return None  # who works need not be counted
+    row = await tx.one("next_in_queue", control.root_id, control.id)
+    return None if row is None else SessionId(row[0])
 
 
 async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
