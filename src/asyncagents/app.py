@@ -23,6 +23,7 @@ from asyncagents.engine.agents import DEFAULT_AGENT
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
+from asyncagents.engine.decide import is_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults, model_ref
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
@@ -341,6 +342,7 @@ class Hall(Struct, frozen=True):
 
 def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
     clock, ids, store, group = world.clock, world.ids, hall.store, hall.group
+    unasked = hall.workplaces.bare and setup.before_rest is rest_in_peace
     turn = Turn(
         titles=hall.titles,
         store=store,
@@ -353,6 +355,7 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         limits=hall.limits,
         windows=setup.model.window if isinstance(setup.model, Windowed) else no_window,
         group=group,
+        over=is_over if unasked else None,
     )
     calls = Calls(store=store, workplaces=hall.workplaces, bus=hall.bus, clock=clock, ids=ids, group=group)
     enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)

@@ -146,8 +146,7 @@ async def _besiege(siege: Siege, runtime: Runtime, root: SessionId) -> None:
     except TimeoutError:
         live = await runtime.tasks.list(root, live=True)
         why = [
-            (await runtime.tasks.why(each)).sentence
-            for each in (root, *(task.session_id for task in live))
+            (await runtime.tasks.why(each)).sentence for each in (root, *(task.session_id for task in live))
         ]
         raise Violation(f"not at rest after {REST_SECONDS} s: {why}") from None
     finally:

@@ -3,15 +3,19 @@
 import asyncio
 import json
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asyncagents.domain.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
 from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk
 
 HANG = Reply(text="never", hang_at=1)
+WRITES = ToolUse(name="bash", args={"command": "touch a.txt", "description": "make a file"})
 LOOKS = ToolUse(name="list", args={"path": "."})
 
 
@@ -60,6 +64,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
         [root] = await trees(desk)
         first, second = root["tasks"]
         drawn = await desk.run("tasks")
+        listed, told = await desk.run("sessions"), await desk.run("show")
         why = await desk.run("why", root["session"])
         reasons = (await desk.run("why", root["session"], "--json")).json
         shown = await desk.run("task", first["session"].removeprefix("ses_"))
@@ -76,6 +81,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
     assert (first["task"]["progress"]["toolCalls"], first["tokens"]["output"]) == (1, 5)
     assert [line[:3] for line in drawn.out.splitlines()] == ["Fan", "├─ ", "└─ "]
     assert "waits for 2 tasks" in drawn.out
+    assert (listed.out.split()[1], told.out.splitlines()[1].split()[2]) == ("tasks", "tasks")
     assert "tasks: It rests until 2 background tasks of its own end." in why.out
     assert why.out.count("working: It is at work") == 2
     assert [each["code"] for each in reasons["below"]] == ["working", "working"]
@@ -160,9 +166,8 @@ async def test_a_killed_run_goes_on_to_its_last_answer(tmp_path: Path) -> None:
     tasks = [line for line in left.out.splitlines() if "Read" in line]
     assert [" left " in line for line in tasks] == [True, True]
     assert (went_on.code, went_on.json["text"]) == (0, "All are in.")
-    told = [
-        part.text for entry in entries for part in entry.parts if "finished in" in getattr(part, "text", "")
-    ]
+    texts = [part.text for entry in entries for part in entry.parts if isinstance(part, TextPart)]
+    told = [text for text in texts if "finished in" in text]
     assert len(told) == 2
 
 
@@ -252,3 +257,104 @@ async def test_watching_what_rests_ends_at_once(tmp_path: Path) -> None:
             watched = await desk.run("tasks", "--watch")
     assert watched.code == 0
     assert watched.out.count("completed") == 2
+
+
+async def test_ctrl_c_ends_only_the_watching(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+            await terminal.until("waits for 2 tasks")
+            terminal.press(CTRL_C)
+            code = await terminal.end()
+        [root] = await trees(desk)
+        await desk.run("cancel", root["session"])
+        await ended(worker)
+
+    assert code == 130
+    assert "Traceback" not in terminal.text
+    assert terminal.text.rindex("\x1b[?25h") > terminal.text.rindex("\x1b[?25l")  # the cursor is back
+    assert [each["state"] for each in root["tasks"]] == ["streaming", "streaming"]
+
+
+@pytest.mark.spec("X-09")
+async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_path: Path) -> None:
+    script = {
+        "Fan out": [
+            Reply(text="", tools=(launch("Write A", "go"),)),
+            Reply(text="Waiting."),
+            Reply(text="In."),
+        ],
+        "go": [Reply(text="", tools=(WRITES,)), Reply(text="Written.")],
+    }
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission={"bash": "ask"})
+        ran = await desk.run("run", "Fan out", "--json")
+        [root] = await trees(desk)
+        why = (await desk.run("why", root["session"], "--json")).json
+        [wait] = ran.json["waits"]
+        answered = await desk.run("answer", wait["ask"], "once")
+        [after] = await trees(desk)
+
+    assert (ran.code, ran.json["status"], ran.json["text"]) == (3, "waiting", "Waiting.")
+    assert [root["state"], root["tasks"][0]["state"]] == ["waiting", "asks"]
+    assert (why["code"], why["below"][0]["code"], why["below"][0]["on"]) == (
+        "tasks",
+        "permission",
+        [wait["ask"]],
+    )
+    assert (answered.code, answered.out.splitlines()[-1]) == (0, "In.")
+    assert [after["state"], after["tasks"][0]["state"]] == ["idle", "completed"]
+    assert (desk.project / "a.txt").exists()
+
+
+async def test_a_call_that_waits_for_a_task_is_no_wait_for_the_outside(tmp_path: Path) -> None:
+    sync = ToolUse(name="task", args={"description": "Write A", "prompt": "go", "subagent_type": "general"})
+    script = {
+        "Do": [Reply(text="", tools=(sync,)), Reply(text="Done.")],
+        "go": [Reply(text="", tools=(WRITES,)), Reply(text="Written.")],
+    }
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission={"bash": "ask"})
+        ran = await desk.run("run", "Do", "--json")
+        [root] = await trees(desk)
+        why = await desk.run("why", root["session"])
+
+    assert ran.code == 3
+    assert [wait["tool"] for wait in ran.json["waits"]] == ["bash"]
+    assert [line.split(":")[0].strip() for line in why.out.splitlines()[1::2]] == ["task", "permission"]
+
+
+@pytest.mark.spec("X-09")
+async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        worker.send_signal(signal.SIGKILL)
+        await worker.wait()
+        [root] = await trees(desk)
+        one = await desk.run("cancel", root["tasks"][0]["session"])  # its end wakes the root
+        all_of_it = await desk.run("cancel", root["session"])
+        watched = await desk.run("tasks", "--watch", root["session"])
+        why = (await desk.run("why", root["session"], "--json")).json
+
+    assert [each["state"] for each in root["tasks"]] == ["left", "left"]
+    assert (one.code, all_of_it.code, watched.code) == (0, 0, 0)
+    assert watched.out.count("cancelled by user") == 2
+    assert why["code"] in ("idle", "aborted")
+
+
+async def test_a_task_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, QUICK) as (desk, _):
+        await desk.run("run", "Fan out")
+        [root] = await trees(desk)
+        lost, kept = (each["session"] for each in root["tasks"])
+        with closing(sqlite3.connect(desk.data / "asyncagents.db")) as database, database:
+            database.execute("UPDATE session SET info = ? WHERE id = ?", (b'{"id":', lost))
+        seen = await desk.run("tasks")
+        why = await desk.run("why", lost)
+
+    assert seen.code == 0
+    assert (kept in seen.out, lost in seen.out) == (True, False)
+    assert f"warning: task {lost} cannot be shown" in seen.err
+    assert (why.code, "unreadable: Its rows cannot be read" in why.out) == (0, True)

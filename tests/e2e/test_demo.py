@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.cli.demo_crew import STOCK, title
+from asyncagents.cli.demo_ledger import Effect
 from asyncagents.cli.demo_screen import DoesNotHold, Screen
+from asyncagents.cli.demo_team_check import Team, check_counted, check_told
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, SessionId
+from tests.unit.cli.build import SESSION, asked, text
 
 COMMAND = [str(Path(sys.executable).with_name("asyncagents")), "demo"]
 SAID = (
@@ -109,3 +116,46 @@ def test_a_claim_that_does_not_hold_ends_the_demo() -> None:
         Screen().check("water is dry", holds=False, seen="wet hands")
     assert caught.value.exit_code == 1
     assert "wet hands" in caught.value.message
+
+
+def a_task(thing: str) -> BackgroundTask:
+    return BackgroundTask(
+        session_id=SessionId(f"ses_{thing}"),
+        parent_session_id=SESSION,
+        parent_message_id=MessageId("msg_1"),
+        parent_agent="build",
+        description=title(thing),
+        prompt="?",
+        agent="helper",
+        status="completed",
+        started_at="2026-11-16T10:00:00.000Z",
+        batch_id="bat_1",
+        resume_count=0,
+        is_forked=False,
+    )
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_an_end_that_is_not_told_once_ends_the_demo(times: int) -> None:
+    once = [f"Task ses_{thing} was completed." for thing in STOCK]
+
+    def told(lines: list[str]) -> Team:
+        hidden = text("msg_1", "\n".join(lines), synthetic=True)
+        return Team((Entry(info=asked("msg_1"), parts=(hidden,)),), tuple(map(a_task, STOCK)))
+
+    check_told(Screen(), told(once))
+    with pytest.raises(DoesNotHold, match="exactly once"):
+        check_told(Screen(), told([*once[1:], *once[:1] * times]))
+
+
+def test_a_tool_that_ran_twice_ends_the_demo() -> None:
+    runs = [Effect("count", f"tool_{number}", 1) for number in range(len(STOCK))]
+    check_counted(Screen(), runs, 1)
+    for wrong in (
+        [*runs, runs[0]],
+        [*runs[1:], runs[1]],
+        runs[1:],
+        [*runs[1:], Effect("count", "tool_9", 2)],
+    ):
+        with pytest.raises(DoesNotHold, match="Nothing was run twice"):
+            check_counted(Screen(), wrong, 1)

@@ -133,7 +133,8 @@ async def test_a_wait_for_a_task_lets_the_prompt_return_and_says_what_it_waits_f
     assert waiting.open is not None
     assert waiting.open.due is not None
     assert waiting.open.due - waiting.open.since == 30_000
-    assert (why.code, why.on) == ("wait", (waiting.id,))
+    assert waiting.open.watch is not None
+    assert (why.code, why.on) == ("wait", (waiting.open.watch.task_id,))
 
 
 @pytest.mark.spec("T-04")

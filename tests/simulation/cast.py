@@ -12,12 +12,14 @@ from asyncagents.app import Setup
 from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.control import Snapshot
 from asyncagents.domain.failure import api, context_overflow
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Effective, judge
 from asyncagents.domain.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.runner import Verdict, rest_in_peace
 from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
 from asyncagents.engine.workplace import Bare, Brief, Workplaces
 from asyncagents.llm.model import (
@@ -40,6 +42,7 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.store.verb.remind import Stepping
+from asyncagents.store.verb.rest import Reason
 from asyncagents.testing.process import Process
 from tests.simulation.stage import Effect, Stage
 from tests.simulation.trees import TREE_STEPS, Call, Grove, delegating
@@ -216,15 +219,21 @@ class Cast:
     def setup(self, process: Process) -> Setup:
         model = WildModel(self._stage, process, self._seed, self._grove)
         props = Props(self._stage, process, self._seed).tools()
+        before_rest = rest_in_peace if self._seed % 3 else _nobody_objects
         grove = self._grove
         if grove is None:
             place = Gatehouse(props, ask_everything)
-            return Setup(model=model, furnish=lambda desk: place)
+            return Setup(model=model, furnish=lambda desk: place, before_rest=before_rest)
 
         def furnish(desk: Desk) -> Workplaces:
             return Treehouse((*props, *delegation_tools(desk, grove.limits)), ask_everything, asks=grove.asks)
 
-        return Setup(model=model, furnish=furnish)
+        return Setup(model=model, furnish=furnish, before_rest=before_rest)
+
+
+async def _nobody_objects(snapshot: Snapshot, reason: Reason) -> Verdict:
+    """As if somebody had been asked: then a turn does not end together with its last step."""
+    return ()
 
 
 class Gatehouse(Bare):

@@ -60,7 +60,8 @@ async def _batch(runtime: Runtime, start: str) -> Target:
         tasks = tuple(begins)
     if not tasks:
         raise Complaint(f"there is no batch {start!r} with tasks that run", hint=LISTED, code=USAGE)
-    nodes = [await tree(runtime, await runtime.session(task.session_id)) for task in tasks]
+    parent = await tree(runtime, await runtime.session(tasks[0].parent_session_id))
+    nodes = [node for node in parent.below if node.task and node.task.batch_id == tasks[0].batch_id]
     return Target(tasks[0].batch_id, "batch", counted(len(nodes), "task"), tuple(nodes))
 
 

@@ -28,18 +28,23 @@ NONE: tuple[Listed, ...] = ()
 
 async def listed(runtime: Runtime, directory: Path | None, limit: int) -> tuple[Listed, ...]:
     statuses = await runtime.statuses()
+    parents = {task.parent_session_id for task in await runtime.tasks.list(live=True)}
     found = await runtime.roots(directory, limit=limit)
     rows = []
     for session in found:
         status = statuses.get(session.id, Idle())
-        rows.append(Listed(session, status, await status_word(runtime, session.id, status)))
+        word = await status_word(runtime, session.id, status, launched=session.id in parents)
+        rows.append(Listed(session, status, word))
     return tuple(rows)
 
 
-async def status_word(runtime: Runtime, session_id: SessionId, status: Status) -> str:
+async def status_word(
+    runtime: Runtime, session_id: SessionId, status: Status, *, launched: bool = False
+) -> str:
+    """`launched`: tasks of its own that have not ended."""
     match status:
         case Idle():
-            return "idle"
+            return "tasks" if launched else "idle"
         case Retry():
             return "retry"
         case WaitingAsync():

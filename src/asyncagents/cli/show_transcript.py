@@ -57,7 +57,12 @@ async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | 
         session = newest[0]
     return Found(
         session=session,
-        status=await status_word(runtime, session.id, await runtime.status(session.id)),
+        status=await status_word(
+            runtime,
+            session.id,
+            await runtime.status(session.id),
+            launched=(await runtime.tasks.why(session.id)).code == "tasks",
+        ),
         entries=await runtime.messages(session.id),
         waits=tuple([wait_of(call) for call in await runtime.open_calls(session.id)]),
         children=await runtime.children(session.id),

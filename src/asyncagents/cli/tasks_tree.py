@@ -1,5 +1,6 @@
 """Sessions and the tasks below them, read as one tree."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.domain.task import LIVE
 from asyncagents.domain.why import Code, Why
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import NotFound
+from asyncagents.errors import Damaged, NotFound
 
 RESTING: frozenset[Code] = frozenset(
     {"idle", "held", "aborted", "blocked", "crash_loop", "failed", "unreadable"}
@@ -29,6 +30,9 @@ _STATES: dict[Code, str] = {
     "async": "waiting",
     "wait": "waiting",
 }
+
+
+logger = logging.getLogger(__name__)
 
 
 class Scope(Struct, frozen=True):
@@ -75,8 +79,11 @@ async def forest(runtime: Runtime, scope: Scope) -> tuple[Node, ...]:
     if scope.session is not None:
         return (await tree(runtime, await find(runtime, scope.session)),)
     found = {root.id: root for root in await runtime.roots(scope.directory, limit=scope.limit)}
-    for task in await runtime.tasks.list(live=True):  # however old its tree is
-        root = await runtime.session(await runtime.root_of(task.session_id))
+    live = await runtime.tasks.list(live=True)  # however old their trees are
+    for root_id in {
+        await runtime.root_of(parent_id) for parent_id in {task.parent_session_id for task in live}
+    }:
+        root = await runtime.session(root_id)
         if scope.directory is None or root.directory == str(scope.directory):
             found[root.id] = root
     roots = sorted(found.values(), key=lambda root: root.time.updated)
@@ -104,6 +111,9 @@ async def _node(
         try:
             child = await runtime.session(child_id)
         except NotFound:  # it was deleted just now
+            continue
+        except Damaged as error:  # it hides no other
+            logger.warning("task %s cannot be shown: %s", child_id, error)
             continue
         children.append(await _node(runtime, child, tasks, below))
     task = tasks.get(session.id)

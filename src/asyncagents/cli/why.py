@@ -14,8 +14,8 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 def why(*, id: str, as_json: bool, data_dir: Path | None) -> None:
     """Say why a session or task does not move.
 
-    There is a code and a sentence. Below one that waits for tasks stands what each of those waits for. ID may be shortened, and `ses_` left
-    out.
+    There is a code and a sentence. Below one that waits for tasks stands what each of those waits for. ID may
+    be shortened, and `ses_` left out.
     """
     import asyncio
 

@@ -10,41 +10,50 @@ from asyncagents.cli.screen import one_line
 from asyncagents.cli.task_find import find
 from asyncagents.cli.task_words import label
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import Session
 from asyncagents.domain.why import Why
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import NotFound
+from asyncagents.errors import Damaged, NotFound
 
 MOST = 10
 """So many are told below one session; the JSON has them all."""
 
 
 class Reason(Struct, frozen=True):
-    session: Session
+    title: str
     why: Why
     below: tuple["Reason", ...] = ()
 
 
 async def chain(runtime: Runtime, start: str) -> Reason:
-    return await _reason(runtime, await find(runtime, start))
+    try:
+        session_id = (await find(runtime, start)).id
+    except Damaged:  # a whole id can be explained all the same
+        session_id = SessionId(start if start.startswith("ses_") else f"ses_{start}")
+    return await _reason(runtime, session_id)
 
 
-async def _reason(runtime: Runtime, session: Session) -> Reason:
+async def _reason(runtime: Runtime, session_id: SessionId) -> Reason:
     """It ends: a task never waits for one above it."""
-    why = await runtime.tasks.why(session.id)
+    why = await runtime.tasks.why(session_id)
     below = []
     for each in why.on:
         if each.startswith("ses_"):
             try:
-                below.append(await _reason(runtime, await runtime.session(SessionId(each))))
+                below.append(await _reason(runtime, SessionId(each)))
             except NotFound:  # it was deleted just now
                 continue
-    return Reason(session, why, tuple(below))
+    return Reason(await _title(runtime, session_id), why, tuple(below))
+
+
+async def _title(runtime: Runtime, session_id: SessionId) -> str:
+    try:
+        return label(await runtime.session(session_id))
+    except Damaged:
+        return ""
 
 
 def print_reasons(reason: Reason, indent: str = "") -> None:
-    name = one_line(label(reason.session))
-    click.echo(f"{indent}{reason.session.id}  {name}")
+    click.echo(f"{indent}{reason.why.session_id}  {one_line(reason.title)}".rstrip())
     click.echo(f"{indent}  {reason.why.code}: {one_line(reason.why.sentence, 1000)}")
     for each in reason.below[:MOST]:
         print_reasons(each, f"{indent}    ")
@@ -58,8 +67,8 @@ def print_json(reason: Reason) -> None:
 
 def _builtins(reason: Reason) -> dict[str, Any]:
     return {
-        "session": reason.session.id,
-        "title": reason.session.title,
+        "session": reason.why.session_id,
+        "title": reason.title,
         "code": reason.why.code,
         "sentence": reason.why.sentence,
         "on": list(reason.why.on),

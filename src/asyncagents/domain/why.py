@@ -38,6 +38,10 @@ class Situation(Struct, frozen=True, kw_only=True):
     queued: int = 0
     held: int = 0
     """Input that waits for the next prompt."""
+    due: int = 0
+    """Notices that it is to be told."""
+    cancelled: bool = False
+    """A cancel has something to end here."""
     place: int = 0
     """In the queue of its tree, from 1."""
     crowd: int = 0
@@ -56,13 +60,15 @@ class Situation(Struct, frozen=True, kw_only=True):
 def why(about: Situation) -> Why:
     """The first thing that keeps it."""
     control = about.control
+    if about.cancelled and not about.served and not (control.state == "running" and about.owner_lives):
+        return _why(about, "aborted", "It was cancelled, and goes on with nothing.")
     if control.backoff is not None and about.backoff is not None:
         wait = max(0, about.backoff.next_at - about.now) // 1000
         said = f"The model failed ({line(about.backoff.failure)}) and is asked again in {wait} s."
         return _why(about, "retry", said)
     if control.state == "running":
         return _running(about)
-    if control.state == "ready":
+    if control.state == "ready" and (control.in_turn or about.queued or about.due or about.calls):
         return _ready(about)
     waiting = [call for call in about.calls if call.open]
     return _waiting(about, waiting) if waiting else _resting(about)
@@ -118,7 +124,8 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
             )
         case "wait":
             target = f" for task {state.watch.task_id} to end" if state.watch else ""
-            return _why(about, "wait", f"It waits{target}{_until(about, state)}.", first.id)
+            on = state.watch.task_id if state.watch else first.id
+            return _why(about, "wait", f"It waits{target}{_until(about, state)}.", on)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
             said = f"It waits for the result of {line(first.tool)} ({first.id}){_until(about, state)}."
@@ -161,4 +168,5 @@ def _failed(about: Situation, error: Failure) -> Why:
         return _why(about, "aborted", f"Its last turn was aborted.{kept}")
     if message.startswith("crash_loop:"):
         return _why(about, "crash_loop", line(message.removeprefix("crash_loop:").strip(), most=400))
-    return _why(about, "failed", f"Its last turn failed with {name}: {line(message, most=300)}")
+    said = line(message, most=300).rstrip(".")
+    return _why(about, "failed", f"Its last turn failed with {name}: {said}.")

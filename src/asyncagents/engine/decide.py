@@ -44,6 +44,11 @@ class Rest(Struct, frozen=True):
 Decision: TypeAlias = Recover | RunCalls | Await | CallModel | BackOff | Park | Rest
 
 
+def is_over(session: Snapshot) -> bool:
+    """Whether nothing is left to do in this turn."""
+    return decide(session) == Rest("done")
+
+
 def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on one screen
     if session.cancelled:
         return Rest("aborted")

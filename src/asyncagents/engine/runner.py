@@ -95,7 +95,8 @@ class Runner:
                 await run.wait()
                 return await self._store.snapshot(lease)
             case CallModel():
-                return await self._turn.step(run, lease, snapshot)
+                after = await self._turn.step(run, lease, snapshot)
+                return after if after.control.state == "running" else None
             case BackOff(until) if until - self._clock.now() <= PATIENCE_MS:
                 await run.wait(until - self._clock.now())
                 return await self._store.snapshot(lease)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 
 from msgspec import Struct
@@ -94,7 +95,10 @@ class Turn:
         windows: Windows,
         titles: Titles,
         group: asyncio.TaskGroup,
+        over: Callable[[Snapshot], bool] | None = None,
     ) -> None:
+        """`over`: whether a turn ends, if nobody else has a word in it."""
+        self._over = over
         self._titles = titles
         self._windows = windows
         self._narrow: set[ModelRef] = set()
@@ -303,7 +307,11 @@ class Turn:
     async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         end = ended.end
         if job.summary is None:
-            return await self._store.finish_step(ended.lease, replace(end, full=_full(end.message, job)))
+            over = None if end.facts or run.prompt.stale() else self._over
+            if over is not None:
+                run.clear()  # whoever pokes from here on may want a new run
+            end = replace(end, full=_full(end.message, job), over=over)
+            return await self._store.finish_step(ended.lease, end)
         done = self._compaction.done(end, ended.started, job.summary)
         snapshot = await self._store.finish_summary(ended.lease, done)
         run.prompt = Prompt()

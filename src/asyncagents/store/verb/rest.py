@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import ABORTED
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, Lease
-from asyncagents.domain.event import PromptAnswered, SessionError
+from asyncagents.domain.event import SessionError
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.failure import Failure, aborted, unknown
 from asyncagents.domain.id import MessageId, SessionId
@@ -29,6 +29,7 @@ from asyncagents.store.verb.queue import make_room, tell_above
 from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.step import end_backoff
 from asyncagents.store.verb.task_end import conclude
+from asyncagents.store.verb.turn_end import answer_turn, publish_answer
 
 Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
 CRASH_LOOP = (
@@ -44,7 +45,7 @@ async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
         return False
     holding = any(call.holding for call in await unsettled(tx, row.control.id))
     if not holding and row.control.backoff is None:
-        await _answer(tx, row.control, await _last_step(tx, row.control))
+        await answer_turn(tx, row.control, await _last_step(tx, row.control))
     await save(tx, row, row.control.parked())
     await tell_above(tx, row.control, waits=not holding and row.control.backoff is None)
     await make_room(tx, row.control)
@@ -66,7 +67,7 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
         await tx.all("hold_inputs", await tx.rev(), control.id)
         control = await _give_up(tx, row, unknown(CRASH_LOOP))
     else:
-        await _answer(tx, control, await _last_step(tx, control))
+        await answer_turn(tx, control, await _last_step(tx, control))
     await end_backoff(tx, control, reuse=False)
     unread = await inbox(tx, control.id)
     await save(tx, row, control.rested(unread=unread.queued + unread.notices > 0))
@@ -76,22 +77,16 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     return True
 
 
-async def answer_prompts(tx: Tx, control: Control, answer: MessageId) -> None:
-    """Of this turn: the rest of it is about something else."""
-    for (message_id,) in await tx.all("answer_prompts", answer, await tx.rev(), control.id, control.turn):
-        _publish_answer(tx, control.id, message_id, answer)
-
-
 async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
     """Settle what is open, close the turn with an error, and let that answer everyone who waits."""
     for call in await unsettled(tx, row.control.id):
         await dismiss(tx, row.info, call, ABORTED)
     control, answer = await _failed_step(tx, row, failure)
     tx.emit(SessionError(session_id=control.id, error=failure))
-    await _answer(tx, control, answer)
+    await answer_turn(tx, control, answer)
     if answer is not None:
         for (message_id,) in await tx.all("answer_aborted", answer, await tx.rev(), control.id):
-            _publish_answer(tx, control.id, message_id, answer)
+            publish_answer(tx, control.id, message_id, answer)
     return control
 
 
@@ -140,19 +135,3 @@ async def _newest_held_back(tx: Tx, session_id: SessionId) -> UserMessage | None
     row = await tx.one("newest_aborted", session_id)
     message = decode_message(upcast(row[1], row[0])) if row else None
     return message if isinstance(message, UserMessage) else None
-
-
-async def _answer(tx: Tx, control: Control, answer: MessageId | None) -> None:
-    """Everyone whose input this turn took in gets its last message."""
-    if answer is None or not control.in_turn:
-        return
-    unanswered = await tx.all("unanswered", control.id, control.turn)
-    if not unanswered:
-        return
-    await tx.one("answer_turn", answer, await tx.rev(), control.id, control.turn)
-    for (message_id,) in unanswered:
-        _publish_answer(tx, control.id, message_id, answer)
-
-
-def _publish_answer(tx: Tx, session_id: SessionId, message_id: str, answer: MessageId) -> None:
-    tx.emit(PromptAnswered(session_id=session_id, message_id=MessageId(message_id), answer_id=answer))

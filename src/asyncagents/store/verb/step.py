@@ -1,5 +1,7 @@
 """A step of the model: its start, its text as it streams, and its end with the calls it made."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -40,6 +42,7 @@ from asyncagents.store.verb.promote import Told, mailbox, promote
 from asyncagents.store.verb.read import placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
+from asyncagents.store.verb.turn_end import end_turn
 from asyncagents.store.verb.wanted import Wanted, wanted
 
 
@@ -98,6 +101,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """The context is: the step came close to its end, or the provider refused it for its length."""
     facts: tuple[Fact, ...] = ()
     """What commits with it."""
+    over: Callable[[Snapshot], bool] | None = None
+    """Pure: whether the turn ends here, as far as the rows say. None: others have a word before it does."""
 
     @property
     def spent(self) -> Tokens | None:
@@ -256,11 +261,24 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     if end.message.error is not None:
         control = replace(control, compacting=row.control.compacting)
         tx.emit(SessionError(session_id=control.id, error=end.message.error))
-    row = await save(tx, row, replace(control, steps=control.steps + 1), info)
+    control = replace(control, steps=control.steps + 1)
+    if end.over is not None:
+        return await _perhaps_the_last(tx, row, replace(row, control=control, info=info), end)
+    row = await save(tx, row, control, info)
     if end.facts:
         await apply(tx, end.facts)
         row = await held(tx, lease)  # a fact may be about this very session
     return await snapshot(tx, row, last=end.message)
+
+
+async def _perhaps_the_last(tx: Tx, before: SessionRow, now: SessionRow, end: StepEnd) -> Snapshot:
+    """If nothing is left to do the turn ends with its step: one transaction less for most turns there are."""
+    assert end.over is not None and not end.facts, "only such a step may be the last"
+    about = await snapshot(tx, now, last=end.message)
+    if not end.over(about):
+        await save(tx, before, now.control, now.info)
+        return about
+    return replace(about, control=await end_turn(tx, before, now.control, now.info, answer=end.message.id))
 
 
 async def _counted(tx: Tx, end: StepEnd) -> StepEnd:

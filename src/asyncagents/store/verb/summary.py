@@ -31,10 +31,10 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.read import END
-from asyncagents.store.verb.rest import answer_prompts
 from asyncagents.store.verb.step import StepEnd, close
 from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.todo import decode_todos
+from asyncagents.store.verb.turn_end import answer_prompts
 
 LOOK_BACK = 8
 """So many messages of a turn are read at once to tell whether it was at work."""

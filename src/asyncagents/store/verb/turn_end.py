@@ -1,0 +1,42 @@
+"""The end of a turn: everyone whose input it took in gets its answer, and what follows from resting."""
+
+from asyncagents.domain.control import Control
+from asyncagents.domain.event import PromptAnswered
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session import Session
+from asyncagents.store.row import SessionRow, save
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.queue import make_room
+from asyncagents.store.verb.task_end import conclude
+
+
+async def end_turn(tx: Tx, row: SessionRow, control: Control, info: Session, *, answer: MessageId) -> Control:
+    """With its last step, in one transaction: nothing is left to read or to wait for."""
+    await answer_turn(tx, control, answer)
+    control = control.rested(unread=False)
+    await save(tx, row, control, info)
+    await conclude(tx, control, info)
+    await make_room(tx, control)
+    return control
+
+
+async def answer_prompts(tx: Tx, control: Control, answer: MessageId) -> None:
+    """Of this turn: the rest of it is about something else."""
+    for (message_id,) in await tx.all("answer_prompts", answer, await tx.rev(), control.id, control.turn):
+        publish_answer(tx, control.id, message_id, answer)
+
+
+async def answer_turn(tx: Tx, control: Control, answer: MessageId | None) -> None:
+    """Everyone whose input this turn took in gets its last message."""
+    if answer is None or not control.in_turn:
+        return
+    unanswered = await tx.all("unanswered", control.id, control.turn)
+    if not unanswered:
+        return
+    await tx.one("answer_turn", answer, await tx.rev(), control.id, control.turn)
+    for (message_id,) in unanswered:
+        publish_answer(tx, control.id, message_id, answer)
+
+
+def publish_answer(tx: Tx, session_id: SessionId, message_id: str, answer: MessageId) -> None:
+    tx.emit(PromptAnswered(session_id=session_id, message_id=MessageId(message_id), answer_id=answer))

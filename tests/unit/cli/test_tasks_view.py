@@ -1,0 +1,151 @@
+"""Tasks as people see them: a tree that fits its place, and a line for each thing that happens to a task."""
+
+from msgspec.structs import replace
+
+from asyncagents.cli.run_result import by_person, last_answer, steps_of_turn
+from asyncagents.cli.run_tasks import TaskLines
+from asyncagents.cli.tasks_tree import Node
+from asyncagents.cli.tasks_view import Style, drawn
+from asyncagents.cli.tasks_watch import Changes
+from asyncagents.domain.background_task import BackgroundTask, TaskProgress
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.notice import Counted, Telling, notice
+from asyncagents.domain.task import TaskEnd
+from asyncagents.domain.why import Code, Why
+from tests.unit.cli.build import SESSION, asked, entry, step, text
+from tests.unit.cli.test_run_tools import session
+
+BEGAN, ENDED = "2026-11-16T10:00:00.000Z", "2026-11-16T10:01:05.000Z"
+
+
+def task(number: int, *, ended: bool = False) -> BackgroundTask:
+    return BackgroundTask(
+        session_id=SessionId(f"ses_{number:026d}"),
+        parent_session_id=SESSION,
+        parent_message_id=MessageId("msg_1"),
+        parent_agent="build",
+        description=f"Read {number}",
+        prompt="Read it.",
+        agent="general",
+        status="completed" if ended else "running",
+        started_at=BEGAN,
+        completed_at=ENDED if ended else None,
+        batch_id="bat_1_1",
+        resume_count=0,
+        is_forked=False,
+    )
+
+
+def node(one: BackgroundTask, *below: Node, code: Code = "working") -> Node:
+    live = one.status in ("running", "resumed")
+    why = Why(session_id=one.session_id, code=code, sentence="So it is.") if live else None
+    info = session(one.session_id, one.description, parent_id=SESSION, agent=one.agent)
+    return Node(session=info, task=one, why=why, below=below)
+
+
+def root(*below: Node) -> Node:
+    why = Why(
+        session_id=SESSION, code="tasks", sentence="It rests.", on=tuple(each.session.id for each in below)
+    )
+    return Node(session=session(SESSION, "Ship it", agent="build"), why=why, below=below)
+
+
+def test_of_what_has_ended_the_newest_are_shown_and_what_works_always() -> None:
+    nodes = [node(task(0)), *(node(task(number, ended=True)) for number in range(1, 9))]
+    lines = drawn([root(*nodes)], Style())
+    assert [line.text.split("  ")[0] for line in lines] == [
+        "Ship it", "├─ … 3 more have ended", "├─ Read 0", *(f"├─ Read {n}" for n in (4, 5, 6, 7)), "└─ Read 8"
+    ]  # fmt: skip
+    assert [line.faint for line in lines] == [False, True, False, *[True] * 5]
+    assert len(drawn([root(*nodes)], Style(everything=True))) == 10
+
+
+def test_what_has_ended_stays_in_sight_while_a_task_of_its_own_works() -> None:
+    busy = node(task(1, ended=True), node(task(2)))
+    others = [node(task(number, ended=True)) for number in range(3, 10)]
+    lines = drawn([root(busy, *others)], Style())
+    found = [line for line in lines if "Read 1" in line.text or "Read 2" in line.text]
+    assert [line.faint for line in found] == [False, False]
+
+
+def test_a_narrow_place_gets_fewer_columns_and_shorter_ids() -> None:
+    nodes = [root(node(task(1)), node(task(2, ended=True)))]
+    for width in (60, 80, 100):
+        lines = [line.text for line in drawn(nodes, Style(), width)]
+        assert max(map(len, lines)) <= width
+        assert all("ses_" in line for line in lines)
+    assert all("general" in line.text for line in drawn(nodes, Style())[1:])
+
+
+def test_a_state_says_what_makes_it_clearer() -> None:
+    progress = TaskProgress(
+        tool_calls=2, tool_calls_by_name={"bash": 2}, last_tools=("read", "bash"), last_update=BEGAN, place=3
+    )
+    queued, tool = (node(replace(task(1), progress=progress), code=code) for code in ("queued", "tool"))
+    ended = node(replace(task(2, ended=True), status="cancelled", ended_by="deadline"))
+    text = "\n".join(line.text for line in drawn([root(queued, tool, ended)], Style()))
+    for words in (
+        "waits for 3 tasks",
+        "queued, place 3",
+        "runs bash",
+        "2 tools",
+        "cancelled by deadline",
+        "1m 5s",
+    ):
+        assert words in text
+
+
+def test_a_change_is_told_once() -> None:
+    told: list[str] = []
+    changes = Changes(told.append)
+    for now in (task(1), task(1), task(1, ended=True), task(1, ended=True)):
+        changes.see([root(node(now))])
+    assert [line.partition(",")[0] for line in told] == [
+        "Ship it (build): waits for 1 task", "Read 1 (general): streaming", "Read 1 (general): completed"
+    ]  # fmt: skip
+
+
+def test_a_task_is_told_of_when_it_begins_and_when_it_ends() -> None:
+    lines = TaskLines()
+    again = replace(task(1), status="resumed", resume_count=1)
+    failed = replace(task(1, ended=True), status="error", resume_count=1, error="APIError: Nope.")
+    heard = [task(1), task(1), task(1, ended=True), task(1), again, failed, failed]
+    said = [line.text for each in heard for line in lines.take(each)]
+    named = 'task "Read 1" (general)'
+    assert said == [
+        f"{named} launched, {task(1).session_id}",
+        f"{named} completed after 1m 5s, 0 tools",
+        f"{named} resumed, {task(1).session_id}",
+        f"{named} failed after 1m 5s: APIError: Nope.",
+    ]
+
+
+def test_a_task_that_was_there_before_is_told_of_only_when_it_ends() -> None:
+    lines = TaskLines()
+    lines.know([task(1), task(2, ended=True)])
+    heard = [task(1), task(2, ended=True), task(1, ended=True)]
+    assert [line.text.split()[1] for each in heard for line in lines.take(each)] == ['"Read']
+
+
+def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
+    end = TaskEnd(
+        id=SessionId("ses_2"), run=0, description="A", agent="general", batch="b", status="completed", ms=1
+    )
+    told = notice([end], {"b": Counted(1, 1)}, 0, Telling())
+    parts = [text("msg_3", told.visible[0]), text("msg_3", told.hidden, id="prt_2", synthetic=True)]
+    woken = entry(asked("msg_3"), *parts)
+    asks = entry(asked("msg_1"), text("msg_1", "Fan out"))
+    first, last = (entry(step(each, done=True), text(each, each)) for each in ("msg_2", "msg_4"))
+    others = [entry(asked("msg_5"), text("msg_5", "Well?")), entry(step("msg_6"), text("msg_6", "Yes."))]
+    entries = [asks, first, woken, last, *others]
+
+    assert (by_person(woken), by_person(asks)) == (False, True)
+    assert last_answer(entries, first) == last
+    steps = [info.id for info in steps_of_turn(entries, last, MessageId("msg_1"))]
+    assert steps == ["msg_2", "msg_4"]
+
+
+def test_a_person_who_quotes_a_notice_is_still_a_person() -> None:
+    end = TaskEnd(id=SessionId("s"), run=0, description="A", agent="g", batch="b", status="completed", ms=1)
+    hidden = notice([end], {"b": Counted(1, 1)}, 0, Telling()).hidden
+    assert by_person(entry(asked("msg_1"), text("msg_1", hidden)))

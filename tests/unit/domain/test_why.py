@@ -1,0 +1,103 @@
+"""Why a session does not move: every code has its situation, and a sentence that says what to do."""
+
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Requested, Running, Watch
+from asyncagents.domain.control import Backoff, Control
+from asyncagents.domain.failure import aborted, api, unknown
+from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
+from asyncagents.domain.why import PATIENCE_MS, Code, Situation, why
+from tests.unit.domain.build import SESSION, call, waiting
+from tests.unit.domain.build_task import a_task
+
+NOW = 1_000_000
+IDLE = Control(id=SESSION, parent_id=None, root_id=SESSION, depth=0, pool="local", turn=1)
+READY = replace(IDLE, state="ready")
+RUNS = replace(IDLE, state="running", owner=OwnerId("o"), in_turn=True)
+BACKOFF = Backoff(
+    request_id=RequestId("req_1"),
+    message_id=MessageId("msg_2"),
+    attempt=1,
+    next_at=NOW + 7_000,
+    failure="overloaded",
+)
+CHILD = SessionId("ses_child")
+WATCH = replace(waiting("wait", due=NOW + 9_000), watch=Watch(CHILD, "asyncagents_output"))
+TASK = replace(waiting("task"), metadata={"sessionId": CHILD})
+
+
+def situation(control: Control = IDLE, **more: Any) -> Situation:
+    return replace(Situation(control=control, now=NOW, updated=0), **more)
+
+
+CASES: list[tuple[Situation, Code, str]] = [
+    (situation(RUNS, owner_lives=True), "working", "a model is being asked"),
+    (situation(RUNS, owner_lives=True, calls=(call(Running(1)),)), "tool", "It runs deploy."),
+    (situation(RUNS), "no_worker", f"asyncagents run --session {SESSION}"),
+    (situation(RUNS, served=True), "ready", "about to be taken up"),
+    (situation(READY, queued=1), "no_worker", f"asyncagents run --session {SESSION}"),
+    (situation(READY, queued=1, updated=NOW - PATIENCE_MS + 1), "ready", "about to be taken up"),
+    (situation(READY, due=1, served=True), "ready", "about to be taken up"),
+    (situation(READY, queued=1, place=3, crowd=20), "queued", "place 3: 20 sessions"),
+    (situation(calls=(call(waiting("ask"), ask_id="per_1"),)), "permission", "answer per_1"),
+    (situation(calls=(call(waiting("question"), ask_id="que_1"),)), "question", "answer que_1"),
+    (situation(calls=(call(TASK),)), "task", "It waits for a task to end: ses_child."),
+    (situation(calls=(call(WATCH),)), "wait", "for task ses_child to end, at most 9 s more"),
+    (situation(calls=(call(waiting("wait", due=NOW + 9_000)),)), "wait", "It waits, at most 9 s more."),
+    (situation(calls=(call(waiting("async")),)), "async", "the result of deploy (tool_1)"),
+    (
+        situation(replace(RUNS, backoff=RequestId("req_1")), backoff=BACKOFF),
+        "retry",
+        "(overloaded) and is asked again in 7 s",
+    ),
+    (situation(children=(a_task(),)), "tasks", "until a background task of its own ends."),
+    (situation(children=(a_task(), a_task())), "tasks", "until 2 background tasks of its own end."),
+    (situation(held=1), "held", "a message waits for the next prompt"),
+    (situation(error=aborted()), "aborted", "Its last turn was aborted."),
+    (situation(replace(READY, in_turn=True), cancelled=True), "aborted", "It was cancelled"),
+    (situation(blocked=True), "blocked", "a person said no"),
+    (situation(error=unknown("crash_loop: it died 5 times")), "crash_loop", "it died 5 times"),
+    (situation(error=api("Nope.", is_retryable=False)), "failed", "APIError: Nope."),
+    (situation(), "idle", "everything it was asked has been answered"),
+    (situation(READY), "idle", "everything it was asked has been answered"),
+]
+
+
+@pytest.mark.spec("X-09")
+@pytest.mark.parametrize(("about", "code", "words"), CASES)
+def test_a_situation_has_a_code_and_a_sentence(about: Situation, code: Code, words: str) -> None:
+    found = why(about)
+    assert (found.code, found.session_id) == (code, SESSION)
+    assert words in found.sentence
+    assert "\n" not in found.sentence
+
+
+def test_every_code_has_a_situation() -> None:
+    """But the one for rows that cannot be read, which is told before any situation is known."""
+    assert {code for _, code, _ in CASES} | {"unreadable"} == set(get_args(Code))
+
+
+@pytest.mark.parametrize(
+    ("open_call", "on"),
+    [(call(TASK), CHILD), (call(WATCH), CHILD), (call(waiting("async")), "tool_1")],
+)
+def test_what_it_waits_for_is_named(open_call: Any, on: str) -> None:
+    assert why(situation(calls=(open_call,))).on == (on,)
+
+
+def test_a_person_comes_before_a_task_and_a_task_before_what_comes_by_itself() -> None:
+    calls = [
+        call(waiting("async"), id="tool_1"),
+        call(WATCH, id="tool_2"),
+        call(TASK, id="tool_3"),
+        call(waiting("ask"), id="tool_4", ask_id="per_1"),
+    ]
+    found = [why(situation(calls=tuple(calls[:count]))).code for count in (1, 2, 3, 4)]
+    assert found == ["async", "wait", "task", "permission"]
+
+
+def test_a_call_that_has_not_begun_keeps_nobody() -> None:
+    assert why(situation(calls=(call(Requested()),))).code == "idle"
