@@ -52,7 +52,7 @@ def _check_limits(forest: Forest, grove: Grove) -> None:
     for parent_id, many in Counter(task.parent_id for task in forest.tasks.values()).items():
         if many > grove.limits.spawns:
             fail("D-10", f"{parent_id} launched {many} tasks, not {grove.limits.spawns}")
-    if len(forest.parents) > MOST_SESSIONS + 3:
+    if len(forest.parents) > MOST_SESSIONS:
         fail("D-10", f"{len(forest.parents)} sessions")
 
 

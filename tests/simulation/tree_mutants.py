@@ -31,14 +31,14 @@ TREE_MUTANTS = (
         "store/verb/task_end.py",
         "        known = await _end_waits(tx, done, waits) or known\n",
         "        await _end_waits(tx, done, waits)\n",
-        first=TREES,
+        first=TREES + 12,
     ),
     Mutant(
         "who_has_read_it_is_told_again",
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES,
+        first=TREES + 22,
     ),
     Mutant(
         "progress_counted_beside_the_rows",
@@ -47,7 +47,7 @@ TREE_MUTANTS = (
         "        _told[batch] = _told.get(batch, 0) + sum(end.batch == batch for end in ends)\n"
         "        counted[batch] = Counted(_told[batch], row[1])\n    return counted\n\n\n"
         "_told: dict[str, int] = {}\n",
-        first=TREES,
+        first=TREES + 3,
     ),
     Mutant(
         "notice_rendered_when_the_task_ends",
@@ -59,14 +59,14 @@ TREE_MUTANTS = (
         "        for n, end in enumerate(ends)\n"
         "        for batch in (batches[end.batch],)\n"
         "    )\n",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "launched_in_a_cancelled_turn",
         "store/verb/fact.py",
         "    if row.control.cancelled() and any(",
         "    if False and any(",
-        first=TREES,
+        first=TREES + 10,
     ),
     Mutant(
         "ended_with_live_tasks_below",
@@ -117,7 +117,7 @@ TREE_MUTANTS = (
         "store/verb/task.py",
         "    if not (await admit(tx, fact.follow)).new:\n",
         "    if task.live or not (await admit(tx, fact.follow)).new:\n",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "follow_up_to_nobody",
@@ -131,21 +131,21 @@ TREE_MUTANTS = (
         "store/verb/cancel.py",
         "hush=hush if each == session_id else QUIET)",
         "hush=hush)",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "abort_leaves_notices_due",
         "store/verb/cancel.py",
         '    await tx.run("hush_notices", session_id)\n',
         "",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "cancel_forgets_those_below",
         "store/sqlite/sql/session.sql",
         ")\nSELECT id FROM tree ORDER BY depth, id;\n\n-- name: insert_cancel",
         ")\nSELECT id FROM tree WHERE depth < (SELECT MIN(depth) + 2 FROM tree);\n\n-- name: insert_cancel",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "cancelled_turn_ends_its_task",
@@ -180,14 +180,14 @@ TREE_MUTANTS = (
         "store/sqlite/sql/task.sql",
         "  version = excluded.version, rev = excluded.rev\n",
         "  version = excluded.version\n",
-        first=TREES,
+        first=TREES + 12,
     ),
     Mutant(
         "deadline_of_a_task_forgotten",
         "store/verb/read.py",
         '("next_due", "next_backoff", "next_deadline")',
         '("next_due", "next_backoff")',
-        first=TREES,
+        first=TREES + 29,
     ),
     Mutant(
         "aborted_rest_ends_the_next_run",
@@ -201,7 +201,7 @@ TREE_MUTANTS = (
         "store/verb/queue.py",
         "        tx.wake(SessionId(row[0]))\n",
         "        pass\n",
-        first=TREES,
+        first=TREES + 3,
     ),
     Mutant(
         "two_deadlines_at_once",
