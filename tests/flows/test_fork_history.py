@@ -21,8 +21,6 @@ from tests.flows.reader import Reader
 from tests.flows.test_compaction import Place, place, text_of
 from tests.unit.delegation.history import told
 
-pytestmark = pytest.mark.spec("T-11")
-
 
 class Forker:
     """A tool that keeps the fork of the session that calls it."""
@@ -67,6 +65,7 @@ async def _drive(at: Place, forker: Forker, *prompts: str) -> None:
         await at.prompt(prompt)
 
 
+@pytest.mark.spec("T-11")
 async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
     forker, model = Forker(), Reader(Window(), work)
     async with place(tmp_path, model, forker.tool) as at:
@@ -77,6 +76,7 @@ async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
         assert told(fork.entries) == list(request.messages)
 
 
+@pytest.mark.spec("T-11")
 async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_path: Path) -> None:
     forker, model = Forker(), Reader(Window(), work)
     async with place(tmp_path, model, forker.tool, later("job")) as at:
@@ -94,6 +94,7 @@ async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_pa
     assert after == list(forking[-2].messages)
 
 
+@pytest.mark.spec("T-11")
 async def test_a_fork_begins_with_the_last_summary(tmp_path: Path) -> None:
     forker, model = Forker(), Reader(Window(), work)
     async with place(tmp_path, model, forker.tool, later("job")) as at:

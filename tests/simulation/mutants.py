@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "abort_lets_unread_input_run",
-        "store/verb/rest.py",
+        "store/verb/cancel.py",
         '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
         "    held_back = ()\n",
     ),
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "nobody_wakes_for_a_retry",
-        "store/verb/signal.py",
+        "store/verb/expire.py",
         "            await save(tx, row, row.control.woken())\n    return len(rows)",
         "            pass\n    return 0",
     ),

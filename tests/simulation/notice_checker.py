@@ -22,7 +22,7 @@ def _check_notice(forest: Forest, notice: Notice) -> None:
     """Told once, or consumed by a call; or quiet, and its parent has read nothing since."""
     match notice.state:
         case "due":
-            fail("T-12", f"the end of run {notice.run} of {notice.task_id} was never told")
+            fail("T-15", f"the end of run {notice.run} of {notice.task_id} was never told")
         case "quiet":
             since = max([notice.seq, *(c.rev for c in forest.cancels if c.session_id == notice.session_id)])
             query = (
@@ -30,15 +30,15 @@ def _check_notice(forest: Forest, notice: Notice) -> None:
             )
             read = forest.db.execute(query, (notice.session_id,)).fetchone()[0] or 0
             if read > since:
-                fail("T-12", f"the quiet end of {notice.task_id} was not told with what came next")
+                fail("T-15", f"the quiet end of {notice.task_id} was not told with what came next")
         case "consumed":
             if not any(_brings(call, notice, forest) for call in forest.calls.values()):
-                fail("T-12", f"the end of {notice.task_id} is consumed, and no call brought it")
+                fail("T-15", f"the end of {notice.task_id} is consumed, and no call brought it")
         case "told":
             if notice.message_id is None:
-                fail("T-12", f"the end of {notice.task_id} was told in no message")
+                fail("T-15", f"the end of {notice.task_id} was told in no message")
         case state:
-            fail("T-12", f"the end of {notice.task_id} is {state}")
+            fail("T-15", f"the end of {notice.task_id} is {state}")
 
 
 def _brings(call: Call, notice: Notice, forest: Forest) -> bool:
@@ -64,7 +64,7 @@ def _check_known(forest: Forest, notice: Notice) -> None:
             "async_task_result",
         )
         if mine and rev < told and _shows_end(call, notice.task_id):
-            fail("T-12", f"the end of {notice.task_id} was told after {call_id} had brought it")
+            fail("T-15", f"the end of {notice.task_id} was told after {call_id} had brought it")
 
 
 def _shows_end(call: Call, task_id: str) -> bool:
@@ -105,7 +105,7 @@ def _check_tellings(forest: Forest) -> None:
     query = "SELECT message_id, session_id, seq FROM input WHERE source = 'notice'"
     inputs = {row[0]: (row[1], row[2]) for row in forest.db.execute(query)}
     if missing := told.keys() - inputs.keys():
-        fail("T-12", f"notices were told in {missing}, which are no input")
+        fail("T-15", f"notices were told in {missing}, which are no input")
     for message_id, (session_id, seq) in inputs.items():
         _check_telling(forest, told.get(message_id, []), message_id, session_id, seq=seq)
 
@@ -119,19 +119,19 @@ def _check_telling(
     hidden = "\n".join(part["text"] for part in parts if part.get("synthetic"))
     cleared = forest.db.execute("SELECT COUNT(*) FROM tombstone WHERE kind = 'task'").fetchone()[0]
     if len(visible) != len(notices) and not (cleared and len(visible) > len(notices)):
-        fail("T-12", f"message {message_id} tells {len(visible)} ends, and {len(notices)} were told in it")
+        fail("T-15", f"message {message_id} tells {len(visible)} ends, and {len(notices)} were told in it")
     for notice in notices:
         wanted = sum(1 for each in notices if each.task_id == notice.task_id)
         if hidden.count(f'\nTask {notice.task_id} "') != wanted:
-            fail("T-12", f"message {message_id} does not tell the model of {notice.task_id}")
+            fail("T-15", f"message {message_id} does not tell the model of {notice.task_id}")
         if notice.session_id != session_id or notice.seq > seq:
-            fail("T-12", f"the end of {notice.task_id} was told to {session_id}, or before it came")
+            fail("T-15", f"the end of {notice.task_id} was told to {session_id}, or before it came")
     _check_progress(forest, notices, visible, seq)
     _check_agent(forest, message_id, session_id, seq)
 
 
 def _check_progress(forest: Forest, notices: list[Notice], visible: list[str], seq: int) -> None:
-    """T-15: counted in the rows when it is told, not when it ends."""
+    """T-12: counted in the rows when it is told, not when it ends."""
     if len(visible) != len(notices):
         return
     if forest.db.execute("SELECT COUNT(*) FROM tombstone").fetchone()[0]:
@@ -144,7 +144,7 @@ def _check_progress(forest: Forest, notices: list[Notice], visible: list[str], s
             continue
         progress = f"Task Progress: {sum(map(bool, ended))}/{len(batch)}"
         if not text.endswith(progress):
-            fail("T-15", f"{text!r} was told when it was {progress!r}")
+            fail("T-12", f"{text!r} was told when it was {progress!r}")
 
 
 def _check_agent(forest: Forest, message_id: str, session_id: str, seq: int) -> None:

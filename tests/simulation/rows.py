@@ -4,6 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -50,6 +51,26 @@ class Rows:
         rows = self._query("SELECT id, owner FROM session WHERE state = 'running' AND compacting <> 0")
         return [row[0] for row in rows if row[1] == owner]
 
+    def launching(self) -> list[tuple[str, str]]:
+        """Sessions of which a call that launches somebody is under way, with their roots."""
+        query = """SELECT session.id, session.root_id FROM call JOIN session ON session.id = call.session_id
+                   WHERE call.state = 'running' AND call.tool IN ('task', 'async_task', 'asyncagents_task')"""
+        return [(row[0], row[1]) for row in self._query(query)]
+
+    def stuck(self, crowd: int) -> set[str]:
+        """Sessions that wait for a place while fewer work than may."""
+        query = """SELECT id FROM session AS waiting WHERE state = 'ready' AND depth > 0
+                     AND (SELECT COUNT(*) FROM session WHERE root_id = waiting.root_id
+                          AND state = 'running' AND depth > 0) < {}"""
+        return {row[0] for row in self._query(query.format(crowd))}
+
+    def read(self) -> list[tuple[str]]:
+        """Sessions that somebody is about to read or to wait for."""
+        query = """SELECT session.id FROM call JOIN session ON session.id = call.body ->> '$.input.task_id'
+                   WHERE call.state = 'running' AND session.depth > 0
+                     AND call.tool IN ('asyncagents_output', 'async_task_result')"""
+        return [(row[0],) for row in self._query(query)]
+
     def _learn(self) -> None:
         query = "SELECT id, root_id, depth, info ->> 'title' FROM session WHERE depth > 0"
         for session_id, root_id, depth, title in self._query(query):
@@ -57,7 +78,7 @@ class Rows:
                 known = Known(SessionId(session_id), found[1], SessionId(root_id), depth)
                 self._by_id[session_id] = self._by_name[known.name] = known
 
-    def _query(self, query: str) -> list[tuple[str, str, int, str]]:
+    def _query(self, query: str) -> list[tuple[Any, ...]]:
         if self._db is None:
             self._db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None)
         return self._db.execute(query).fetchall()

@@ -308,6 +308,8 @@ class Scenario:
         deadline = loop.time() + QUIET_SECONDS
         while loop.time() < deadline:
             await asyncio.sleep(5)
+            if self.trees is not None:
+                self.trees.check_queue()
             for session_id in await self._waiting():
                 await self._settle_all(session_id)
             if all(act.done() for act in acts) and await self._at_rest():

@@ -18,7 +18,8 @@ MOST_REQUESTS = 250
 FORKED = "\nSystem: You are a fork. "
 """With this begins what a fork is told between the copies and its own prompt."""
 _NAME = re.compile(r"\b(s\d+|ses_\w+):")
-_IN_A_TREE = re.compile(r"\b(s\d+|t\d+x\d+):")
+_IN_A_TREE = re.compile(r'(?<![\w"])(s\d+|t\d+x\d+):')
+"""Prompts of launches are quoted: they are not its own."""
 
 
 class Violation(AssertionError):

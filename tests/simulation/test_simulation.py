@@ -30,7 +30,7 @@ def test_no_promise_is_broken_whatever_crashes(
     assert crashes > SEEDS_A_SLICE / 2, "the simulation has become too peaceful"
 
 
-@pytest.mark.spec("X-11", "D-05", "D-06", "D-10", "T-08", "T-11", "T-12", "T-15")
+@pytest.mark.spec("X-11", "D-06", "D-10", "T-03", "T-08", "T-09", "T-11", "T-12", "T-15")
 @pytest.mark.parametrize("part", range(TREE_SLICES))
 def test_no_promise_about_tasks_is_broken_whatever_crashes(
     part: int, record_property: Callable[[str, object], None]
@@ -46,26 +46,6 @@ def test_no_promise_about_tasks_is_broken_whatever_crashes(
     assert crashes > TREES_A_SLICE / 2, "the simulation has become too peaceful"
     assert ends > 2 * TREES_A_SLICE, "nobody delegates any more"
     assert MOST_SESSIONS / 3 < biggest < MOST_SESSIONS
-
-
-@pytest.mark.spec("D-05")
-@pytest.mark.parametrize("seed", [1000116, 1000115, 1000119])
-def test_nobody_waits_for_a_task_that_was_cleared_meanwhile(seed: int) -> None:
-    """Found by a soak: the follow-up was dropped, the call that waits for its end stayed open."""
-    play(seed)
-
-
-@pytest.mark.spec("D-06")
-@pytest.mark.parametrize("seed", [1000087, 1000229])
-def test_a_task_does_not_end_with_its_turn_while_others_work_for_it(seed: int) -> None:
-    """Found by a soak: an abort that spared what it had launched ended the task all the same."""
-    play(seed)
-
-
-@pytest.mark.spec("X-11")
-def test_a_try_that_a_cancel_left_nothing_for_is_not_made_for_ever() -> None:
-    """Found by a soak: a notice woke it, its try had to wait, the cancel hushed the notice."""
-    play(1000482)
 
 
 @pytest.mark.spec("X-11")

@@ -60,15 +60,15 @@ def _check_task(forest: Forest, task: Task, seconds: float | None) -> None:
     """One terminal state; each run ended once, and each end is kept for its parent."""
     live = forest.db.execute("SELECT live FROM task WHERE id = ?", (task.id,)).fetchone()[0]
     if task.live or live:
-        fail("D-05", f"task {task.id} is still {task.status}")
+        fail("T-03", f"task {task.id} is still {task.status}")
     if task.ended is None or task.account is None:
-        fail("D-05", f"task {task.id} is {task.status} and never ended")
+        fail("T-03", f"task {task.id} is {task.status} and never ended")
     _check_deadline(task, seconds)
     runs = sorted(each.run for each in forest.notices if each.task_id == task.id)
     if runs != list(range(task.run + 1)):
         fail("T-12", f"task {task.id} has {task.run + 1} runs, and notices of the runs {runs}")
     if task.parent_id not in forest.parents:
-        fail("D-05", f"task {task.id} outlives {task.parent_id}, who launched it")
+        fail("T-03", f"task {task.id} outlives {task.parent_id}, who launched it")
     last = next(each for each in forest.notices if (each.task_id, each.run) == (task.id, task.run))
     if (last.end["status"], last.end.get("result")) != (task.status, task.result):
         fail("T-12", f"the notice of {task.id} says {last.end}, the task {task.status}")
@@ -90,15 +90,15 @@ def _check_end(forest: Forest, task: Task) -> None:
         if child.parent_id != task.id or child.id not in forest.first:
             continue
         if (forest.ends[task.id, 0] > forest.first[child.id]) and not forest.ends[child.id, 0] <= end:
-            fail("D-06", f"task {task.id} ended while {child.id}, which it had launched, was at work")
+            fail("T-09", f"task {task.id} ended while {child.id}, which it had launched, was at work")
         if child.began < task.ended and (child.ended or 0) > task.ended:
-            fail("D-06", f"run {run} of {task.id} ended while {child.id} was at work")
+            fail("T-09", f"run {run} of {task.id} ended while {child.id} was at work")
     if task.status == "cancelled" or task.id not in forest.parents:
         return
     for call in forest.calls.values():
         late = isinstance(call.state, Settled) and call.state.at > task.ended
         if call.session_id == task.id and call.created < task.ended and late:
-            fail("D-06", f"task {task.id} ended while its call {call.id} ({call.tool}) was open")
+            fail("T-09", f"task {task.id} ended while its call {call.id} ({call.tool}) was open")
     _check_read(forest, task, end)
 
 
@@ -128,9 +128,9 @@ def _check_sync(forest: Forest, task: Task) -> None:
         return
     assert task.ended is not None
     if task.run == 0 and not _says(result, task):
-        fail("D-02", f"the call {call.id} says {result}, its task {sync_output(task)}")
+        fail("D-01", f"the call {call.id} says {result}, its task {sync_output(task)}")
     if task.run == 0 and call.state.at != task.ended:
-        fail("D-02", f"the call {call.id} was settled at {call.state.at}, its task ended at {task.ended}")
+        fail("D-01", f"the call {call.id} was settled at {call.state.at}, its task ended at {task.ended}")
 
 
 def _launches(call: Call, task: Task) -> bool:

@@ -1,7 +1,8 @@
 """Clients of worlds in which sessions launch sessions: they cancel, resume and move tasks, and more."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
 SECONDS = 25
+LONGEST_AMBUSH = 300
+SWEPT = 40
 
 
 class TreeClients:
     def __init__(self, scenario: "Scenario") -> None:
         self._world = scenario
         self._rng = scenario.rng
+        self._stuck: set[str] = set()
 
     def begin(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [group.create_task(self._client()) for _ in range(self._rng.randrange(2, 12))]
@@ -39,25 +43,22 @@ class TreeClients:
             self._delete,
             self._cancel_batch,
         ]
+        if self._rng.random() < 0.2:
+            await self._world.attempt(partial(self._try, self._ambush))
+            return
         act = self._rng.choices(acts, [18, 25, 8, 5, 12, 3, 4, 3, 6, 3, 3])[0]
         task = await self._some_task()
         if task is not None:
-            await self._world.attempt(partial(self._try, act, task))
+            await self._world.attempt(partial(self._try, partial(act, task)))
 
     async def _some_task(self) -> SessionId | None:
         tasks = await self._world.insist(_tasks)
         return self._rng.choice(tasks).session_id if tasks else None
 
-    async def _try(self, act: Callable[[SessionId], Awaitable[None]], task: SessionId) -> None:
-        try:
-            await act(task)
-        except NotFound as error:
-            if not self._gone_lawfully(task):
-                self._world.stage.violate(f"I0: what was acknowledged is gone: {error}")
-
-    def _gone_lawfully(self, task: SessionId) -> bool:
-        """Deleted by somebody, or cleared by its parent."""
-        return bool(self._world.stage.deleted) or task not in self._world.stage.sessions
+    async def _try(self, act: Callable[[], Awaitable[None]]) -> None:
+        """What it is about may have been deleted by somebody, or cleared by its parent."""
+        with suppress(NotFound):
+            await act()
 
     async def _cancel(self, task: SessionId) -> None:
         await self._world.stop(task, lambda r: r.tasks.cancel(task))
@@ -86,6 +87,20 @@ class TreeClients:
         await self._world.request(lambda r: r.abort(parent, seconds=20, scope="turn"))
         self._world.stage.count("turns aborted")
 
+    async def _ambush(self) -> None:
+        """Who is just about to launch somebody is cancelled, or who stands above, or who is waited for."""
+        rows = self._world.stage.rows
+        assert rows is not None
+        looks: list[Callable[[], Sequence[Sequence[str]]]] = [rows.launching, rows.read]
+        find = self._rng.choice(looks)
+        for _ in range(LONGEST_AMBUSH):
+            await asyncio.sleep(0.03)
+            if found := find():
+                victim = SessionId(self._rng.choice(self._rng.choice(found)))
+                await self._world.abort(victim)
+                self._world.stage.count("ambushes")
+                return
+
     async def _look(self, task: SessionId) -> None:
         await self._world.request(lambda r: r.tasks.why(task))
         await self._world.request(lambda r: r.tasks.list(task))
@@ -94,6 +109,15 @@ class TreeClients:
         self._world.stage.deleted.add(task)
         await self._world.request(lambda r: r.delete_session(task))
         self._world.stage.count("deleted")
+
+    def check_queue(self) -> None:
+        """D-10: nobody waits for a place while one is free; a crash may have lost a wake, until a sweep."""
+        rows, clock = self._world.stage.rows, asyncio.get_running_loop().time
+        assert rows is not None
+        stuck = rows.stuck(self._world.stage.crowd)
+        if self._stuck & stuck and clock() > SECONDS + SWEPT:
+            self._world.stage.violate(f"D-10: {self._stuck & stuck} wait for a place though one is free")
+        self._stuck = stuck
 
     async def at_rest(self) -> bool:
         if await self._world.insist(lambda r: r.statuses()):

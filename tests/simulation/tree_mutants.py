@@ -29,14 +29,14 @@ TREE_MUTANTS = (
     Mutant(
         "who_waited_is_told_again",
         "store/verb/task_end.py",
-        "        known = await _end_waits(tx, done) or known\n",
-        "        await _end_waits(tx, done)\n",
+        "        known = await _end_waits(tx, done, waits) or known\n",
+        "        await _end_waits(tx, done, waits)\n",
         first=TREES,
     ),
     Mutant(
         "who_has_read_it_is_told_again",
         "store/verb/task.py",
-        '        await tx.all("consume_notices", task.id)\n',
+        '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
         first=TREES,
     ),
@@ -122,8 +122,8 @@ TREE_MUTANTS = (
     Mutant(
         "follow_up_to_nobody",
         "store/verb/fact.py",
-        "        if await task.find_task(tx, follow.task_id) is None:\n",
-        "        if False:\n",
+        "    if await task.find_task(tx, fact.task_id) is None:\n",
+        "    if False:\n",
         first=TREES,
     ),
     Mutant(
@@ -163,9 +163,9 @@ TREE_MUTANTS = (
     ),
     Mutant(
         "fork_without_a_past",
-        "store/verb/task.py",
-        "    if fact.history:\n",
-        "    if False:\n",
+        "delegation/desk.py",
+        "            history=fork.entries if fork else (),\n",
+        "            history=(),\n",
         first=TREES,
     ),
     Mutant(
@@ -208,6 +208,13 @@ TREE_MUTANTS = (
         "store/verb/expire.py",
         "            if await _is_live(tx, SessionId(task_id)):\n",
         "            if True:\n",
+        first=TREES,
+    ),
+    Mutant(
+        "a_try_for_nothing",
+        "engine/decide.py",
+        "if session.backoff and (session.control.in_turn or session.unread):",
+        "if session.backoff:",
         first=TREES,
     ),
 )

@@ -117,7 +117,7 @@ def _read(rng: random.Random, told: Sequence[Told], task_id: str, name: str) -> 
             more = {"description": "more", "prompt": f"again {name}", "subagent_type": "general"}
             return Call("task", {**more, "task_id": task_id})
         case "asyncagents_output":
-            wait = {"block": True, "timeout": rng.choice([0.5, 4, 30])}
+            wait = {"block": True, "timeout": rng.choice([0.5, 4, 30, 600])}
             hows: list[dict[str, Any]] = [{}, {}, wait, {"full_session": True}]
             how = rng.choice(hows)
             return Call("asyncagents_output", {"task_id": task_id, **how})

@@ -11,6 +11,7 @@ from asyncagents.delegation.desk import Desk, Order
 from asyncagents.delegation.output import output_tool
 from asyncagents.delegation.task import launch_ask
 from asyncagents.domain.call import Completed
+from asyncagents.domain.envelope import line
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.task import Follow, Task
 from asyncagents.domain.task import resumed as as_resumed
@@ -79,7 +80,7 @@ def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
 def _check(args: BackgroundTask) -> None:
     if args.fork and args.resume:
         raise ToolError(fork_and_resume())
-    if not args.resume and not (args.agent and args.description.strip()):
+    if not args.resume and not (args.agent.strip() and args.description.strip()):
         raise ToolError("A new task needs a description and an agent; with resume the prompt is enough.")
 
 
@@ -107,7 +108,8 @@ def _cancel(desk: Desk) -> Tool[Cancel]:
             own = await desk.store.tasks_of(context.session_id)
             chosen = [seen.task for seen in own if seen.task.batch == args.batch]
             if not chosen:
-                raise ToolError(f"You have no batch {args.batch!r}: asyncagents_task names it at launch.")
+                named = line(args.batch or "")
+                raise ToolError(f'You have no batch "{named}": asyncagents_task names it at launch.')
         live = [task for task in chosen if task.live]
         told = Completed(cancelled(live, [task for task in chosen if not task.live]), "Cancel")
         return Together(told, (CancelTasks(tuple(task.id for task in live), "parent"),))

@@ -141,7 +141,7 @@ class Desk:
             project_id=project_id(parent.directory),
             directory=parent.directory,
             parent_id=parent.id,
-            title=f"{line(order.description)} (@{order.agent} subagent)",
+            title=f"{line(order.description)} (@{line(order.agent)} subagent)",
             version=VERSION,
             time=SessionTime(created=now, updated=now),
             cost=0,
@@ -196,10 +196,10 @@ class Desk:
         start = given.strip()
         start = start if start.startswith("ses_") else f"ses_{start}"
         found = await self.store.tasks_beginning(context.session_id, start)
-        if len(found) > 1 and start not in found:
-            raise ToolError(ambiguous(given, len(found)))
         if not found or not given.strip():
             raise ToolError(no_such_task(given))
+        if len(found) > 1 and start not in found:
+            raise ToolError(ambiguous(given, len(found)))
         return await self.store.task(SessionId(start) if start in found else found[0])
 
 

@@ -168,4 +168,5 @@ def _failed(about: Situation, error: Failure) -> Why:
         return _why(about, "aborted", f"Its last turn was aborted.{kept}")
     if message.startswith("crash_loop:"):
         return _why(about, "crash_loop", line(message.removeprefix("crash_loop:").strip(), most=400))
-    return _why(about, "failed", f"Its last turn failed with {name}: {line(message, most=300)}")
+    said = line(message, most=300).rstrip(".")
+    return _why(about, "failed", f"Its last turn failed with {name}: {said}.")

@@ -177,7 +177,10 @@ class Dispatcher:
             return
         self._next_audit = self._clock.now() + AUDIT_MS
         for task_id in await self._store.unconcluded():
-            await self._store.conclude(task_id)
+            try:
+                await self._store.conclude(task_id)
+            except Damaged:
+                _log.exception("task %s cannot be concluded", task_id)
 
     async def stop(self) -> None:
         """End all runs and give their sessions back, for whoever serves next."""

@@ -41,9 +41,8 @@ from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.delegation.history import CHILD, SPENT, TIME, History, inputs, outputs, steps, texts, told
 from tests.unit.domain.build import call
 
-pytestmark = pytest.mark.spec("T-11")
 
-
+@pytest.mark.spec("T-11")
 def test_what_came_before_the_forking_message_is_copied_and_nothing_else() -> None:
     history = History()
     history.user("Find the bug.")
@@ -53,6 +52,7 @@ def test_what_came_before_the_forking_message_is_copied_and_nothing_else() -> No
     assert "never copied" not in str(fork)
 
 
+@pytest.mark.spec("T-11")
 def test_a_message_that_is_not_there_is_an_error() -> None:
     history = History()
     history.user("Hi")
@@ -66,10 +66,12 @@ def test_a_message_that_is_not_there_is_an_error() -> None:
         )
 
 
+@pytest.mark.spec("T-11")
 def test_a_history_without_a_message_gives_none() -> None:
     assert History().forked().entries == ()
 
 
+@pytest.mark.spec("T-11")
 def test_every_message_and_part_has_a_new_name_in_the_childs_session() -> None:
     history = History()
     history.user("One", "Two")
@@ -85,6 +87,7 @@ def test_every_message_and_part_has_a_new_name_in_the_childs_session() -> None:
     assert all(part.message_id == entry.info.id for entry in fork.entries for part in entry.parts)
 
 
+@pytest.mark.spec("T-11")
 def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
     history = History()
     history.user("Go")
@@ -102,6 +105,7 @@ def test_a_step_keeps_who_made_it_and_is_not_paid_again() -> None:
     assert (made.cost, made.tokens, made.structured) == (0, Tokens.zero(), None)
 
 
+@pytest.mark.spec("T-11")
 def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None:
     history = History()
     history.user("Go", format=JsonFormat(schema={}), system="Be brief.", tools={"bash": False}, agent="plan")
@@ -111,6 +115,7 @@ def test_what_a_prompt_wanted_of_the_parent_is_not_wanted_of_the_child() -> None
     assert entry.info.agent == "plan"
 
 
+@pytest.mark.spec("T-11")
 def test_a_step_answers_the_copy_of_what_it_answered() -> None:
     history = History()
     history.user("First")
@@ -122,6 +127,7 @@ def test_a_step_answers_the_copy_of_what_it_answered() -> None:
     assert [one.info.parent_id, late.info.parent_id] == [first.info.id] * 2  # type: ignore[union-attr]
 
 
+@pytest.mark.spec("T-11")
 def test_a_step_whose_prompt_is_not_copied_answers_the_prompt_before_it() -> None:
     history = History()
     history.user("First")
@@ -131,6 +137,7 @@ def test_a_step_whose_prompt_is_not_copied_answers_the_prompt_before_it() -> Non
     assert one.info.parent_id == first.info.id  # type: ignore[union-attr]
 
 
+@pytest.mark.spec("T-11")
 def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> None:
     history = History()
     history.user(history.text("for people", ignored=True))
@@ -144,6 +151,7 @@ def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> Non
     assert [part.synthetic for part in opening.parts if isinstance(part, TextPart)] == [True]
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(
     ("finish", "error", "called", "copied"),
     [
@@ -166,6 +174,7 @@ def test_how_a_step_failed_stays_behind_and_what_it_said_does_not(
     assert told(history.forked().entries) == told(history.entries)
 
 
+@pytest.mark.spec("T-11")
 def test_a_text_that_was_left_half_said_has_ended() -> None:
     history = History()
     history.user("Go")
@@ -174,6 +183,7 @@ def test_a_text_that_was_left_half_said_has_ended() -> None:
     assert [part.time for part in said if isinstance(part, TextPart)] == [PartTime(start=7, end=7), TIME]
 
 
+@pytest.mark.spec("T-11")
 def test_a_step_that_failed_without_a_word_is_left_out() -> None:
     history = History()
     history.user("Go")
@@ -181,6 +191,7 @@ def test_a_step_that_failed_without_a_word_is_left_out() -> None:
     assert len(history.forked().entries) == 1
 
 
+@pytest.mark.spec("T-11")
 def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
     history = History()
     history.user("Go", decode_part(b'{"type":"poem","id":"prt_1"}'), history.part(AgentPart, name="explore"))
@@ -199,6 +210,7 @@ def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
     assert "itemId" not in str(made)
 
 
+@pytest.mark.spec("T-11")
 def test_a_message_that_was_nothing_but_thought_is_left_out() -> None:
     history = History()
     history.user("Go")
@@ -206,6 +218,7 @@ def test_a_message_that_was_nothing_but_thought_is_left_out() -> None:
     assert len(history.forked().entries) == 1
 
 
+@pytest.mark.spec("T-11")
 def test_a_step_that_no_model_made_counts_as_made_so_that_nobody_goes_on_with_it() -> None:
     history = History()
     history.user(history.part(SubtaskPart, prompt="Look", description="look", agent="explore"))
@@ -217,6 +230,7 @@ def test_a_step_that_no_model_made_counts_as_made_so_that_nobody_goes_on_with_it
     assert told(fork.entries) == told(history.entries)
 
 
+@pytest.mark.spec("T-11")
 def test_files_of_a_prompt_are_copied() -> None:
     history = History()
     history.user(
@@ -228,6 +242,7 @@ def test_files_of_a_prompt_are_copied() -> None:
     assert told(history.forked().entries) == told(history.entries)
 
 
+@pytest.mark.spec("T-11")
 def test_what_only_clients_see_of_a_call_is_not_copied() -> None:
     history = History()
     history.user("Go")
@@ -245,6 +260,7 @@ def test_what_only_clients_see_of_a_call_is_not_copied() -> None:
     )
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(
     "state",
     [
@@ -265,6 +281,7 @@ def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_sh
     assert not any(said.failed for said in told(fork.entries) if isinstance(said, FromTool))
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize("result", [Completed("v2 is live"), Failed("no route")])
 def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) -> None:
     history = History()
@@ -280,6 +297,7 @@ def test_a_result_that_came_late_is_told_once_and_where_it_came(result: Result) 
     assert told(fork.entries) == told(history.entries, shown=frozenset({part.id}))
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize("synthetic", [True, False])
 def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bool) -> None:
     history = History()
@@ -293,6 +311,7 @@ def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bo
     assert "v2 is live" not in str(fork)
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize("call_id", ["toolu_1", "a b (c)", "", "x\ny"])
 @pytest.mark.parametrize("result", [Completed("out\n\nput"), Failed(""), Completed("a (b) has failed:\n\nc")])
 def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> None:
@@ -305,6 +324,7 @@ def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> No
     assert came.head + came.result == text
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(
     "text",
     [
@@ -321,6 +341,7 @@ def test_other_words_are_no_late_result(text: str) -> None:
     assert arrived(text) is None
 
 
+@pytest.mark.spec("T-11")
 def test_an_output_that_was_cleared_stays_so() -> None:
     history = History()
     history.user("Go")
@@ -339,6 +360,7 @@ def summarised(history: History, *notes: str, words: str = "They build a shop.")
     return head
 
 
+@pytest.mark.spec("T-11")
 def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> None:
     history = History()
     head = summarised(history, "Todos that are not done:\n- paint")
@@ -356,6 +378,7 @@ def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> Non
     assert isinstance(summary.parts[0], StepStartPart)
 
 
+@pytest.mark.spec("T-11")
 def test_a_summary_without_a_note_is_told_too() -> None:
     history = History()
     head = summarised(history)
@@ -363,6 +386,7 @@ def test_a_summary_without_a_note_is_told_too() -> None:
     assert texts(history.forked(head)) == [SUMMARISED, "They build a shop.", "On it."]
 
 
+@pytest.mark.spec("T-11")
 def test_wishes_for_summaries_and_summaries_in_the_tail_are_left_out() -> None:
     history = History()
     history.user("Go")
@@ -373,6 +397,7 @@ def test_wishes_for_summaries_and_summaries_in_the_tail_are_left_out() -> None:
     assert texts(history.forked()) == ["Go", "Yes", "On."]
 
 
+@pytest.mark.spec("T-11")
 def test_the_preamble_says_what_the_copy_is_and_what_to_do_with_it() -> None:
     history = History()
     history.user("Go")

@@ -16,8 +16,6 @@ from tests.unit.delegation.history import History, characters, inputs, outputs, 
 from tests.unit.delegation.test_fork import summarised
 from tests.unit.domain.build import call
 
-pytestmark = pytest.mark.spec("T-11")
-
 LONG = "abcdefghij" * 400
 """4,000 characters."""
 
@@ -31,6 +29,7 @@ def with_results(*results: str, tool: str = "read") -> History:
     return history
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(
     ("newer", "kept"), [(0, 4_000), (4, 4_000), (5, 3_000), (14, 3_000), (15, 500), (16, 500), (99, 500)]
 )
@@ -47,6 +46,7 @@ def test_a_result_is_cut_by_how_many_are_newer(newer: int, kept: int, together: 
     assert first == LONG[:kept] + left_out
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(("newer", "limit"), [(5, 3_000), (15, 500)])
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_result_is_cut_if_it_is_one_character_too_long(newer: int, limit: int, over: int) -> None:
@@ -55,6 +55,7 @@ def test_a_result_is_cut_if_it_is_one_character_too_long(newer: int, limit: int,
     assert first == (f"{'é' * limit}\n[… 1 characters left out …]" if over else text)
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(("newer", "kept"), [(4, 4_000), (5, 3_000), (15, 500)])
 @pytest.mark.parametrize("how", ["shell", "error", "shell error"])
 def test_of_shell_and_error_output_both_ends_are_kept(newer: int, kept: int, how: str) -> None:
@@ -68,11 +69,13 @@ def test_of_shell_and_error_output_both_ends_are_kept(newer: int, kept: int, how
     assert outputs(history.forked())[0] == (LONG if kept == 4_000 else LONG[:half] + mark + LONG[-half:])
 
 
+@pytest.mark.spec("T-11")
 def test_of_an_odd_number_the_beginning_has_one_more() -> None:
     assert cut("abcdefgh", 5, ends=True) == "abc\n[… 3 characters left out …]\ngh"
     assert cut("abcdefgh", 1, ends=True) == "a\n[… 7 characters left out …]"
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(("newer", "kept"), [(0, 500), (4, 500), (5, 200), (14, 200), (15, 100), (40, 100)])
 @pytest.mark.parametrize("over", [0, 1])
 def test_inputs_are_cut_in_the_same_classes(newer: int, kept: int, over: int) -> None:
@@ -85,6 +88,7 @@ def test_inputs_are_cut_in_the_same_classes(newer: int, kept: int, over: int) ->
     assert inputs(history.forked())[0] == {"content": expected}
 
 
+@pytest.mark.spec("T-11")
 def test_every_text_in_an_input_is_cut_and_its_shape_stays() -> None:
     history = History()
     history.user("Go")
@@ -100,6 +104,7 @@ def test_every_text_in_an_input_is_cut_and_its_shape_stays() -> None:
     assert inputs(history.forked()) == [{**given, "edits": [{"old": short, "new": "b"}, [short]]}]
 
 
+@pytest.mark.spec("T-11")
 def test_an_input_that_is_very_deep_is_cut_short() -> None:
     given: dict[str, Any] = {"a": "bottom"}
     for _ in range(5_000):
@@ -116,6 +121,7 @@ def late(part: ToolPart, result: Result) -> str:
     return result_text(call(Settled(result, 9), call_id=part.call_id, tool=part.tool))
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(("newer", "kept"), [(4, None), (5, 3_000), (15, 500)])
 @pytest.mark.parametrize(
     ("tool", "result"),
@@ -138,6 +144,7 @@ def test_a_result_that_came_late_is_cut_where_it_came(
     assert texts(fork)[1] == came.removesuffix(LONG) + cut(LONG, kept, ends=ends)
 
 
+@pytest.mark.spec("T-11")
 def test_what_stands_for_a_result_takes_no_place_among_the_newest() -> None:
     history = History()
     history.user("Go")
@@ -159,6 +166,7 @@ def first_letters(fork: Fork) -> str:
     return "".join(text[0] for text in texts(fork))
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize(
     ("lengths", "kept"),
     [
@@ -182,6 +190,7 @@ def test_the_oldest_messages_go_until_it_is_not_too_much(lengths: tuple[int, ...
     assert told(fork.entries) == told(history.entries[gone:])
 
 
+@pytest.mark.spec("T-11")
 def test_results_and_inputs_are_counted_as_they_are_told() -> None:
     history = History()
     history.user("a" * 99_000)
@@ -193,6 +202,7 @@ def test_results_and_inputs_are_counted_as_they_are_told() -> None:
     assert first_letters(history.forked()) == "be"
 
 
+@pytest.mark.spec("T-11")
 def test_a_copy_that_lost_its_prompt_begins_with_a_word_of_ours() -> None:
     history = said(150_000)
     history.step("b" * 100_000)
@@ -201,6 +211,7 @@ def test_a_copy_that_lost_its_prompt_begins_with_a_word_of_ours() -> None:
     assert "1 message left out, the oldest." in fork.preamble
 
 
+@pytest.mark.spec("T-11")
 def test_a_result_goes_with_its_call() -> None:
     history = History()
     history.user("Go")
@@ -209,6 +220,7 @@ def test_a_result_goes_with_its_call() -> None:
     assert told(history.forked().entries) == [FromUser("b" * 199_999)]
 
 
+@pytest.mark.spec("T-11")
 def test_an_image_takes_as_much_as_its_frame() -> None:
     history = History()
     url = "data:image/png;base64," + "a" * 300_000
@@ -219,6 +231,7 @@ def test_an_image_takes_as_much_as_its_frame() -> None:
     assert first_letters(history.forked()) == "bc"
 
 
+@pytest.mark.spec("T-11")
 def test_if_the_newest_message_alone_is_too_long_its_results_share_the_room() -> None:
     history = History()
     history.user("Go")
@@ -231,6 +244,7 @@ def test_if_the_newest_message_alone_is_too_long_its_results_share_the_room() ->
     assert "5 tool results shortened; 1 message left out, the oldest." in fork.preamble
 
 
+@pytest.mark.spec("T-11")
 def test_one_prompt_that_is_too_long_keeps_both_ends() -> None:
     history = said(200_001)
     (text,) = texts(history.forked())
@@ -239,12 +253,14 @@ def test_one_prompt_that_is_too_long_keeps_both_ends() -> None:
     assert "1 long text shortened" in history.forked().preamble
 
 
+@pytest.mark.spec("T-11")
 def test_a_message_that_cannot_be_cut_goes_however_new_it_is() -> None:
     history = said(10)
     history.step(history.done("x", many=["a" * 9] * 30_000), finish="tool-calls")
     assert history.forked().entries == ()
 
 
+@pytest.mark.spec("T-11")
 def test_a_summary_stays_when_old_messages_go() -> None:
     history = History()
     head = summarised(history, "note")
@@ -253,6 +269,7 @@ def test_a_summary_stays_when_old_messages_go() -> None:
     assert texts(history.forked(head)) == [f"note\n{SUMMARISED}", "They build a shop.", "b" * 150_000]
 
 
+@pytest.mark.spec("T-11")
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
     history = History()
@@ -265,6 +282,7 @@ def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
     assert ("1 long text shortened" in fork.preamble) == bool(over)
 
 
+@pytest.mark.spec("T-11")
 def test_room_that_a_summary_takes_is_not_given_twice() -> None:
     history = History()
     head = summarised(history)
@@ -273,6 +291,7 @@ def test_room_that_a_summary_takes_is_not_given_twice() -> None:
     assert texts(history.forked(head))[2:] == ["b" * 100_000]
 
 
+@pytest.mark.spec("T-11")
 def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
     history = History()
     head = summarised(history, "n" * 90_000, words="s" * 400_000)
@@ -284,6 +303,7 @@ def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
     assert summary.count("left out") == 1
 
 
+@pytest.mark.spec("T-11")
 def test_the_preamble_counts_what_was_cut() -> None:
     history = History()
     history.user("Go")
@@ -296,6 +316,7 @@ def test_the_preamble_counts_what_was_cut() -> None:
     assert "Cut from it: 8 messages left out, the oldest ones. Where" in history.forked().preamble
 
 
+@pytest.mark.spec("T-11")
 def test_texts_of_people_and_models_are_never_cut_for_their_age() -> None:
     history = History()
     history.user(history.text(LONG), history.text(LONG, synthetic=True))

@@ -44,8 +44,6 @@ from tests.unit.delegation.history import CHILD, SPENT, TIME, History, told
 from tests.unit.delegation.test_fork import summarised
 from tests.unit.domain.build import call
 
-pytestmark = pytest.mark.spec("T-11")
-
 MODEL = ModelRef(provider_id="acme", model_id="sage-1")
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")
 SIGNED = {"anthropic": {"signature": "c2lnbmVk", "model": "sage-1"}}
@@ -188,6 +186,7 @@ def marks(messages: Sequence[Told]) -> list[int]:
     return [int(number) for number in _MARK.findall(str(messages))]
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_fork_stays_within_its_limit(seed: int) -> None:
@@ -197,6 +196,7 @@ def test_a_fork_stays_within_its_limit(seed: int) -> None:
     assert length(told(fork.entries)) <= 200_000 + len(OPENING)
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_fork_begins_with_a_user_and_every_call_has_one_result(seed: int) -> None:
@@ -206,6 +206,7 @@ def test_a_fork_begins_with_a_user_and_every_call_has_one_result(seed: int) -> N
     assert unanswered(messages) == ""
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_fork_is_the_newest_of_its_parent_in_order(seed: int) -> None:
@@ -222,6 +223,7 @@ def test_a_fork_is_the_newest_of_its_parent_in_order(seed: int) -> None:
     assert "never copied" not in str(fork.entries)
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_fork_has_names_of_its_own_and_nothing_open(seed: int) -> None:
@@ -246,6 +248,7 @@ def test_a_fork_has_names_of_its_own_and_nothing_open(seed: int) -> None:
     assert [decode_part(encode(part)) for part in parts] == parts
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_result_is_promised_if_and_only_if_it_is_told_later(seed: int) -> None:
@@ -259,6 +262,7 @@ def test_a_result_is_promised_if_and_only_if_it_is_told_later(seed: int) -> None
             assert not any(f"call {said.call_id} (" in str(m) for m in messages)
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_small_history_is_copied_as_it_is(seed: int) -> None:
@@ -275,6 +279,7 @@ def test_a_small_history_is_copied_as_it_is(seed: int) -> None:
         assert replace(entry.info, **same) == copy.info
 
 
+@pytest.mark.spec("T-11")
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_a_fork_can_be_sent_to_every_provider(seed: int) -> None:

@@ -8,12 +8,13 @@ from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task import EndedBy, Outcome, Task, TaskError
+from asyncagents.domain.task import EndedBy, Outcome, TaskError
 from asyncagents.store.row import SessionRow, find_session, save, the_session, unsettled
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.task import decode_task, find_task, live_tasks_of, tasks_of
+from asyncagents.store.verb.task import live_tasks_of, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
+EVERY = 1_000_000_000
 Scope: TypeAlias = Literal["tree", "turn"]
 """All below a session, or only those that its turn waits for."""
 
@@ -31,7 +32,7 @@ async def cancel(
     ended = [session_id]
     for each in tree:
         row = await the_session(tx, each)
-        task = await find_task(tx, each) if row.control.parent_id is not None else None
+        task = await readable_task(tx, each) if row.control.parent_id is not None else None
         live = task is not None and task.live
         if each == session_id or live or await _at_work(tx, row):
             await _cancel(tx, row)
@@ -80,6 +81,8 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     if control.in_turn or held_back or control.backoff is not None or await unsettled(tx, session_id):
         control = control.woken()
         tx.interrupt(session_id)
+    elif control.state == "ready":  # a notice had woken it, and now nothing is left to do
+        control = replace(control, state="idle")
     await save(tx, row, control)
 
 
@@ -92,21 +95,27 @@ async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
 
 async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:
     """Of a session: ended, and forgotten. Their sessions stay."""
-    live = await live_tasks_of(tx, fact.session_id)
-    await cancel_tasks(tx, CancelTasks(tuple(task.id for task in live), "parent"))
-    for task in await tasks_of(tx, fact.session_id):
-        await _forget(tx, task)
+    ended = {task.id for task in await tasks_of(tx, fact.session_id) if not task.live}
+    every = await _every_task(tx, fact.session_id)
+    await cancel_tasks(tx, CancelTasks(tuple(each for each in every if each not in ended), "parent"))
+    for each in every:
+        await _forget(tx, each)
 
 
-async def _forget(tx: Tx, task: Task) -> None:
-    await tx.run("delete_task_notices", task.id)
-    await tx.run("delete_task", task.id)
-    await tx.one("insert_tombstone", await tx.rev(), "task", task.id, b"{}")
-    tx.emit(TaskCleared(session_id=task.id))
+async def _every_task(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
+    """Those that cannot be read as well."""
+    return tuple(SessionId(row[0]) for row in await tx.all("task_ids", session_id, "", "~", EVERY))
+
+
+async def _forget(tx: Tx, task_id: SessionId) -> None:
+    await tx.run("delete_task_notices", task_id)
+    await tx.run("delete_task", task_id)
+    await tx.one("insert_tombstone", await tx.rev(), "task", task_id, b"{}")
+    tx.emit(TaskCleared(session_id=task_id))
 
 
 async def delete_tasks(tx: Tx, session_id: SessionId) -> None:
     """What a session launched goes with it."""
-    for row in await tx.all("tasks_of", session_id):
-        await _forget(tx, decode_task(row))
+    for each in await _every_task(tx, session_id):
+        await _forget(tx, each)
     await tx.run("delete_notices", session_id)

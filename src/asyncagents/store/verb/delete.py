@@ -7,7 +7,7 @@ from asyncagents.domain.task import Outcome
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import delete_tasks
-from asyncagents.store.verb.task import find_task
+from asyncagents.store.verb.task import readable_task
 from asyncagents.store.verb.task_end import GONE, end
 
 _TABLES = ("parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "session")
@@ -19,7 +19,7 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
     Who launched it is told, and may still read what it came to.
     """
     await the_session(tx, session_id)
-    task = await find_task(tx, session_id)
+    task = await readable_task(tx, session_id)
     if task is not None and task.live:
         await end(tx, task, Outcome(status="cancelled", error=GONE, ended_by="user"))
     doomed = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))

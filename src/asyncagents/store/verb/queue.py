@@ -8,7 +8,7 @@ from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import SessionId
 from asyncagents.store.row import decode_call, find_session, inbox, put_call, save, unsettled
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.task import find_task, place_in_queue
+from asyncagents.store.verb.task import place_in_queue, readable_task
 
 
 async def is_queued(tx: Tx, control: Control) -> bool:
@@ -36,7 +36,7 @@ async def make_room(tx: Tx, control: Control) -> None:
 
 async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
     """Who waits for it is held up by it only while it does not wait for the outside itself."""
-    task = await find_task(tx, control.id) if control.parent_id is not None else None
+    task = await readable_task(tx, control.id) if control.parent_id is not None else None
     for call_id in task.calls if task else ():
         row = await tx.one("call", call_id)
         call = decode_call(row) if row else None

@@ -8,13 +8,13 @@ from asyncagents.store.row import find_backoff, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.notice import is_due, open_notices
 from asyncagents.store.verb.read import covered
-from asyncagents.store.verb.task import find_task, live_tasks_of, place_in_queue
+from asyncagents.store.verb.task import live_tasks_of, place_in_queue, readable_task
 
 
 async def situation(tx: Tx, session_id: SessionId) -> Situation:
     row = await the_session(tx, session_id)
     control = row.control
-    task = await find_task(tx, session_id)
+    task = await readable_task(tx, session_id)
     inputs = await tx.all("unread_inputs", session_id)
     last = await tx.one("last_message", session_id)
     step = decode_message(upcast(last[1], last[0])) if last else None

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import SessionCreated
 from asyncagents.domain.fact import Spawn
+from asyncagents.errors import NotFound
 from asyncagents.store.body import check_names
-from asyncagents.store.row import BUSY, insert_message, publish_status, put_part, the_session
+from asyncagents.store.row import BUSY, insert_message, publish_status, put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.session import insert_session
 from asyncagents.store.verb.signal import addressed, keep
@@ -16,8 +17,11 @@ from asyncagents.store.verb.task import put_task
 async def spawn(tx: Tx, fact: Spawn) -> None:
     """Whether it may be launched was asked before. The child is new, so it is written once, as it begins."""
     check_names(fact.info.id, fact.first.message.id, fact.first.key, *(part.id for part in fact.first.parts))
-    above = (await the_session(tx, fact.task.parent_id)).control
-    child = Control(fact.info.id, above.id, above.root_id, above.depth + 1, above.pool).woken()
+    above = await tx.one("lineage", fact.task.parent_id)
+    if above is None:
+        raise NotFound("parent session", fact.task.parent_id)
+    root_id, depth, pool = above
+    child = Control(fact.info.id, fact.task.parent_id, root_id, depth + 1, pool).woken()
     info = addressed(fact.info, fact.first.message)
     await insert_session(tx, replace(child, positions=len(fact.history)), info, status=BUSY)
     tx.emit(SessionCreated(session_id=child.id, info=info))

@@ -1,13 +1,15 @@
 """Tasks: sessions that work for sessions. Launched, followed up and read, each in one transaction."""
 
+import logging
 from collections import Counter
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.background_task import background_task
 from asyncagents.domain.call import Call, Open, Running
-from asyncagents.domain.codec import BROKEN, SHAPE_VERSION, unreadable
+from asyncagents.domain.codec import BROKEN, SHAPE_VERSION, Unreadable, unreadable
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
@@ -24,6 +26,7 @@ from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.signal import admit
 
 LAST_TOOLS = 5
+_log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Task)
 
 
@@ -37,6 +40,15 @@ def decode_task(row: Row) -> Task:
 async def find_task(tx: Tx, task_id: SessionId) -> Task | None:
     row = await tx.one("task", task_id)
     return decode_task(row) if row is not None else None
+
+
+async def readable_task(tx: Tx, task_id: SessionId) -> Task | None:
+    """None, too, if it cannot be read: nobody else is to suffer for it."""
+    try:
+        return await find_task(tx, task_id)
+    except Unreadable as error:
+        _log.warning("task %s is passed over: %s", task_id, error)
+        return None
 
 
 async def the_task(tx: Tx, task_id: SessionId) -> Task:
@@ -118,12 +130,20 @@ async def place_in_queue(tx: Tx, control: Control) -> int:
 
 
 async def tasks_of(tx: Tx, parent_id: SessionId) -> tuple[Task, ...]:
-    """The oldest first."""
-    return tuple(decode_task(row) for row in await tx.all("tasks_of", parent_id))
+    """The oldest first; without those that cannot be read."""
+    return _readable(await tx.all("tasks_of", parent_id))
 
 
 async def live_tasks_of(tx: Tx, parent_id: SessionId) -> tuple[Task, ...]:
-    return tuple(decode_task(row) for row in await tx.all("live_tasks_of", parent_id))
+    return _readable(await tx.all("live_tasks_of", parent_id))
+
+
+def _readable(rows: list[Row]) -> tuple[Task, ...]:
+    found = []
+    for row in rows:
+        with suppress(Unreadable):
+            found.append(decode_task(row))
+    return tuple(found)
 
 
 def waits_for(call: Call) -> Open | None:

@@ -1,5 +1,6 @@
 """The end of a task's run: its last state, whoever waits for it, and the notice, in one transaction."""
 
+import logging
 from collections import Counter
 
 from msgspec import Struct
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain import task_text
 from asyncagents.domain.call import Call, Completed, Failed, Result, Settled
-from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.failure import told
 from asyncagents.domain.history import Entry
@@ -20,13 +21,23 @@ from asyncagents.store.row import decode_call, find_session, read_part, save, th
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import END
 from asyncagents.store.verb.signal import settle_open
-from asyncagents.store.verb.task import LAST_TOOLS, find_task, progress, put_task, tools_used, waits_for
+from asyncagents.store.verb.task import (
+    LAST_TOOLS,
+    find_task,
+    progress,
+    put_task,
+    readable_task,
+    tools_used,
+    waits_for,
+)
 
 LOOK_BACK = 8
 SHOWN_CALLS = 20
 REJECTED = TaskError("PermissionRejectedError", "The user rejected a tool call, so the task stopped.")
 GONE = TaskError("NotFoundError", "The session of this task was deleted.")
 NOTHING = TaskError("UnknownError", "The task ended before any model had answered.")
+
+_log = logging.getLogger(__name__)
 
 
 class Hush(Struct, frozen=True):
@@ -44,7 +55,7 @@ async def conclude(
     """A session rests: if it is a live task with nothing left to do, this run has ended."""
     if control.parent_id is None:
         return
-    task = await find_task(tx, control.id)
+    task = await readable_task(tx, control.id)
     if task is None or not task.live or await _unfinished(tx, control.id):
         return
     step = await _last_step(tx, control.id)
@@ -61,7 +72,13 @@ async def _unfinished(tx: Tx, session_id: SessionId) -> bool:
 
 async def sweep(tx: Tx, task_id: SessionId) -> None:
     """Of a task whose end was missed, whatever the reason."""
-    task, row = await find_task(tx, task_id), await find_session(tx, task_id)
+    row = await find_session(tx, task_id)
+    try:
+        task = await find_task(tx, task_id)
+    except Unreadable as error:  # it would keep its parent from an end for ever
+        _log.warning("task %s is given up: %s", task_id, error)
+        await tx.run("give_up_task", await tx.rev(), task_id)
+        return
     if task is None or not task.live:
         return
     if row is None:

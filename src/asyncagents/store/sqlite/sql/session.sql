@@ -6,6 +6,10 @@ UPDATE revision SET rev = ? WHERE id = 1;
 -- Only what tells whether a run still holds its session.
 SELECT fence, state FROM session WHERE id = ?;
 
+-- name: lineage
+-- What a child has of its parent.
+SELECT root_id, depth, pool FROM session WHERE id = ?;
+
 -- name: session
 -- A session with its protocol columns, in the order of Control.
 SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn, cancel_rev,

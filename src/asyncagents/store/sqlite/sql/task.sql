@@ -72,6 +72,10 @@ SELECT id FROM task WHERE live = 1 AND due IS NOT NULL AND due <= ? ORDER BY due
 -- name: forget_deadline
 UPDATE task SET due = NULL, rev = ? WHERE id = ?;
 
+-- name: give_up_task
+-- One that cannot be read.
+UPDATE task SET live = 0, due = NULL, rev = ? WHERE id = ?;
+
 -- name: next_deadline
 SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
 

@@ -1,0 +1,141 @@
+"""Task rows of another release, or broken ones: what is not known is kept, and nobody else is harmed."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from asyncagents.domain.call import Completed, Settled
+from asyncagents.domain.codec import SHAPE_VERSION
+from asyncagents.domain.event import TaskCompleted
+from asyncagents.domain.fact import ClearTasks
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Idle
+from asyncagents.errors import StoreError
+from tests.contract.build import Lab
+from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, task_row, work
+
+NEWER = SHAPE_VERSION + 1
+
+
+def _with(raw: bytes, **more: Any) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(raw) | more)
+
+
+@pytest.mark.spec("X-06")
+async def test_a_newer_task_keeps_what_we_do_not_know_and_ends_all_the_same(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    task = (await lab.store.task(child)).task
+    raw, _ = await task_row(lab, child)
+    await rewrite_task(lab, task, _with(raw, mood="bright"), NEWER)
+    await work(lab, child)
+    raw, version = await task_row(lab, child)
+    kept = msgspec.json.decode(raw)
+    assert (kept["mood"], kept["status"], kept["result"], version) == ("bright", "completed", "Red.", NEWER)
+    assert not (await lab.store.task(child)).task.live
+    assert await lab.store.unconcluded() == ()
+    assert await lab.store.count_live(boss.id) == 0
+
+
+@pytest.mark.spec("T-03")
+async def test_an_open_call_of_a_task_that_a_newer_release_wrote_is_settled(lab: Lab) -> None:
+    boss = await parent(lab)
+    (call,) = boss.calls
+    child = await boss.launch(call, background=False)
+    task = (await lab.store.task(child)).task
+    raw, _ = await task_row(lab, child)
+    await rewrite_task(lab, task, _with(raw, mood="bright"), NEWER)
+    await lab.store.cancel(child)
+    state = (await lab.store.call(call.id)).state
+    assert isinstance(state, Settled)
+
+
+async def _broken(lab: Lab, **more: Any) -> tuple[Parent, SessionId, SessionId]:
+    """A parent with a good and a broken task, and a call to spare."""
+    boss = await parent(lab, 3)
+    good = await boss.launch(boss.calls[0])
+    bad = await boss.launch(boss.calls[1], **more)
+    task = (await lab.store.task(bad)).task
+    await rewrite_task(lab, task, b'{"id": 7', SHAPE_VERSION)
+    return boss, good, bad
+
+
+async def test_a_broken_task_is_an_error_where_it_is_read_and_hides_no_other(lab: Lab) -> None:
+    boss, good, bad = await _broken(lab)
+    with pytest.raises(StoreError, match="unreadable task"):
+        await lab.store.task(bad)
+    for seen in (
+        await lab.store.tasks_of(boss.id),
+        await lab.store.tasks_of_tree(boss.id),
+        await lab.store.live_tasks(),
+        await lab.store.tasks(),
+    ):
+        assert [each.task.id for each in seen] == [good]
+
+
+async def test_beside_a_broken_task_others_end_and_are_told(lab: Lab) -> None:
+    boss, good, _ = await _broken(lab)
+    cursor = await lab.store.cursor()
+    await work(lab, good)
+    assert [e.session_id for e in (await lab.store.feed(cursor)).events if isinstance(e, TaskCompleted)] == [
+        good
+    ]
+    assert await boss.rest()
+    assert await open_notices(lab, boss.id) == []
+
+
+async def test_a_parent_of_a_broken_task_can_be_aborted_and_so_can_its_other_tasks(lab: Lab) -> None:
+    boss, good, bad = await _broken(lab)
+    ended = await lab.store.cancel(boss.id)
+    assert {boss.id, good, bad} <= set(ended)
+    assert (await lab.store.task(good)).task.status == "cancelled"
+    assert (await lab.store.control(bad)).cancel_rev > 0
+
+
+async def test_a_parent_of_a_broken_task_can_clear_and_be_deleted(lab: Lab) -> None:
+    boss, good, bad = await _broken(lab)
+    fact = ClearTasks(boss.id)
+    await lab.store.finish_call(boss.lease, boss.calls[2].id, Completed("cleared"), (fact,))
+    assert await lab.store.count_live(boss.id) == 0
+    assert await lab.store.tasks() == ()
+    boss, good, bad = await _broken(lab)
+    assert set(await lab.store.delete_session(boss.id)) == {boss.id, good, bad}
+    assert await lab.store.tasks() == ()
+
+
+async def test_a_broken_task_stands_in_the_way_of_no_deadline(lab: Lab) -> None:
+    await _broken(lab, due=lab.clock.now() + 1)
+    lab.clock.advance(1)
+    await lab.store.expire()
+    assert await lab.store.next_due() is None
+
+
+async def test_what_keeps_the_parent_of_a_broken_task_is_told(lab: Lab) -> None:
+    boss, good, _ = await _broken(lab)
+    about = await lab.store.situation(boss.id)
+    assert [task.id for task in about.children] == [good]
+
+
+@pytest.mark.spec("T-09")
+async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_parent_can_end(
+    lab: Lab,
+) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    call = lab.call(step, tool="task")
+    await lab.end(lease, step, call)
+    middle = Parent(lab, lease, step, [await lab.start(lease, call)])
+    grandchild = await middle.launch(middle.calls[0])
+    assert await middle.rest()
+    await rewrite_task(lab, (await lab.store.task(grandchild)).task, b"[]", SHAPE_VERSION)
+    await work(lab, grandchild)
+    assert await lab.store.status(grandchild) == Idle()
+    assert await lab.store.unconcluded() == (grandchild,)
+    await lab.store.conclude(grandchild)
+    assert await lab.store.unconcluded() == (child,)
+    await lab.store.conclude(child)
+    assert (await lab.store.task(child)).task.status == "completed"
+    assert await open_notices(lab, boss.id) == [(child, 0, "due")]

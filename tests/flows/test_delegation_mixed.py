@@ -1,0 +1,257 @@
+"""Delegation where several things meet: streams, waits, prompts, sync and background in one step."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.ask import Question
+from asyncagents.domain.event import QuestionAsked, TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
+from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.domain.status import Busy, Idle, WaitingAsync
+from asyncagents.engine.tool import Pending, Tool, ToolContext
+from asyncagents.errors import Conflict
+from asyncagents.llm.model import FromUser, ModelEvent, Request, TextEnd
+from asyncagents.llm.scripted import Step, call, fail, say
+from tests.flows.delegating import (
+    Players,
+    Scenes,
+    allow,
+    child_of,
+    gates,
+    ids,
+    launch,
+    notices_of,
+    office,
+    outputs,
+    sync,
+    task_named,
+    until_ended,
+    until_quiet,
+    visible,
+    with_id,
+)
+from tests.flows.kit import Gate, Nothing, Stage, stage
+
+
+class Held(Players):
+    """Stops in the middle of what it says to "go", until it is let go."""
+
+    def __init__(self, scenes: Scenes) -> None:
+        super().__init__(scenes)
+        self.go = asyncio.Event()
+
+    async def _play(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        async for event in super()._play(request):
+            yield event
+            if isinstance(event, TextEnd) and request.messages[0] == FromUser("go"):
+                await self.go.wait()
+
+
+def own(at: Stage) -> list[Request]:
+    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+
+
+@pytest.mark.spec("T-12", "T-15")
+async def test_two_that_end_while_the_parents_model_streams_are_told_by_its_next_step(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[launch("A", "a"), launch("B", "b")], [say("I go on.")], [say("Saw both.")]],
+        "a": [[say("A.")]],
+        "b": [[say("B.")]],
+    }
+    model = Held(scenes)
+    async with stage(tmp_path, model, delegation=True, policy=allow) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.ears.until_said("I go on.")
+        done = [await task_named(at.runtime, name) for name in "AB"]
+        while not all(task.completed_at for task in done):
+            await at.ears.until(TaskCompleted)
+            done = [await task_named(at.runtime, name) for name in "AB"]
+        asked, early = len(own(at)), await notices_of(at)
+        model.go.set()
+        answer = await prompt
+        await until_quiet(at.runtime, at.session_id)
+        told = await notices_of(at)
+    assert (asked, early) == (2, [])
+    assert answer.text == "Saw both."
+    assert [len(visible(each)) for each in told] == [2]
+    assert len(own(at)) == 3
+
+
+@pytest.mark.spec("D-01", "T-04")
+async def test_a_sync_task_and_a_wait_in_one_step_are_both_waited_for(tmp_path: Path) -> None:
+    both = gates("left", "right")
+
+    def wait_and_work(request: Request) -> Step:
+        return [sync("S", "s"), call("asyncagents_output", task_id=ids(request)[0], block=True, timeout=600)]
+
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], wait_and_work, [say("Both.")]],
+        "a": [[call("left")], [say("A.")]],
+        "s": [[call("right")], [say("S.")]],
+    }
+    async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
+        await at.runtime.send(at.session_id, "go")
+        for gate in both.values():
+            await gate.until_started()
+        held = await at.status()
+        both["right"].go.set()
+        await until_ended(at, "S", TaskCompleted)
+        async with asyncio.timeout(20):
+            waits = await at.runtime.wait(at.session_id)
+        between = len(own(at))
+        both["left"].go.set()
+        await until_quiet(at.runtime, at.session_id)
+        last, told = (await at.messages())[-1].text, await notices_of(at)
+    assert (held, isinstance(waits, WaitingAsync), between) == (Busy(), True, 2)
+    assert (last, told) == ("Both.", [])
+    assert "S." in outputs(own(at)[-1])[1]
+    assert "A." in outputs(own(at)[-1])[2]
+
+
+@pytest.mark.spec("D-01")
+async def test_what_a_person_says_while_a_sync_task_works_is_answered_after_it(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[sync("S", "s")], [say("Never said.")]],
+        "s": [[call("gate")], [say("S.")]],
+        "and?": [[say("With what S said.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        first = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await at.runtime.send(at.session_id, "and?")
+        before = len(own(at))
+        gate.go.set()
+        answer = await first
+        await until_quiet(at.runtime, at.session_id)
+    assert before == 1
+    assert answer.text == "With what S said."
+    assert len(own(at)) == 2
+    assert "S." in outputs(own(at)[-1])[0]
+
+
+@pytest.mark.spec("D-04")
+async def test_a_question_of_a_sync_child_is_asked_at_the_root_and_answered(tmp_path: Path) -> None:
+    async def run(args: Nothing, context: ToolContext) -> Pending:
+        return Pending(
+            kind="question", seconds=None, questions=(Question(question="?", header="", options=()),)
+        )
+
+    scenes: Scenes = {"go": [[sync("S", "s")], [say("Ok.")]], "s": [[call("ask")], [say("Thanks.")]]}
+    async with office(tmp_path, scenes, Tool("ask", Nothing, run)) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        asked = (await at.ears.until(QuestionAsked)).request
+        (listed,) = await at.runtime.asks(at.session_id)
+        await at.runtime.answer(asked.id, [["blue"]])
+        await prompt
+        child = await child_of(at, "S")
+        (state,) = await at.states()
+    assert [each.id for each in listed.lineage] == [at.session_id, child]
+    assert isinstance(state, ToolCompleted)
+    assert "Thanks." in state.output
+
+
+@pytest.mark.spec("D-01", "T-08", "T-15")
+async def test_a_sync_call_may_wait_for_a_task_that_runs_in_the_background(tmp_path: Path) -> None:
+    gate = Gate("gate")
+
+    def wait(request: Request) -> Step:
+        return [sync("More", "b", task_id=ids(request)[0])]
+
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], wait, [say("I have it.")]],
+        "a": [[call("gate")], [say("First.")]],
+        "b": [[say("Both.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await at.ears.until(TaskUpdated, lambda event: event.task.resume_count == 1)
+        gate.go.set()
+        answer = await prompt
+        await until_quiet(at.runtime, at.session_id)
+        told, task = await notices_of(at), await task_named(at.runtime, "A")
+    assert (answer.text, told) == ("I have it.", [])
+    assert "Both." in outputs(own(at)[-1])[1]
+    assert (task.status, task.result, task.resume_count) == ("completed", "Both.", 1)
+
+
+@pytest.mark.spec("D-01", "T-08")
+@pytest.mark.parametrize("end", ["cancelled", "error"])
+async def test_a_sync_call_goes_on_with_a_task_that_was_cancelled_or_failed(tmp_path: Path, end: str) -> None:
+    gate = Gate("gate")
+    begin: Step = [call("gate")] if end == "cancelled" else [fail("no luck")]
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], [say("Off.")], [say("I see.")]],
+        "a": [begin, [say("never")]],
+        "more": [lambda request: [sync("More", "b", task_id=ids(request)[0])], [say("At last.")]],
+        "b": [[say("Second.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        if end == "cancelled":
+            await gate.until_started()
+            await at.runtime.tasks.cancel(await child_of(at, "A"))
+            await until_ended(at, "A", TaskCancelled)
+        else:
+            await until_ended(at, "A", TaskFailed)
+        await until_quiet(at.runtime, at.session_id)
+        before = await task_named(at.runtime, "A")
+        answer = await at.prompt("more")
+        after, told = await task_named(at.runtime, "A"), await notices_of(at)
+    assert (before.status, after.status, after.result) == (end, "completed", "Second.")
+    assert (answer.text, len(told)) == ("At last.", 1)
+    assert "Second." in outputs(own(at)[-1])[-1]
+
+
+@pytest.mark.spec("D-06", "T-04", "T-15")
+async def test_an_abort_ends_a_wait_and_its_task_and_says_so_at_the_next_turn(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=600), [say("never")]],
+        "a": [[call("gate")], [say("never")]],
+        "next": [[say("Next.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        assert await at.abort()
+        await until_quiet(at.runtime, at.session_id)
+        states, status = await at.states(), await at.status()
+        answer = await at.prompt("next")
+        (notice,) = await notices_of(at)
+    assert isinstance(states[1], ToolError)
+    assert (status, answer.text) == (Idle(), "Next.")
+    assert visible(notice)[0].startswith("⊘")
+
+
+@pytest.mark.spec("T-09")
+async def test_only_a_live_task_moves_to_the_background(tmp_path: Path) -> None:
+    scenes: Scenes = {"go": [[sync("S", "s")], [say("Ok.")]], "s": [[say("S.")]]}
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        with pytest.raises(Conflict, match="has ended"):
+            await at.runtime.tasks.background(await child_of(at, "S"))
+
+
+@pytest.mark.spec("T-12", "D-10")
+async def test_a_tree_of_tasks_with_one_place_comes_to_an_end_and_everybody_is_told(tmp_path: Path) -> None:
+    """Each child launches two of its own in the background and waits for both by ending its turn."""
+    scenes: Scenes = {
+        "go": [[launch("L", "l"), launch("R", "r")], *[[say("Ok.")]] * 3],
+        **{
+            name: [[launch(f"{name}1", f"{name}1"), launch(f"{name}2", f"{name}2")], *[[say("Ok.")]] * 3]
+            for name in "lr"
+        },
+        **{f"{name}{n}": [[say(f"{name}{n}")]] for name in "lr" for n in (1, 2)},
+    }
+    async with office(tmp_path, scenes, limits=DelegationConfig(concurrent=1)) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        tasks = await at.runtime.tasks.list(at.session_id)
+        told = [text for notice in await notices_of(at) for text in visible(notice)]
+    assert [task.status for task in tasks] == ["completed"] * 6
+    assert sorted(text.split('"')[1] for text in told) == ["L", "R"]

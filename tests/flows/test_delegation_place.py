@@ -1,0 +1,245 @@
+"""Delegation in a project and among its neighbours: commands, hooks, todos, summaries, providers."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.config.config import (
+    AgentConfig,
+    CommandConfig,
+    Config,
+    DelegationConfig,
+    ModelConfig,
+    ProviderConfig,
+)
+from asyncagents.config.secret import Secret
+from asyncagents.domain.event import TaskCompleted
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.window import Window
+from asyncagents.llm.model import FromUser
+from asyncagents.llm.scripted import Step, call, say
+from asyncagents.plugins.author import PluginContext, PluginHooks
+from asyncagents.testing.provider import Reply, ToolUse, open_provider
+from tests.flows.delegating import (
+    Players,
+    Scenes,
+    allow,
+    child_of,
+    launch,
+    notices_of,
+    outputs,
+    task_named,
+    until_quiet,
+    visible,
+)
+from tests.flows.kit import PATIENCE, Gate, stage
+from tests.flows.reader import Reader, for_summary
+from tests.flows.test_delegation_rules import launching, project, requests
+from tests.flows.test_project import repository
+from tests.flows.test_todo_enforcer import OPEN, nudges, todos
+
+
+@pytest.mark.spec("D-11", "D-01")
+async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(tmp_path: Path) -> None:
+    command = {"find": CommandConfig(template="Find $ARGUMENTS", agent="explore", subtask=True)}
+    scenes: Scenes = {"Find sparrows": [[say("In the tree.")]]}
+    async with project(tmp_path, scenes, command=command) as at:
+        answer = await at.prompt("/find sparrows")
+        (child,) = await at.runtime.children(at.session_id)
+        (state,) = await at.states()
+        task = (await at.runtime.tasks.list(at.session_id))[0]
+    assert isinstance(state, ToolCompleted)
+    assert "In the tree." in state.output
+    assert state.metadata["sessionId"] == child.id == task.session_id
+    assert (child.agent, task.agent, task.status) == ("explore", "explore", "completed")
+    assert answer.text == "ok"
+
+
+@pytest.mark.spec("D-11")
+async def test_a_mention_of_an_agent_tells_the_model_to_delegate(tmp_path: Path) -> None:
+    async with project(tmp_path, {}) as at:
+        await at.prompt("Please ask @explore where it is")
+        children = await at.runtime.children(at.session_id)
+    said = [told.text for told in at.told(0) if isinstance(told, FromUser)][-1]
+    assert ("task" in said.partition("where it is")[2], children) == (True, ())
+
+
+@pytest.mark.spec("A-06")
+async def test_a_hook_of_chat_message_sees_and_changes_a_childs_prompt(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def hook(input: dict[str, Any], output: dict[str, Any]) -> None:
+        heard.append(output["parts"][0]["text"])
+        output["parts"][0]["text"] += "!"
+
+    async def plugin(context: PluginContext) -> PluginHooks:
+        return {"chat.message": hook}
+
+    repository(tmp_path / "project", {})
+    scenes: Scenes = {"go!": [[launching("task", "general")], [say("Ok.")]], "look!": [[say("Red.")]]}
+    config = Config(data_dir=tmp_path / "data")
+    async with stage(
+        tmp_path / "data", Players(scenes), coding=config, plugins=[plugin], directory=tmp_path / "project"
+    ) as at:
+        answer = await at.prompt("go")
+        (state,) = await at.states()
+    assert (heard, answer.text) == (["go", "look"], "Ok.")
+    assert isinstance(state, ToolCompleted)
+    assert "Red." in state.output
+
+
+@pytest.mark.spec("C-09", "T-12")
+async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [
+            [todos(OPEN), launching("asyncagents_task", "worker")],
+            [say("I wait.")],
+            *[[say("Told.")]] * 3,
+        ],
+        "look": [[call("gate")], [say("Red.")]],
+    }
+    agents = {"worker": AgentConfig(mode="subagent", permission={"gate": "allow"})}
+    repository(tmp_path / "project", {})
+    config = Config(data_dir=tmp_path / "data", agent=agents, permission={"gate": "allow"})
+    async with stage(
+        tmp_path / "data",
+        Players(scenes),
+        tools=[gate.tool],
+        coding=config,
+        directory=tmp_path / "project",
+    ) as at:
+        answer = await at.prompt("go")
+        await gate.until_started()
+        quiet = await nudges(at)
+        gate.go.set()
+        await at.ears.until(TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+        after = await nudges(at)
+    assert (answer.text, quiet, len(after)) == ("I wait.", [], 1)
+
+
+@pytest.mark.spec("T-14")
+async def test_a_summary_lists_the_tasks_that_live(tmp_path: Path) -> None:
+    gate = Gate("gate")
+
+    def answer(request: Any) -> Step:
+        first = request.messages[0]
+        if isinstance(first, FromUser) and first.text == "look":
+            return [say("Red.")] if outputs(request) else [call("gate")]
+        if any("compact" in str(told) or "ses_" in str(told) for told in request.messages):
+            return [say("Ok.")]
+        return [launch("Job", "look")]
+
+    model = Reader(Window(), answer)
+    async with open_runtime(
+        tmp_path, model=model, tools=[gate.tool], delegation=True, policy=allow
+    ) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            await runtime.prompt(session.id, "go")
+            await gate.until_started()
+            (task,) = await runtime.tasks.list(session.id)
+            await runtime.compact(session.id)
+            await runtime.prompt(session.id, "and now?")
+        asked = [r for r in model.requests if not for_summary(r)][-1]
+        gate.go.set()
+        await until_quiet(runtime, session.id)
+    told = "\n".join(str(each) for each in asked.messages)
+    assert "Tasks that you launched and that have not ended" in told
+    assert task.session_id in told
+
+
+@pytest.mark.spec("T-13")
+async def test_in_development_a_notice_says_that_a_hint_is_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASYNCAGENTS_ENV", "development")
+    scenes: Scenes = {
+        "go": [[launching("asyncagents_task", "general")], [say("Off.")], [say("Told.")]],
+        "look": [[say("Red.")]],
+    }
+    async with project(tmp_path, scenes) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        (notice,) = await notices_of(at)
+    assert visible(notice)[0].endswith("Task Progress: 1/1 [hint attached]")
+
+
+@pytest.mark.spec("D-08")
+@pytest.mark.parametrize("tool", ["task", "asyncagents_task"])
+@pytest.mark.parametrize(
+    ("agent", "reason"), [("keyless", "ANTHROPIC_API_KEY"), ("unknown", "nowhere"), ("unlisted", "other")]
+)
+async def test_a_launch_that_cannot_work_is_refused_at_once(
+    tmp_path: Path, tool: str, agent: str, reason: str
+) -> None:
+    name = "subagent_type" if tool == "task" else "agent"
+    given = {"description": "Job", "prompt": "look", name: agent}
+    steps = [Reply(tools=(ToolUse(tool, given),)), Reply(text="I do it myself.")]
+    agents = {
+        "keyless": AgentConfig(mode="subagent", model=ModelRef(provider_id="anthropic", model_id="claude-x")),
+        "unlisted": AgentConfig(mode="subagent", model=ModelRef(provider_id="chat", model_id="other")),
+        "unknown": AgentConfig(mode="subagent", model=ModelRef(provider_id="nowhere", model_id="small")),
+    }
+    async with open_provider({"go": steps}, key="sk-x") as provider:
+        one = ProviderConfig(
+            npm="@ai-sdk/openai-compatible",
+            base_url=f"{provider.url}/v1",
+            api_key=Secret("sk-x"),
+            models={"small": ModelConfig()},
+        )
+        config = Config(
+            data_dir=tmp_path / "data",
+            agent=agents,
+            provider={"chat": one},
+            delegation=DelegationConfig(),
+        )
+        repository(tmp_path / "project", {})
+        async with (
+            open_runtime(tmp_path / "data", model="chat/small", config=config, coding=config) as runtime,
+            asyncio.timeout(PATIENCE),
+        ):
+            session = await runtime.create_session(directory=tmp_path / "project")
+            answer = await runtime.prompt(session.id, "go")
+            entries = await runtime.messages(session.id)
+            tasks, children = await runtime.tasks.list(), await runtime.children(session.id)
+    (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
+    assert isinstance(state, ToolError)
+    assert state.error.startswith("No task was created: ")
+    assert (reason in state.error, tasks, children) == (True, (), ())
+    assert answer.text == "I do it myself."
+
+
+@pytest.mark.spec("D-12")
+async def test_a_parent_reads_the_transcript_of_a_task_that_still_works(tmp_path: Path) -> None:
+    def look(request: Any) -> Step:
+        return [call("asyncagents_output", task_id=_first(outputs(request)), full_session=True)]
+
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("Job", "look")], [say("Off.")], [say("Told.")]],
+        "look": [[say("I begin."), call("gate")], [say("Red.")]],
+        "read": [look, [say("Read.")], [say("Told.")]],
+    }
+    async with stage(tmp_path, Players(scenes), tools=[gate.tool], delegation=True, policy=allow) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await at.prompt("read")
+        child = await child_of(at, "Job")
+        before = await task_named(at.runtime, "Job")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        told = await notices_of(at)
+    said = outputs(requests(at, "go")[3])[-1]
+    assert "I begin." in said
+    assert child in outputs(requests(at, "go")[3])[0]
+    assert (before.result_retrieved_at, len(told)) == (None, 1)
+
+
+def _first(texts: list[str]) -> str:
+    return texts[0].partition("task_id: ")[2].splitlines()[0]

@@ -1,0 +1,195 @@
+"""Tasks and the processes that run them: one ends, another goes on, two share the work."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.app import open_runtime
+from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.event import TaskCancelled, TaskCompleted
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.scripted import call, pause, say
+from tests.flows.delegating import (
+    Players,
+    Scenes,
+    allow,
+    child_of,
+    launch,
+    notices,
+    office,
+    outputs,
+    sync,
+    task_named,
+    until_ended,
+    until_quiet,
+    visible,
+    with_id,
+)
+from tests.flows.kit import PATIENCE, Gate, Stage
+
+SCENES: Scenes = {
+    "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 4],
+    "a": [[call("gate")], [say("A is 1.")]],
+    "b": [[say("B is 2.")]],
+    "more": [[say("More.")]],
+    "next": [[say("Next.")], *[[say("Told.")]] * 3],
+}
+Point = Callable[[Stage, Gate], Awaitable[None]]
+
+
+async def at_work(at: Stage, gate: Gate) -> None:
+    """One runs a tool."""
+
+
+async def cancelled(at: Stage, gate: Gate) -> None:
+    await at.runtime.tasks.cancel(await child_of(at, "A"))
+    await until_quiet(at.runtime, at.session_id)
+
+
+async def aborted(at: Stage, gate: Gate) -> None:
+    """All are ended, and nobody was told."""
+    await at.abort()
+
+
+async def ended(at: Stage, gate: Gate) -> None:
+    gate.go.set()
+    await until_ended(at, "A", TaskCompleted)
+    await until_quiet(at.runtime, at.session_id)
+
+
+async def followed_up(at: Stage, gate: Gate) -> None:
+    await at.runtime.tasks.resume(await child_of(at, "A"), "more")
+
+
+async def resumed(at: Stage, gate: Gate) -> None:
+    await ended(at, gate)
+    await at.runtime.tasks.resume(await child_of(at, "B"), "more")
+    await until_quiet(at.runtime, at.session_id)
+
+
+POINTS: dict[str, Point] = {
+    each.__name__: each for each in (at_work, cancelled, aborted, ended, followed_up, resumed)
+}
+
+
+async def _all(runtime: Runtime) -> dict[str, BackgroundTask]:
+    return {task.description: task for task in await runtime.tasks.list()}
+
+
+@pytest.mark.spec("T-14", "T-15", "T-16")
+@pytest.mark.parametrize("point", POINTS)
+async def test_every_field_of_a_task_survives_and_each_end_is_told_once(tmp_path: Path, point: str) -> None:
+    gate = Gate("gate", effect="idempotent")
+    async with office(tmp_path, SCENES, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await until_ended(at, "B", TaskCompleted)
+        async with asyncio.timeout(PATIENCE):
+            await at.runtime.wait(at.session_id)
+        await POINTS[point](at, gate)
+        before = await _all(at.runtime)
+    async with office(tmp_path, SCENES, gate.tool, serve=False) as still:
+        assert _steady(await _all(still.runtime)) == _steady(before)
+    gate.go.set()
+    async with office(tmp_path, SCENES, gate.tool) as again:
+        await until_quiet(again.runtime, at.session_id)
+        await again.runtime.prompt(at.session_id, "next")
+        after = await _all(again.runtime)
+        entries = await again.runtime.messages(at.session_id)
+    told = [text for notice in notices(entries) for text in visible(notice)]
+    assert len(told) == sum(1 + (task.resume_count if point == "resumed" else 0) for task in after.values())
+    assert all(task.status in ("completed", "cancelled") for task in after.values())
+
+
+def _steady(tasks: dict[str, BackgroundTask]) -> dict[str, Any]:
+    """All but what a live task does at the moment."""
+    return {name: replace(task, progress=None) for name, task in tasks.items()}
+
+
+@pytest.mark.spec("T-14", "D-01", "D-10")
+async def test_nested_sync_tasks_and_their_background_go_on_after_a_restart(tmp_path: Path) -> None:
+    first, second = Gate("gate", effect="idempotent"), Gate("gate", effect="idempotent")
+    scenes: Scenes = {
+        "go": [[sync("S", "s")], [say("All done.")]],
+        "s": [[launch("B", "b"), sync("SS", "ss")], [say("S.")], [say("S, and B.")]],
+        "ss": [[call("gate")], [say("SS.")]],
+        "b": [[call("gate")], [say("B.")]],
+    }
+    limits = DelegationConfig(concurrent=1)
+    async with office(tmp_path, scenes, first.tool, limits=limits) as at:
+        await at.runtime.send(at.session_id, "go")
+        await first.until_started()
+    second.go.set()
+    async with office(tmp_path, scenes, second.tool, limits=limits) as again:
+        await until_quiet(again.runtime, at.session_id)
+        entries = await again.runtime.messages(at.session_id)
+        tasks = await _all(again.runtime)
+    assert entries[-1].text == "All done."
+    assert {name: task.status for name, task in tasks.items()} == dict.fromkeys(("S", "B", "SS"), "completed")
+
+
+@pytest.mark.spec("T-14", "T-04")
+async def test_a_wait_for_a_task_goes_on_after_a_restart(tmp_path: Path) -> None:
+    gate = Gate("gate", effect="idempotent")
+    scenes: Scenes = {
+        "go": [
+            [launch("A", "a")],
+            with_id("asyncagents_output", block=True, timeout=600),
+            [say("I have it.")],
+        ],
+        "a": [[call("gate")], [say("A is 1.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+    gate.go.set()
+    async with office(tmp_path, scenes, gate.tool) as again:
+        await until_quiet(again.runtime, at.session_id)
+        entries = await again.runtime.messages(at.session_id)
+    assert (entries[-1].text, notices(entries)) == ("I have it.", [])
+    assert "A is 1." in outputs(again.model.requests[-1])[-1]
+
+
+@pytest.mark.spec("X-07", "T-15")
+async def test_two_runtimes_share_the_tasks_and_each_end_is_told_once(tmp_path: Path) -> None:
+    count = 12
+    scenes: Scenes = {
+        "go": [[launch(f"T{n}", f"child {n}") for n in range(count)], *[[say("Ok.")]] * (count + 1)],
+        **{f"child {n}": [[pause(0.01), say(f"{n}")]] for n in range(count)},
+    }
+    other = Players(scenes)
+    async with (
+        office(tmp_path, scenes) as at,
+        open_runtime(tmp_path, model=other, delegation=True, policy=allow) as second,
+    ):
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        await until_quiet(second, at.session_id)
+        entries = await at.messages()
+        tasks = await second.tasks.list(at.session_id)
+    told = [text.split('"')[1] for notice in notices(entries) for text in visible(notice)]
+    assert sorted(told) == sorted(f"T{n}" for n in range(count))
+    assert {task.status for task in tasks} == {"completed"}
+
+
+@pytest.mark.spec("T-05", "X-07")
+async def test_a_task_is_cancelled_from_another_process(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with office(tmp_path, SCENES, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        child: SessionId = await child_of(at, "A")
+        async with open_runtime(tmp_path, model=Players({}), serve=False) as other:
+            assert await other.tasks.cancel(child)
+        await until_ended(at, "A", TaskCancelled)
+        async with asyncio.timeout(PATIENCE):
+            await gate.ended.wait()
+        await until_quiet(at.runtime, at.session_id)
+        task = await task_named(at.runtime, "A")
+    assert (task.status, task.ended_by) == ("cancelled", "user")

@@ -1,0 +1,164 @@
+"""`why`: a code and one sentence for every session that does not move."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.event import PermissionAsked, SessionStatus
+from asyncagents.domain.status import Retry
+from asyncagents.domain.why import Why
+from asyncagents.engine.tool import ToolContext
+from asyncagents.errors import NotFound
+from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
+from tests.flows.delegating import (
+    Scenes,
+    child_of,
+    launch,
+    office,
+    sync,
+    until_quiet,
+    until_rest,
+    with_id,
+)
+from tests.flows.kit import CAREFUL, Gate, Stage, later
+
+
+async def of(at: Stage) -> Why:
+    why = await at.runtime.tasks.why(at.session_id)
+    assert why.session_id == at.session_id
+    assert why.sentence.endswith(".")
+    assert "\n" not in why.sentence
+    return why
+
+
+@pytest.mark.spec("X-09")
+async def test_a_session_at_rest_and_one_that_does_not_exist(tmp_path: Path) -> None:
+    async with office(tmp_path, {}) as at:
+        new = await of(at)
+        await at.prompt("go")
+        done = await of(at)
+        with pytest.raises(NotFound):
+            await at.runtime.tasks.why(at.session_id.__class__("ses_nobody"))
+    assert (new.code, done.code) == ("idle", "idle")
+
+
+@pytest.mark.spec("X-09")
+async def test_a_session_that_streams_or_runs_a_tool(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {"go": [[call("gate")], [say("Hm"), pause(3600)]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        tool = await of(at)
+        gate.go.set()
+        await at.ears.until_said("Hm")
+        streams = await of(at)
+        await at.abort()
+        await until_rest(at.runtime, at.session_id)
+        aborted = await of(at)
+    assert (tool.code, "gate" in tool.sentence) == ("tool", True)
+    assert (streams.code, aborted.code) == ("working", "aborted")
+
+
+@pytest.mark.spec("X-09")
+async def test_a_parent_and_a_child_that_wait_for_a_person(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[sync("F", "look")], [say("Ok.")]],
+        "look": [[call("careful", text="x")], [say("A")]],
+    }
+
+    def careful(ask: object, context: ToolContext) -> str:
+        return "ask" if getattr(ask, "permission", "") == "echo" else "allow"
+
+    async with office(tmp_path, scenes, CAREFUL, policy=careful) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = (await at.ears.until(PermissionAsked)).request
+        await until_quiet(at.runtime, at.session_id)
+        child = await child_of(at, "F")
+        above, below = await of(at), await at.runtime.tasks.why(child)
+        await at.runtime.answer(asked.id, "reject")
+        await until_quiet(at.runtime, at.session_id)
+        blocked = await at.runtime.tasks.why(child)
+    assert (above.code, above.on) == ("task", (child,))
+    assert (below.code, below.on) == ("permission", (asked.id,))
+    assert blocked.code == "blocked"
+
+
+@pytest.mark.spec("X-09")
+async def test_what_waits_for_the_outside_for_a_task_or_for_its_tasks(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "job": [[call("job")], [say("Ok.")]],
+        "go": [[launch("A", "a")], [say("Off.")], [say("Told.")]],
+        "wait": [with_id("asyncagents_output", block=True), [say("Ok.")]],
+        "a": [[call("gate")], [say("A.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool, later("job")) as at:
+        await at.prompt("job")
+        outside = await of(at)
+        waiting = await at.open_call()
+        await at.runtime.complete(waiting.id, "7")
+        await until_rest(at.runtime, at.session_id)
+        await at.prompt("go")
+        await gate.until_started()
+        child = await child_of(at, "A")
+        resting = await of(at)
+        await at.prompt("wait")
+        waits = await of(at)
+        (open_,) = await at.runtime.open_calls(at.session_id)
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        done = await of(at)
+    assert (outside.code, outside.on) == ("async", (waiting.id,))
+    assert (resting.code, resting.on) == ("tasks", (child,))
+    assert (waits.code, waits.on, child in waits.sentence) == ("wait", (open_.id,), True)
+    assert done.code == "idle"
+
+
+@pytest.mark.spec("X-09", "D-10")
+async def test_a_task_that_queues_says_its_place(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 2],
+        "a": [[call("gate")], [say("A.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(concurrent=1)) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        why = await at.runtime.tasks.why(await child_of(at, "B"))
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+    assert (why.code, "place 1" in why.sentence) == ("queued", True)
+
+
+@pytest.mark.spec("X-09")
+async def test_a_failure_and_a_retry(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[fail("it burns", retryable=True, retry_after=600)]],
+        "other": [[fail("it sank")]],
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("other")
+        failed = await of(at)
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until(SessionStatus, lambda event: isinstance(event.status, Retry))
+        retries = await of(at)
+        await at.abort()
+    assert (failed.code, "it sank" in failed.sentence) == ("failed", True)
+    assert (retries.code, "it burns" in retries.sentence) == ("retry", True)
+
+
+@pytest.mark.spec("X-09")
+async def test_nobody_serves_it(tmp_path: Path) -> None:
+    async with office(tmp_path, {}, serve=False) as at:
+        await at.runtime.send(at.session_id, "go")
+        soon = await of(at)
+    async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as later_on, asyncio.timeout(20):
+        why = await later_on.tasks.why(at.session_id)
+        while why.code == "ready":  # until what is young is old
+            why = await later_on.tasks.why(at.session_id)
+    assert soon.code in ("ready", "no_worker")
+    assert (why.code, f"--session {at.session_id}" in why.sentence) == ("no_worker", True)
