@@ -29,6 +29,7 @@ from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.run_tools import Tools
 from asyncagents.cli.run_view import JsonView, StreamView, TextView, View, Words
 from asyncagents.cli.screen import Screen
+from asyncagents.cli.task_words import moment
 from asyncagents.config.agents import find_agents
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
@@ -251,7 +252,19 @@ class Job:
         ]
         entries = await self._runtime.messages(session_id, limit=STEPS)
         result = judged(session_id, answer, steps_of_turn(entries, answer, message_id), tuple(waits))
-        return replace(result, status="cancelled") if self._ending == "cancelled" else result
+        if self._ending == "cancelled" or await self._cut_off(session_id, answer):
+            return replace(result, status="cancelled")
+        return result
+
+    async def _cut_off(self, session_id: SessionId, answer: Entry | None) -> bool:
+        """Whether a cancel ended tasks, and the session with them: it was not woken to say more."""
+        said = answer.info.time.completed if answer is not None else None
+        ended = [
+            moment(task.completed_at)
+            for task in await self._runtime.tasks.list(session_id)
+            if task.parent_session_id == session_id and task.status == "cancelled" and task.completed_at
+        ]
+        return said is not None and any(at > said for at in ended)
 
     async def _make_view(self, session_id: SessionId, message_id: MessageId | None) -> View:
         match self._order.format:

@@ -33,4 +33,4 @@ def took(task: BackgroundTask, now: int) -> str:
 
 def moment(text: str) -> int:
     """Of ISO 8601, in milliseconds."""
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
