@@ -80,6 +80,15 @@ async def parent(lab: Lab, count: int = 1, *, tool: str = "task") -> Parent:
     return Parent(lab, lease, step, moved)
 
 
+async def middle(lab: Lab, child: SessionId, count: int = 1) -> Parent:
+    """A task at work that launches tasks itself."""
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    calls = [lab.call(step, tool="task") for _ in range(count)]
+    await lab.end(lease, step, *calls)
+    return Parent(lab, lease, step, [await lab.move(lease, call, Running(lease.fence)) for call in calls])
+
+
 async def work(lab: Lab, child: SessionId, text: str = "Red.", *, error: Failure | None = None) -> None:
     """A child answers and rests."""
     lease = await lab.claim(child)

@@ -157,6 +157,12 @@ def vanished(task_id: str) -> str:
     )
 
 
+def broken(task_id: str) -> str:
+    return (
+        f"What became of task {line(task_id)} cannot be read any more. Start a new one if it is still wanted."
+    )
+
+
 def ambiguous(prefix: str, count: int) -> str:
     return f'"{line(prefix)}" fits {count} of your tasks: give more of the id, asyncagents_list shows them.'
 

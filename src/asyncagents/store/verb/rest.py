@@ -71,8 +71,7 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     await end_backoff(tx, control, reuse=False)
     unread = await inbox(tx, control.id)
     await save(tx, row, control.rested(unread=unread.queued + unread.notices > 0))
-    if reason != "aborted":  # else the cancel has ended it
-        await conclude(tx, control, row.info, crashed=reason == "crash_loop", blocked=reason == "blocked")
+    await conclude(tx, control, row.info, crashed=reason == "crash_loop", blocked=reason == "blocked")
     await make_room(tx, control)
     return True
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,15 +11,15 @@ from asyncagents.domain import task_text
 from asyncagents.domain.call import Call, Completed, Failed, Result, Settled
 from asyncagents.domain.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.control import Control
-from asyncagents.domain.failure import told
+from asyncagents.domain.failure import MessageAbortedError, told
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Account, Outcome, Task, TaskError, end_of, ended
 from asyncagents.store.row import decode_call, find_session, read_part, save, the_session
-from asyncagents.store.tx import Tx
+from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.read import END
 from asyncagents.store.verb.signal import settle_open
 from asyncagents.store.verb.task import (
@@ -78,13 +79,25 @@ async def sweep(tx: Tx, task_id: SessionId) -> None:
     except Unreadable as error:  # it would keep its parent from an end for ever
         _log.warning("task %s is given up: %s", task_id, error)
         await tx.run("give_up_task", await tx.rev(), task_id)
+        if row is not None and row.control.parent_id is not None:
+            await _let_go(tx, row.control.parent_id, task_id)
         return
     if task is None or not task.live:
         return
     if row is None:
         await end(tx, task, Outcome(status="error", error=GONE, ended_by="user"))
-    elif row.control.state == "idle":
+    elif row.control.state == "idle" and not row.control.in_turn and row.control.backoff is None:
         await conclude(tx, row.control, row.info)
+
+
+async def _let_go(tx: Tx, parent_id: SessionId, task_id: SessionId) -> None:
+    """The calls that wait for a task which nobody can read."""
+    for call in await _open_calls(tx, parent_id):
+        assert call.open is not None, "they are open"
+        watched = call.open.watch.task_id if call.open.watch else None
+        if task_id in (watched, waits_for(call) and call.open.metadata.get("sessionId")):
+            row = await the_session(tx, parent_id)
+            await settle_open(tx, row, call, Failed(task_text.broken(task_id)))
 
 
 def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False) -> Outcome:
@@ -94,6 +107,9 @@ def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False)
     assert isinstance(step.info, AssistantMessage)
     if blocked:
         return Outcome(status="error", result=step.text, error=REJECTED, ended_by="user")
+    if isinstance(step.info.error, MessageAbortedError):  # a turn of it was, and nothing goes on below it
+        error = TaskError(*told(step.info.error))
+        return Outcome(status="cancelled", result=step.text, error=error, ended_by="user")
     if step.info.error is not None:
         error = TaskError(*told(step.info.error))
         return Outcome(status="error", result=step.text, error=error, ended_by="crash" if crashed else None)
@@ -111,22 +127,30 @@ async def _end(tx: Tx, task: Task, how: Outcome, *, hush: Hush, account: Account
     """Once for each run; the parent is woken unless it knows, or is not to be."""
     done = ended(task, how, account, tx.now)
     await put_task(tx, done)
-    parent = await find_session(tx, task.parent_id)
+    try:
+        parent = await find_session(tx, task.parent_id)
+    except Unreadable as error:  # its own trouble: who works for it ends all the same
+        _log.warning("nobody is woken by the end of task %s: %s", task.id, error)
+        await _insert_notice(tx, done, hush.state)
+        return
     if parent is None:
         return
     if hush is QUIET:  # whoever waits for it is cancelled as well
-        known = bool(task.calls)
+        known = bool(await _waiting(tx, task))
     else:
         known = await _settle(tx, task, done)
         waits = await _waits(tx, done)
         known = await _end_waits(tx, done, waits) or known
         parent = await the_session(tx, task.parent_id) if waits or task.calls else parent
     state = CONSUMED.state if known else hush.state
-    is_open = state != CONSUMED.state
-    columns = done.id, done.run, done.parent_id, await tx.rev(), state, is_open
-    await tx.one("insert_notice", *columns, encode(end_of(done)))
+    await _insert_notice(tx, done, state)
     if state == DUE.state:
         await save(tx, parent, parent.control.woken())
+
+
+async def _insert_notice(tx: Tx, done: Task, state: str) -> None:
+    columns = done.id, done.run, done.parent_id, await tx.rev(), state, state != CONSUMED.state
+    await tx.one("insert_notice", *columns, encode(end_of(done)))
 
 
 def _account(info: Session, tools: list[str], step: Entry | None) -> Account:
@@ -144,19 +168,30 @@ def _account(info: Session, tools: list[str], step: Entry | None) -> Account:
 
 async def _settle(tx: Tx, task: Task, done: Task) -> bool:
     """The calls that this end is the result of. False: there is none."""
-    settled = False
-    for call_id in task.calls:
-        call = await _find_call(tx, call_id)
-        if call is not None and waits_for(call) is not None:
-            row = await the_session(tx, call.session_id)
-            await settle_open(tx, row, call, await _result(tx, done, call))
-            settled = True
-    return settled
+    waiting = await _waiting(tx, task)
+    for call in waiting:
+        row = await the_session(tx, call.session_id)
+        await settle_open(tx, row, call, await _result(tx, done, call))
+    return bool(waiting)
 
 
-async def _find_call(tx: Tx, call_id: CallId) -> Call | None:
-    row = await tx.one("call", call_id)
-    return decode_call(row) if row is not None else None
+async def _waiting(tx: Tx, task: Task) -> list[Call]:
+    """Those that still do: a turn that was given up has settled its own."""
+    rows = [await tx.one("call", call_id) for call_id in task.calls]
+    return [call for call in _readable([row for row in rows if row]) if waits_for(call) is not None]
+
+
+async def _open_calls(tx: Tx, session_id: SessionId) -> list[Call]:
+    return _readable(await tx.all("open_calls", session_id))
+
+
+def _readable(rows: list[Row]) -> list[Call]:
+    """The others fail their own session; who works for it ends all the same."""
+    calls = []
+    for row in rows:
+        with suppress(Unreadable):
+            calls.append(decode_call(row))
+    return calls
 
 
 async def _result(tx: Tx, done: Task, call: Call) -> Result:
@@ -185,7 +220,7 @@ def _shown(call: Call) -> dict[str, str]:
 
 async def _waits(tx: Tx, done: Task) -> list[Call]:
     """Calls of the parent that wait for this end, or for any."""
-    calls = [decode_call(row) for row in await tx.all("open_calls", done.parent_id)]
+    calls = await _open_calls(tx, done.parent_id)
     watches = [(call, call.open.watch) for call in calls if call.open and call.open.watch]
     return [call for call, watch in watches if watch.any or watch.task_id == done.id]
 

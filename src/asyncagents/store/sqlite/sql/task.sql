@@ -104,8 +104,8 @@ SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ? AND open
 UPDATE notice INDEXED BY notice_open SET state = 'told', open = 0, message_id = ? WHERE session_id = ? AND open = 1;
 
 -- name: consume_notices
--- Of one task, up to a run: a call has brought what they say.
-UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND run <= ? AND open = 1;
+-- Of one run: a call has brought what it says.
+UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND run = ? AND open = 1;
 
 -- name: hush_notices
 -- An abort: they wake nobody any more.
@@ -132,6 +132,12 @@ SELECT 1 FROM session INDEXED BY session_queued WHERE root_id = ? AND state = 'r
 SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
 ORDER BY id DESC LIMIT 1 OFFSET MAX(0, COALESCE((SELECT crowd FROM task WHERE id = ?2), 1) - 1 - (
   SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0));
+
+-- name: may_go
+-- As many of those that wait as there are places; all of them, if nobody knows how many there are.
+SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
+ORDER BY id DESC LIMIT COALESCE(MAX(0, (SELECT crowd FROM task WHERE id = ?2) - (
+  SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0)), -1);
 
 -- name: tools_used
 -- In the order they were called; rows of an older program have no column for it.

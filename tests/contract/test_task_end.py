@@ -1,0 +1,118 @@
+"""Ends of tasks at the edges: under a cancel, before they are told, and beside rows that nobody can read."""
+
+import pytest
+
+from asyncagents.domain.call import Completed, Failed, Open
+from asyncagents.domain.control import Lease
+from asyncagents.domain.fact import Resume
+from asyncagents.domain.failure import api
+from asyncagents.domain.part import RetryPart, RetryTime
+from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.step import Retrying
+from tests.contract.build import Lab, result_of
+from tests.contract.raw import rewrite_call, rewrite_session
+from tests.contract.tasks import middle, open_notices, parent, rewrite_task, work
+
+
+async def _rest(lab: Lab, lease: Lease, reason: Reason) -> bool:
+    control = await lab.store.control(lease.session_id)
+    return await lab.store.rest(lease, control.wake_seq, reason)
+
+
+@pytest.mark.spec("D-06", "T-09")
+async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_end(lab: Lab) -> None:
+    """The end came between the cancel and the rest, and the call that waited has consumed it."""
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    boss_below = await middle(lab, child, 2)
+    below = await boss_below.launch(boss_below.calls[0])
+    await boss_below.watch(boss_below.calls[1], below)
+    await lab.store.cancel(child, scope="turn")
+    assert (await lab.store.task(child)).task.live
+    await work(lab, below)
+    assert await _rest(lab, boss_below.lease, "aborted")
+    task = (await lab.store.task(child)).task
+    assert (task.status, task.ended_by) == ("cancelled", "user")
+    assert await open_notices(lab, boss.id) == [(child, 0, "due")]
+    assert await lab.store.unconcluded() == ()
+
+
+@pytest.mark.spec("T-08", "T-15")
+async def test_a_wait_for_a_later_run_does_not_swallow_the_end_of_an_earlier_one(lab: Lab) -> None:
+    boss = await parent(lab, 2)
+    child = await boss.launch(boss.calls[0])
+    await work(lab, child, "Red.")
+    await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
+    await boss.watch(boss.calls[1], child)
+    await work(lab, child, "Dark.")
+    result = result_of(await lab.store.call(boss.calls[1].id))
+    assert isinstance(result, Completed)
+    assert "Red." not in result.output
+    assert await open_notices(lab, boss.id) == [(child, 0, "due")]
+
+
+@pytest.mark.spec("T-15", "D-06")
+async def test_an_end_by_a_cancel_is_told_later_if_the_call_that_waited_was_given_up_before(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0], background=False)
+    assert await _rest(lab, boss.lease, "crash_loop")
+    assert (await lab.store.task(child)).task.live
+    await lab.store.cancel(boss.id)
+    assert await open_notices(lab, boss.id) == [(child, 0, "quiet")]
+
+
+@pytest.mark.spec("T-09")
+async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(lab: Lab) -> None:
+    """Its end was missed, somebody resumed it, and it waits for its provider when the sweep gets to it."""
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    failure = api("busy", is_retryable=True)
+    part = RetryPart(
+        id=lab.ids.part(),
+        session_id=child,
+        message_id=step.id,
+        attempt=1,
+        error=failure,
+        time=RetryTime(created=lab.clock.now()),
+    )
+    end = lab.step_end(step, error=failure)
+    await lab.store.retry_step(lease, Retrying(end=end, part=part, next_at=lab.clock.now() + 60_000))
+    assert await lab.store.park(lease, (await lab.store.control(child)).wake_seq)
+    await lab.store.conclude(child)
+    assert (await lab.store.task(child)).task.live
+
+
+@pytest.mark.parametrize("name", ["session", "call", "wait"])
+async def test_a_child_ends_whatever_became_of_the_rows_of_its_parent(lab: Lab, name: str) -> None:
+    boss = await parent(lab, 2)
+    child = await boss.launch(boss.calls[0], background=False)
+    if name == "wait":
+        await boss.watch(boss.calls[1], child)
+    assert name == "wait" or await lab.store.park(boss.lease, 10**6)
+    if name == "session":
+        await rewrite_session(lab, boss.id, b'{"id": 7', 1)
+    else:
+        call = await lab.store.call(boss.calls[name == "wait"].id)
+        await rewrite_call(lab, call, b'{"state":{"type":"levitating"}}', 1)
+    await work(lab, child)
+    task = (await lab.store.task(child)).task
+    assert (task.status, task.result) == ("completed", "Red.")
+
+
+async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(lab: Lab) -> None:
+    boss = await parent(lab, 2)
+    (front, watch) = boss.calls
+    fact = boss.spawn(front, background=False)
+    child = fact.info.id
+    state = Open(kind="task", since=lab.clock.now(), metadata={"sessionId": child})
+    await lab.store.open_call(boss.lease, front.id, state, (fact,))
+    await boss.watch(watch, child)
+    await rewrite_task(lab, fact.task, b"[]", 1)
+    await work(lab, child)
+    await lab.store.conclude(child)
+    for call in boss.calls:
+        result = result_of(await lab.store.call(call.id))
+        assert isinstance(result, Failed)
+        assert child in result.error
