@@ -11,6 +11,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, TaskError
 from asyncagents.store.row import SessionRow, find_session, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.queue import make_room_anywhere
 from asyncagents.store.verb.task import live_tasks_of, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
@@ -85,6 +86,8 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
         # A notice had woken it, and now nothing is left to do.
         control = replace(control, state="idle")
     await save(tx, row, control)
+    if control.state == "idle" and row.control.state == "ready":
+        await make_room_anywhere(tx, control)  # it has left the queue
 
 
 async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:

@@ -21,7 +21,7 @@ from asyncagents.domain.part import (
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.store.row import entry, find_session, held, put_part, save, save_message, snapshot
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.queue import is_queued, tell_above
+from asyncagents.store.verb.queue import is_queued, make_room_anywhere, tell_above
 
 CUT_OFF = "The process stopped while this answer was being written; it is written again."
 
@@ -58,6 +58,7 @@ async def release(tx: Tx, lease: Lease) -> None:
     info = await _close_cut_steps(tx, row.info)
     control = replace(row.control, state="ready", owner=None, claims=max(0, row.control.claims - 1))
     await save(tx, row, control, info)
+    await make_room_anywhere(tx, control)
 
 
 async def _close_cut_steps(tx: Tx, info: Session) -> Session:

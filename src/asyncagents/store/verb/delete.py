@@ -7,7 +7,7 @@ from asyncagents.domain.task import Outcome
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import delete_tasks
-from asyncagents.store.verb.queue import make_room_anywhere
+from asyncagents.store.verb.queue import fill_places
 from asyncagents.store.verb.task import readable_task
 from asyncagents.store.verb.task_end import GONE, end
 
@@ -33,6 +33,5 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
         await tx.one("insert_tombstone", rev, "session", each, encode(row.info))
         tx.emit(SessionDeleted(session_id=each, info=row.info))
         tx.interrupt(each)
-        if row.control.state == "running":
-            await make_room_anywhere(tx, target)
+    await fill_places(tx, target)
     return doomed

@@ -1,12 +1,15 @@
 """Places to work: so many sessions below one root at a time, in order; who waits holds none."""
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Open, render
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.id import SessionId
-from asyncagents.store.row import decode_call, find_session, inbox, put_call, save, unsettled
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.store.row import decode_call, find_session, inbox, put_call, save, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import place_in_queue, readable_task
 
@@ -33,8 +36,20 @@ async def make_room(tx: Tx, control: Control) -> None:
 async def make_room_anywhere(tx: Tx, control: Control) -> None:
     """As `make_room`, from a process that may run nobody: the row changes, so all processes look at it."""
     next_id = await _next(tx, control)
-    row = await find_session(tx, next_id) if next_id is not None else None
-    if row is not None:
+    if next_id is not None:
+        await _let_go(tx, next_id)
+
+
+async def fill_places(tx: Tx, control: Control) -> None:
+    """As `make_room_anywhere`, when who knows how many have stopped at once."""
+    if control.parent_id is not None:
+        for (next_id,) in await tx.all("may_go", control.root_id, control.id):
+            await _let_go(tx, SessionId(next_id))
+
+
+async def _let_go(tx: Tx, session_id: SessionId) -> None:
+    with suppress(Unreadable):  # nobody can run it
+        row = await the_session(tx, session_id)
         await save(tx, row, row.control.woken())
 
 
@@ -51,17 +66,22 @@ async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
     """Who waits for it is held up by it only while it does not wait for the outside itself."""
     task = await readable_task(tx, control.id) if control.parent_id is not None else None
     for call_id in task.calls if task else ():
-        row = await tx.one("call", call_id)
-        call = decode_call(row) if row else None
-        if call is not None and isinstance(call.state, Open):
-            if call.state.child_waits != waits:
-                await _mark(tx, call, call.state, waits=waits)
-            elif not waits:  # who shows how it gets on learns for whom, also after a restart
-                tx.emit(PartUpdated(session_id=call.session_id, part=render(call), time=tx.now))
+        with suppress(Unreadable):  # its own trouble: who works for it goes on
+            await _tell(tx, call_id, waits=waits)
+
+
+async def _tell(tx: Tx, call_id: CallId, *, waits: bool) -> None:
+    row = await tx.one("call", call_id)
+    call = decode_call(row) if row else None
+    if call is not None and isinstance(call.state, Open):
+        if call.state.child_waits != waits:
+            await _mark(tx, call, call.state, waits=waits)
+        elif not waits:  # who shows how it gets on learns for whom, also after a restart
+            tx.emit(PartUpdated(session_id=call.session_id, part=render(call), time=tx.now))
 
 
 async def _mark(tx: Tx, call: Call, state: Open, *, waits: bool) -> None:
-    await put_call(tx, call.to(replace(state, child_waits=waits)))
     row = await find_session(tx, call.session_id)
+    await put_call(tx, call.to(replace(state, child_waits=waits)))
     if row is not None:
         await save(tx, row, row.control.woken() if waits else row.control)

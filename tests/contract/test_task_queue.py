@@ -1,0 +1,57 @@
+"""Places in the queue: whoever leaves it, by whatever way, lets the next one go, in whatever process."""
+
+import pytest
+
+from asyncagents.domain.id import SessionId
+from tests.contract.build import ALICE, Lab
+from tests.contract.tasks import Parent, middle, parent, work
+
+
+async def _crowded(lab: Lab) -> tuple[Parent, SessionId, Parent, SessionId]:
+    """One place: `below` has it, its parent `first` wants to go on, `last` waits behind that."""
+    boss = await parent(lab, 2)
+    first = await boss.launch(boss.calls[0], crowd=1)
+    boss_below = await middle(lab, first)
+    below = await boss_below.launch(boss_below.calls[0], crowd=1)
+    assert await boss_below.rest()
+    lease = await lab.claim(below)
+    last = await boss.launch(boss.calls[1], crowd=1)
+    await lab.prompt(first, "and?")
+    for queued in (first, last):
+        assert await lab.store.claim(queued, ALICE, dead=None) is None
+    return boss, first, Parent(lab, lease, boss_below.step, []), last
+
+
+@pytest.mark.spec("D-10", "D-06")
+async def test_a_place_goes_to_nobody_who_is_deleted_together_with_who_had_it(lab: Lab) -> None:
+    _, first, _, last = await _crowded(lab)
+    before = len(lab.commits)
+    await lab.store.delete_session(first)
+    assert last in lab.commits[before].woken
+    await lab.claim(last)
+
+
+@pytest.mark.spec("D-10")
+async def test_who_is_given_back_makes_room_for_who_is_before_it_in_any_process(lab: Lab) -> None:
+    _, first, below, _ = await _crowded(lab)
+    seq = (await lab.store.control(first)).wake_seq
+    await lab.store.release(below.lease)
+    assert (await lab.store.control(first)).wake_seq > seq
+    await lab.claim(first)
+
+
+@pytest.mark.spec("D-10", "D-06")
+async def test_who_leaves_the_queue_by_a_cancel_lets_the_next_one_go(lab: Lab) -> None:
+    boss = await parent(lab, 3)
+    first = await boss.launch(boss.calls[0], crowd=2)
+    boss_below = await middle(lab, first)
+    below = await boss_below.launch(boss_below.calls[0], crowd=2)
+    assert await boss_below.rest()
+    await work(lab, below)  # its end wakes `first`, which gets no further than the queue
+    await lab.claim(await boss.launch(boss.calls[1], crowd=2))
+    last = await boss.launch(boss.calls[2], crowd=2)
+    assert await lab.store.claim(last, ALICE, dead=None) is None
+    before = len(lab.commits)
+    await lab.store.cancel(first)
+    assert last in lab.commits[before].woken
+    await lab.claim(last)
