@@ -13,6 +13,7 @@ from asyncagents.domain.event import (
 from asyncagents.domain.fact import CancelTasks, ClearTasks, Resume
 from asyncagents.domain.status import Idle
 from asyncagents.errors import NotFound
+from asyncagents.store.verb.feed import changes, revision
 from tests.contract.build import ALICE, BOB, Lab, result_of
 from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, work
 
@@ -117,6 +118,18 @@ async def test_a_deadline_ends_a_task_by_the_stores_clock(lab: Lab) -> None:
     assert await lab.store.next_due() is None
     await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
     assert await lab.store.next_due() == lab.clock.now() + 1_000
+
+
+@pytest.mark.spec("D-10", "X-07")
+async def test_other_processes_hear_of_a_deadline(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0], longest=1_000)
+    await work(lab, child)
+    seen = await lab.database.read(revision)
+    await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
+    upto = await lab.database.read(revision)
+    found = await lab.database.read(lambda tx: changes(tx, seen, upto))
+    assert found.due == [lab.clock.now() + 1_000]
 
 
 @pytest.mark.spec("T-09")

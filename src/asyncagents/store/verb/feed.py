@@ -125,7 +125,8 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     for _, session_id, message_id, answer_id in await tx.all("changed_inputs", after, upto):
         answered = MessageId(message_id), MessageId(answer_id)
         events.append(PromptAnswered(session_id=session_id, message_id=answered[0], answer_id=answered[1]))
-    due = [await tx.one("changed_due", after, upto), await tx.one("changed_backoffs", after, upto)]
+    kinds = "changed_due", "changed_backoffs", "changed_deadlines"
+    due = [await tx.one(each, after, upto) for each in kinds]
     woken = [SessionId(row[1]) for row in sessions]
     return Changes(events, woken, interrupted, [row[0] for row in due if row is not None])
 

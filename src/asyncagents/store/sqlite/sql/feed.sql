@@ -29,6 +29,10 @@ SELECT request.next_at FROM session JOIN request ON request.id = session.backoff
 WHERE session.rev > ? AND session.rev <= ? AND session.backoff IS NOT NULL AND request.state = 'backoff'
 ORDER BY request.next_at LIMIT 1;
 
+-- name: changed_deadlines
+-- The earliest of tasks.
+SELECT due FROM task WHERE rev > ? AND rev <= ? AND live = 1 AND due IS NOT NULL ORDER BY due LIMIT 1;
+
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > ? AND rev <= ? ORDER BY rev, kind, id;
 
