@@ -116,3 +116,26 @@ async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(
         result = result_of(await lab.store.call(call.id))
         assert isinstance(result, Failed)
         assert child in result.error
+
+
+@pytest.mark.spec("D-06")
+@pytest.mark.parametrize("name", ["session", "call"])
+@pytest.mark.parametrize("how", ["abort", "deadline"])
+async def test_a_broken_child_keeps_nobody_else_from_being_cancelled(lab: Lab, name: str, how: str) -> None:
+    boss = await parent(lab)
+    top = await boss.launch(boss.calls[0], due=lab.clock.now() + 1)
+    boss_below = await middle(lab, top, 3)
+    tasks = [await boss_below.launch(call) for call in boss_below.calls]
+    bad = await middle(lab, tasks[1])
+    if name == "session":
+        await rewrite_session(lab, bad.id, b'{"id": 7', 1)
+    else:
+        await rewrite_call(lab, bad.calls[0], b'{"state":{"type":"levitating"}}', 1)
+    if how == "abort":
+        await lab.store.cancel(boss.id)
+    else:
+        lab.clock.advance(1)
+        await lab.store.expire()
+    for task_id in (top, tasks[0], tasks[2]):
+        assert (await lab.store.task(task_id)).task.status == "cancelled"
+    assert await lab.store.next_due() is None

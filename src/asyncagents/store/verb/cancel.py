@@ -1,9 +1,11 @@
 """Cancel: a durable end of what a session and those below it do, tasks included, in one transaction."""
 
+import logging
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
@@ -16,6 +18,7 @@ from asyncagents.store.verb.task import live_tasks_of, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
 EVERY = 1_000_000_000
+_log = logging.getLogger(__name__)
 Scope: TypeAlias = Literal["tree", "turn"]
 """All below a session, or only those that its turn waits for."""
 
@@ -28,19 +31,35 @@ async def cancel(
     Input they have not read yet is held back, kept and shown; calls that are open are settled. Who launched
     the session is told, as `hush` says; the others were launched by somebody who is cancelled, too.
     """
-    await the_session(tx, session_id)
+    row = await the_session(tx, session_id)
     tree = await _tree(tx, session_id, scope)
+    task = await readable_task(tx, session_id) if row.control.parent_id is not None else None
+    await _cancel(tx, row)
+    if task is not None and task.live and not await _spared(tx, session_id, scope):
+        await end(tx, task, _cancelled(by), hush=hush)
     ended = [session_id]
     for each in tree:
-        row = await the_session(tx, each)
-        task = await readable_task(tx, each) if row.control.parent_id is not None else None
-        live = task is not None and task.live
-        if each == session_id or live or await _at_work(tx, row):
-            await _cancel(tx, row)
-            ended.append(each)
-        if task is not None and task.live and not (each == session_id and await _spared(tx, each, scope)):
-            await end(tx, task, _cancelled(by), hush=hush if each == session_id else QUIET)
-    return tuple(dict.fromkeys(ended))
+        if each == session_id:
+            continue
+        try:
+            if await _cancel_below(tx, each, by):
+                ended.append(each)
+        except Unreadable as error:  # nobody can run it, either; all others end
+            _log.warning("session %s is passed over by a cancel: %s", each, error)
+    return tuple(ended)
+
+
+async def _cancel_below(tx: Tx, session_id: SessionId, by: EndedBy) -> bool:
+    """False: there was nothing to end."""
+    row = await the_session(tx, session_id)
+    task = await readable_task(tx, session_id)
+    live = task if task is not None and task.live else None
+    if live is None and not await _at_work(tx, row):
+        return False
+    await _cancel(tx, row)
+    if live is not None:
+        await end(tx, live, _cancelled(by), hush=QUIET)
+    return True
 
 
 async def _tree(tx: Tx, session_id: SessionId, scope: Scope) -> tuple[SessionId, ...]:

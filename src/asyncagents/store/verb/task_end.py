@@ -79,8 +79,7 @@ async def sweep(tx: Tx, task_id: SessionId) -> None:
     except Unreadable as error:  # it would keep its parent from an end for ever
         _log.warning("task %s is given up: %s", task_id, error)
         await tx.run("give_up_task", await tx.rev(), task_id)
-        if row is not None and row.control.parent_id is not None:
-            await _let_go(tx, row.control.parent_id, task_id)
+        await _let_go(tx, task_id)
         return
     if task is None or not task.live:
         return
@@ -90,8 +89,11 @@ async def sweep(tx: Tx, task_id: SessionId) -> None:
         await conclude(tx, row.control, row.info)
 
 
-async def _let_go(tx: Tx, parent_id: SessionId, task_id: SessionId) -> None:
+async def _let_go(tx: Tx, task_id: SessionId) -> None:
     """The calls that wait for a task which nobody can read."""
+    found = await tx.one("parent_of_task", task_id)
+    assert found is not None, "its row is there"
+    parent_id = SessionId(found[0])
     for call in await _open_calls(tx, parent_id):
         assert call.open is not None, "they are open"
         watched = call.open.watch.task_id if call.open.watch else None

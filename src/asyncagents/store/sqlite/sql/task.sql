@@ -8,6 +8,9 @@ WHERE task.version <= excluded.version;
 -- name: task
 SELECT body, version FROM task WHERE id = ?;
 
+-- name: parent_of_task
+SELECT parent_id FROM task WHERE id = ?;
+
 -- name: tasks_of
 -- Of one parent, the oldest first: session ids descend in time.
 SELECT body, version FROM task WHERE parent_id = ? ORDER BY id DESC;
