@@ -4,7 +4,8 @@ import pytest
 
 from asyncagents.domain.call import Completed, Failed, Open
 from asyncagents.domain.control import Lease
-from asyncagents.domain.fact import Resume
+from asyncagents.domain.event import TaskCompleted, TaskUpdated
+from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.failure import api
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.store.verb.rest import Reason
@@ -49,6 +50,22 @@ async def test_a_wait_for_a_later_run_does_not_swallow_the_end_of_an_earlier_one
     assert isinstance(result, Completed)
     assert "Red." not in result.output
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
+
+
+@pytest.mark.spec("T-15")
+@pytest.mark.parametrize("waits", [True, False])
+async def test_an_end_is_said_once_however_its_result_is_read(lab: Lab, waits: bool) -> None:
+    boss = await parent(lab, 2)
+    launch, read = boss.calls
+    child = await boss.launch(launch)
+    if waits:
+        await boss.watch(read, child)
+    await work(lab, child)
+    if not waits:
+        await lab.store.finish_call(boss.lease, read.id, Completed("Red."), (Retrieve(child, 0),))
+    told = [event for event in lab.events if isinstance(event, TaskCompleted | TaskUpdated)]
+    assert [type(event) for event in told] == [TaskCompleted, TaskUpdated]
+    assert told[-1].task.result_retrieved_at is not None
 
 
 @pytest.mark.spec("T-15", "D-06")

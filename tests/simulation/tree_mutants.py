@@ -8,7 +8,7 @@ TREE_MUTANTS = (
         "notice_swallowed",
         "store/verb/task_end.py",
         '    await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
-        '    if task.background or not hush.state == "due":\n'
+        '    if done.background or state == "quiet":\n'
         '        await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
         first=TREES,
     ),
@@ -129,8 +129,8 @@ TREE_MUTANTS = (
     Mutant(
         "cancel_wakes_those_it_cancels",
         "store/verb/cancel.py",
-        "hush=hush if each == session_id else QUIET)",
-        "hush=hush)",
+        "_cancelled(by), hush=QUIET)",
+        "_cancelled(by), hush=DUE)",
         first=TREES + 2,
     ),
     Mutant(
@@ -157,7 +157,7 @@ TREE_MUTANTS = (
     Mutant(
         "sync_call_never_settled",
         "store/verb/task_end.py",
-        "            await settle_open(tx, row, call, await _result(tx, done, call))\n",
+        "        await settle_open(tx, row, call, await _result(tx, done, call))\n",
         "",
         first=TREES,
     ),
@@ -190,16 +190,9 @@ TREE_MUTANTS = (
         first=TREES + 29,
     ),
     Mutant(
-        "aborted_rest_ends_the_next_run",
-        "store/verb/rest.py",
-        '    if reason != "aborted":  # else the cancel has ended it\n',
-        "    if True:\n",
-        first=TREES,
-    ),
-    Mutant(
         "next_in_the_queue_not_woken",
         "store/verb/queue.py",
-        "        tx.wake(SessionId(row[0]))\n",
+        "        tx.wake(next_id)\n",
         "        pass\n",
         first=TREES + 3,
     ),

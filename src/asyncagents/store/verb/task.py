@@ -69,7 +69,12 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
         assert old is not None
         await tx.run("put_task", *columns, *merged(old[0], old[1], task), rev)
     shown = background_task(task, None)
-    tx.emit(TaskCreated(session_id=task.id, task=shown) if new else task_event(shown))
+    if new:
+        tx.emit(TaskCreated(session_id=task.id, task=shown))
+    elif task.retrieved is not None:  # it has ended before: that is said once
+        tx.emit(TaskUpdated(session_id=task.id, task=shown))
+    else:
+        tx.emit(task_event(shown))
 
 
 async def resume(tx: Tx, fact: Resume) -> None:
