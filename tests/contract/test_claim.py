@@ -191,3 +191,17 @@ async def test_a_claim_after_a_failed_write_counts_for_nothing(lab: Lab) -> None
         snapshot = await lab.store.claim(session_id, ALICE, dead=ALICE, counts=False)
         assert snapshot is not None
         assert not snapshot.crash_loop
+
+
+async def test_who_was_stopped_in_its_claim_gives_back_what_it_got_and_nothing_else(lab: Lab) -> None:
+    session_id = await lab.session()
+    await lab.prompt(session_id)
+    await lab.store.give_back(session_id, ALICE)
+    lease = await lab.claim(session_id, ALICE)
+    await lab.store.give_back(session_id, BOB)
+    assert (await lab.store.control(session_id)).owner == ALICE
+    await lab.store.give_back(session_id, ALICE)
+    control = await lab.store.control(session_id)
+    assert (control.state, control.owner, control.claims) == ("ready", None, 0)
+    with pytest.raises(LeaseLost):
+        await lab.store.release(lease)

@@ -3,6 +3,7 @@
 import pytest
 
 from asyncagents.domain.id import SessionId
+from asyncagents.store.verb.feed import changes, revision
 from tests.contract.build import ALICE, Lab
 from tests.contract.tasks import Parent, middle, parent, work
 
@@ -31,12 +32,14 @@ async def test_a_place_goes_to_nobody_who_is_deleted_together_with_who_had_it(la
     await lab.claim(last)
 
 
-@pytest.mark.spec("D-10")
-async def test_who_is_given_back_makes_room_for_who_is_before_it_in_any_process(lab: Lab) -> None:
-    _, first, below, _ = await _crowded(lab)
-    seq = (await lab.store.control(first)).wake_seq
+@pytest.mark.spec("D-10", "X-07")
+async def test_a_process_that_stops_hands_the_queue_over_to_the_others(lab: Lab) -> None:
+    _, first, below, last = await _crowded(lab)
     await lab.store.release(below.lease)
-    assert (await lab.store.control(first)).wake_seq > seq
+    before = await lab.database.read(revision)
+    await lab.store.hand_over((below.id, last))
+    upto = await lab.database.read(revision)
+    assert (await lab.database.read(lambda tx: changes(tx, before, upto))).sessions == [first]
     await lab.claim(first)
 
 

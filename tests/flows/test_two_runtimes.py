@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,3 +172,27 @@ async def test_two_runtimes_that_serve_one_directory_never_run_a_session_twice_a
         assert [entry.text for entry in history if entry.text == "Done."] == ["Done."]
     assert_requests_only_grow(models[0].requests)
     assert_requests_only_grow(models[1].requests)
+
+
+@pytest.mark.spec("X-07", "D-10")
+async def test_who_stops_in_the_middle_of_a_claim_leaves_nothing_behind_that_seems_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever serves next takes it up only when it looks for the dead."""
+    model, claimed = ScriptedModel({"hello": [[say("Hi.")]]}), asyncio.Event()
+    async with open_runtime(tmp_path, model=model, serve=False) as other:
+        async with open_runtime(tmp_path, model=model) as stopping:
+            store = stopping._store
+            claim = store.claim
+
+            async def unheard(*args: Any, **more: Any) -> None:
+                await claim(*args, **more)
+                claimed.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(store, "claim", unheard)
+            session, _ = await stopping.begin("hello", directory=tmp_path)
+            async with asyncio.timeout(PATIENCE):
+                await claimed.wait()
+        control = await other._store.control(session.id)
+    assert (control.state, control.owner, control.claims) == ("ready", None, 0)

@@ -192,12 +192,22 @@ class Dispatcher:
             await asyncio.wait(tasks)
         for run in runs:
             await self._release(run)
+        await self._hand_over(tuple(run.session_id for run in runs))
+
+    async def _hand_over(self, sessions: tuple[SessionId, ...]) -> None:
+        """Who waits for a place is told by who makes room, in one process; here nobody is left to listen."""
+        try:
+            if sessions:
+                await self._store.hand_over(sessions)
+        except AsyncAgentsError:
+            _log.exception("the queue could not be handed over; the sweep of whoever serves will find it")
 
     async def _release(self, run: Run) -> None:
-        if run.lease is None:
-            return
         try:
-            await self._store.release(run.lease)
+            if run.lease is None:  # it was stopped in its claim, which may have come through
+                await self._store.give_back(run.session_id, self._owner)
+            else:
+                await self._store.release(run.lease)
         except LeaseLost:
             pass
         except AsyncAgentsError:

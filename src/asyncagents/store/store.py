@@ -33,6 +33,7 @@ from asyncagents.store.verb import (
     feed,
     known,
     prepare,
+    queue,
     read,
     rest,
     session,
@@ -152,6 +153,14 @@ class Store:
     async def release(self, lease: Lease) -> None:
         """Give it back unfinished: whoever serves it goes on."""
         await self._write(lambda tx: claim.release(tx, lease))
+
+    async def give_back(self, session_id: SessionId, owner: OwnerId) -> None:
+        """As `release`, if this owner has it at all."""
+        await self._write(lambda tx: claim.give_back(tx, session_id, owner))
+
+    async def hand_over(self, sessions: tuple[SessionId, ...]) -> None:
+        """Nobody is left here who hears when these make room for others: all other processes look at them."""
+        await self._write(lambda tx: queue.hand_over(tx, sessions))
 
     async def start_step(self, lease: Lease, new: NewStep) -> Started | None:
         """Promote unread input and write down that the model is about to be asked. None: cancelled."""

@@ -19,9 +19,18 @@ from asyncagents.domain.part import (
     ToolPending,
 )
 from asyncagents.domain.session import Session, Tokens
-from asyncagents.store.row import entry, find_session, held, put_part, save, save_message, snapshot
+from asyncagents.store.row import (
+    SessionRow,
+    entry,
+    find_session,
+    held,
+    put_part,
+    save,
+    save_message,
+    snapshot,
+)
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.queue import is_queued, make_room_anywhere, tell_above
+from asyncagents.store.verb.queue import is_queued, tell_above
 
 CUT_OFF = "The process stopped while this answer was being written; it is written again."
 
@@ -54,11 +63,20 @@ def _free(control: Control, dead: OwnerId | None) -> bool:
 
 async def release(tx: Tx, lease: Lease) -> None:
     """Give a session back before its work is done: somebody else may go on at once."""
-    row = await held(tx, lease)
+    await _release(tx, await held(tx, lease))
+
+
+async def give_back(tx: Tx, session_id: SessionId, owner: OwnerId) -> None:
+    """As `release`, by who was stopped before it heard whether its claim had come through."""
+    row = await find_session(tx, session_id)
+    if row is not None and row.control.state == "running" and row.control.owner == owner:
+        await _release(tx, row)
+
+
+async def _release(tx: Tx, row: SessionRow) -> None:
     info = await _close_cut_steps(tx, row.info)
     control = replace(row.control, state="ready", owner=None, claims=max(0, row.control.claims - 1))
     await save(tx, row, control, info)
-    await make_room_anywhere(tx, control)
 
 
 async def _close_cut_steps(tx: Tx, info: Session) -> Session:

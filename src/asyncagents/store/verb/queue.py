@@ -47,6 +47,17 @@ async def fill_places(tx: Tx, control: Control) -> None:
             await _let_go(tx, SessionId(next_id))
 
 
+async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
+    """Their process stops: whom it alone had told to go on, all processes hear of."""
+    roots = set()
+    for session_id in sessions:
+        with suppress(Unreadable):
+            row = await find_session(tx, session_id)
+            if row is not None and row.control.parent_id and row.control.root_id not in roots:
+                roots.add(row.control.root_id)
+                await fill_places(tx, row.control)
+
+
 async def _let_go(tx: Tx, session_id: SessionId) -> None:
     with suppress(Unreadable):  # nobody can run it
         row = await the_session(tx, session_id)
