@@ -192,7 +192,7 @@ MUTANTS = (
         "store/verb/summary.py",
         "        await answer_prompts(tx, control, newest.id)\n",
         "        pass\n",
-        first=190,
+        first=255,
     ),
     Mutant(
         "reminded_again_after_a_crash",
