@@ -30,7 +30,7 @@ class TaskArgs(Struct, frozen=True, kw_only=True):
 
 
 HIDDEN = ("command", "model")
-"""Arguments of tasks that people start."""
+"""Arguments of tasks that people start; a model that sends them all the same does not choose."""
 
 
 def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
@@ -47,7 +47,7 @@ def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
             prompt=args.prompt,
             description=args.description,
             background=False,
-            model=args.model,
+            model=args.model if context.by_hand else None,
         )
         spawn = await desk.spawn(order, context, limits)
         return Together(_pending(args, context, spawn.info.id, spawn), (spawn,))

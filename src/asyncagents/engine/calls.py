@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.ask import QuestionRequest, ToolRef
 from asyncagents.domain.call import (
+    BY_HAND,
     EDITED,
     IN_DOUBT,
     TIMED_OUT,
@@ -287,6 +288,7 @@ class Calls:
             agent=call.agent,
             directory=directory,
             worktree=place.worktree or directory,
+            by_hand=BY_HAND in call.granted,
         )
 
 
