@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.config import Config
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import ToolCompleted
+from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.message import ModelRef, UserMessage
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.part_input import SubtaskInput
-from asyncagents.llm.scripted import ScriptedModel, say
-from tests.flows.delegating import sync
+from asyncagents.llm.model import Request
+from asyncagents.llm.scripted import ScriptedModel, Step, call, say
+from tests.flows.delegating import Players, Scenes, ids, launch, sync
 from tests.flows.kit import Stage, stage
 from tests.flows.test_project import repository
 
@@ -39,7 +40,8 @@ async def test_a_model_does_not_choose_the_model_of_its_task(tmp_path: Path) -> 
         states, chosen = await at.states(), await models_of_children(at)
         own = (await at.runtime.session(at.session_id)).model
     assert [type(state) for state in states] == [ToolCompleted, ToolCompleted]
-    assert own is not None and chosen == [own.id, own.id]
+    assert own is not None
+    assert chosen == [own.id, own.id]
 
 
 @pytest.mark.spec("D-11")
@@ -50,3 +52,84 @@ async def test_a_person_chooses_the_model_of_a_subtask(tmp_path: Path) -> None:
         await at.runtime.prompt(at.session_id, "", parts=[part])
         chosen = await models_of_children(at)
     assert chosen == ["dear"]
+
+
+NO_GENERAL = {"task": {"*": "allow", "general": "deny"}}
+CAREFUL = {"careful": AgentConfig(mode="primary", permission={"task": {"general": "deny"}})}
+BY_HAND = [
+    {"parts": [SubtaskInput(prompt="child a", description="A", agent="general")]},
+    {"agent": "general"},
+]
+
+
+@pytest.mark.spec("D-05")
+@pytest.mark.parametrize("more", BY_HAND)
+async def test_a_person_lifts_no_denial_by_asking_for_an_agent(tmp_path: Path, more: Any) -> None:
+    model = ScriptedModel({}, otherwise=[say("done")])
+    async with at_home(tmp_path, model, permission=NO_GENERAL) as at:
+        await at.runtime.prompt(at.session_id, "child a", **more)
+        states, children = await at.states(), await at.runtime.children(at.session_id)
+    assert [type(state) for state in states] == [ToolError]
+    assert children == ()
+
+
+@pytest.mark.spec("D-05")
+@pytest.mark.parametrize("tool", ["asyncagents_task", "task"])
+async def test_who_may_not_be_launched_any_more_is_not_sent_a_follow_up_either(
+    tmp_path: Path, tool: str
+) -> None:
+    def again(request: Request) -> Step:
+        known = {"resume": ids(request)[0]} if tool == "asyncagents_task" else {"task_id": ids(request)[0]}
+        return [
+            call(tool, description="More", prompt="more", agent="explore", subagent_type="explore", **known)
+        ]
+
+    scenes: Scenes = {
+        "go": [[sync("A", "child a")], [say("ok")], again, [say("ok")]],
+        "child a": [[say("1")]] * 2,
+    }
+    async with at_home(tmp_path, Players(scenes), agent=CAREFUL) as at:
+        await at.prompt("go")
+        await at.runtime.prompt(at.session_id, "and now", agent="careful")
+        await at.runtime.wait_tree(at.session_id)
+        _, second = await at.states()
+        (child,) = await at.runtime.children(at.session_id)
+        said = [entry for entry in await at.runtime.messages(child.id) if isinstance(entry.info, UserMessage)]
+    assert isinstance(second, ToolError)
+    assert len(said) == 1
+
+
+WRITE = [
+    call("write", filePath="mine.txt", content="mine"),
+    call("bash", command="touch mine.txt", description="t"),
+]
+
+
+@pytest.mark.spec("A-06")
+async def test_nobody_below_a_planner_edits_at_any_depth(tmp_path: Path) -> None:
+    """Though the rules of the agents below it allow it."""
+    loose = AgentConfig(
+        mode="all", permission={"*": "allow", "task": "allow", "edit": "allow", "bash": "allow"}
+    )
+    scenes: Scenes = {
+        "go": [[call("task", description="A", prompt="child a", subagent_type="loose")], [say("ok")]],
+        "child a": [
+            [*WRITE[:1], call("task", description="B", prompt="child b", subagent_type="loose")],
+            [say("ok")],
+        ],
+        "child b": [[*WRITE[:1], launch("C", "child c")], [say("ok")], [say("ok")]],
+        "child c": [WRITE[:1], [say("ok")]],
+    }
+    async with at_home(tmp_path, Players(scenes), agent={"loose": loose}) as at:
+        await at.runtime.prompt(at.session_id, "go", agent="plan")
+        await at.runtime.wait_tree(at.session_id)
+        tasks = await at.runtime.tasks.list()
+        states = [
+            part.state
+            for task in tasks
+            for entry in await at.runtime.messages(task.session_id)
+            for part in entry.parts
+            if isinstance(part, ToolPart) and part.tool == "write"
+        ]
+    assert [type(state) for state in states] == [ToolError] * 3
+    assert not (tmp_path / "project" / "mine.txt").exists()

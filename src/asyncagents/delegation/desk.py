@@ -19,7 +19,14 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.remark import Addressee
 from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, project_id, slug
 from asyncagents.domain.task import Task, batch_of
-from asyncagents.domain.task_text import ambiguous, cannot_work, no_such_task, unknown_agent, vanished
+from asyncagents.domain.task_text import (
+    ambiguous,
+    cannot_work,
+    denied,
+    no_such_task,
+    unknown_agent,
+    vanished,
+)
 from asyncagents.domain.text import whole
 from asyncagents.engine.arrival import arrived
 from asyncagents.engine.input import model_ref
@@ -180,14 +187,18 @@ class Desk:
             told.head, told.entries, before=context.message_id, to=to, ids=self.ids, shown=told.shown
         )
 
-    async def follow(self, seen: Seen, prompt: str, call_id: CallId | None = None) -> Resume:
-        """What goes on with a task, in the words of whoever launched it."""
+    async def follow(
+        self, seen: Seen, prompt: str, context: ToolContext, call_id: CallId | None = None
+    ) -> Resume:
+        """What goes on with a task, in the words of whoever launched it, if he still may launch its agent."""
         task = seen.task
         try:
             child = await self.store.session(task.id)
         except NotFound as error:
             raise ToolError(vanished(task.id)) from error
         to = Addressee(child.id, child.agent or task.agent, _model_of(child))
+        if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
+            raise ToolError(denied(to.agent))
         fact = await self._said(child, to, prompt)
         return Resume(task.id, fact, prompt, call_id)
 

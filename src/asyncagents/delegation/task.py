@@ -40,7 +40,7 @@ def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
     async def run(args: TaskArgs, context: ToolContext) -> Together:
         if args.task_id:
             seen = await desk.find(args.task_id, context)
-            follow = await desk.follow(seen, args.prompt, context.call_id)
+            follow = await desk.follow(seen, args.prompt, context, context.call_id)
             return Together(_pending(args, context, seen.task.id, follow), (follow,))
         order = Order(
             agent=args.subagent_type,

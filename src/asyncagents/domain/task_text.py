@@ -144,6 +144,10 @@ def unknown_agent(name: str, available: Sequence[str]) -> str:
     return f"{why} Available agents: {', '.join(map(line, available))}."
 
 
+def denied(agent: str) -> str:
+    return f"Not allowed here: task {line(agent)}. The follow-up was not sent."
+
+
 def fork_and_resume() -> str:
     return (
         "fork and resume are mutually exclusive: fork starts a new task with a copy of your history, "
