@@ -1,17 +1,28 @@
 """Delegation as a hostile model would use it: what is not its own, not allowed, or too much."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncagents.config.config import AgentConfig, Config
+from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
 from asyncagents.domain.message import ModelRef, UserMessage
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.part_input import SubtaskInput
-from asyncagents.llm.model import Request
-from asyncagents.llm.scripted import ScriptedModel, Step, call, say
-from tests.flows.delegating import Players, Scenes, ids, launch, sync
+from asyncagents.llm.model import FromTool, Request
+from asyncagents.llm.scripted import ScriptedModel, Step, call, fail, say
+from tests.flows.delegating import (
+    Players,
+    Scene,
+    Scenes,
+    hidden,
+    ids,
+    launch,
+    notices_of,
+    sync,
+    with_id,
+)
 from tests.flows.kit import Stage, stage
 from tests.flows.test_project import repository
 
@@ -133,3 +144,48 @@ async def test_nobody_below_a_planner_edits_at_any_depth(tmp_path: Path) -> None
         ]
     assert [type(state) for state in states] == [ToolError] * 3
     assert not (tmp_path / "project" / "mine.txt").exists()
+
+
+LONG = "first words " + "word " * 1_000_000 + "last words"
+READ = 60_000
+"""So many characters a model may read of one answer; a tool's cap, and some words of ours."""
+READING: list[Sequence[Scene]] = [
+    [[sync("A", "child a")]],
+    [[sync("A", "child a")], with_id("asyncagents_output")],
+    [[sync("A", "child a")], with_id("asyncagents_output", full_session=True)],
+    [[sync("A", "child a")], with_id("async_task_result")],
+    [[launch("A", "child a")], with_id("asyncagents_output", block=True)],
+]
+
+
+@pytest.mark.parametrize("scenes", READING)
+async def test_what_a_child_says_at_great_length_is_read_in_part(
+    tmp_path: Path, scenes: Sequence[Scene]
+) -> None:
+    script: Scenes = {"go": [*scenes, [say("ok")], [say("ok")]], "child a": [[say(LONG)]]}
+    both = DelegationConfig(tools="both")
+    async with at_home(tmp_path, Players(script), delegation=both) as at:
+        await at.prompt("go")
+        await at.runtime.wait_tree(at.session_id)
+        task = (await at.runtime.tasks.list())[0]
+    read = [told for told in at.told() if isinstance(told, FromTool)]
+    assert [each.tool for each in read if len(each.output) > READ] == []
+    assert "first words" in read[-1].output
+    assert "last words" in read[-1].output
+    assert task.result == LONG
+
+
+@pytest.mark.parametrize("step", [[say(LONG)], [fail(LONG)]])
+async def test_a_notice_brings_a_bounded_part_of_what_tasks_said(tmp_path: Path, step: Step) -> None:
+    many = 5
+    launches = [launch("A", f"child {number}") for number in range(many)]
+    script = ScriptedModel(
+        {"go": [launches], **{f"child {number}": [step] for number in range(many)}}, otherwise=[say("ok")]
+    )
+    async with at_home(tmp_path, script, notices=NoticesConfig(inline_result=True)) as at:
+        await at.prompt("go")
+        await at.runtime.wait_tree(at.session_id)
+        told = [hidden(entry) for entry in await notices_of(at)]
+    assert told
+    assert [len(text) for text in told if len(text) > READ] == []
+    assert all("first words" in text and "last words" in text for text in told)

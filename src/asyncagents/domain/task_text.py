@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from asyncagents.domain.envelope import enclosed, envelope, line
 from asyncagents.domain.task import Progress, Task
 from asyncagents.domain.task_fact import (
@@ -12,7 +14,10 @@ from asyncagents.domain.task_fact import (
     tool_calls,
     tool_names,
 )
+from asyncagents.domain.text import shortened
 
+MOST = 45_000
+"""So many characters are read of what a task said: as of a tool's output, with room for our own words."""
 NO_TASKS = "No background tasks found"
 _WAIT = "A notice comes when it ends, so do not poll: go on with other work, or end your turn and wait."
 
@@ -47,6 +52,12 @@ def missing(task_id: str) -> str:
         f"status: error\ntask_id: {line(task_id)}\n\n"
         "Session not found. The task_id may be invalid or the session was deleted."
     )
+
+
+def brief(task: Task) -> Task:
+    """As a model reads it where no tool saves the whole: the child's messages have it."""
+    error = replace(task.error, message=shortened(task.error.message, MOST)) if task.error else None
+    return replace(task, result=shortened(task.result, MOST) if task.result else task.result, error=error)
 
 
 def sync_output(task: Task) -> str:

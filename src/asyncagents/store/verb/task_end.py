@@ -163,9 +163,10 @@ async def _result(tx: Tx, done: Task, call: Call) -> Result:
     assert call.open is not None, "it waits"
     calls = [decode_call(row) for row in await tx.all("last_calls", done.id, SHOWN_CALLS)]
     metadata = {**call.open.metadata, "status": done.status, "summary": summary(tuple(reversed(calls)))}
+    told = task_text.sync_output(task_text.brief(done))
     if done.status == "completed":
-        return Completed(task_text.sync_output(done), done.description, metadata)
-    return Failed(task_text.sync_output(done), metadata)
+        return Completed(told, done.description, metadata)
+    return Failed(told, metadata)
 
 
 def summary(calls: tuple[Call, ...]) -> list[dict[str, object]]:
@@ -212,6 +213,7 @@ async def watched(tx: Tx, call: Call) -> str:
         task = replace(task, retrieved=tx.now)
         await tx.run("consume_notices", task.id, task.run)
         await put_task(tx, task)
+    task = task_text.brief(task)
     if watch.tool == "async_task_result":
         return task_text.result(task)
     return task_text.output(task, await progress(tx, task), tx.now)
