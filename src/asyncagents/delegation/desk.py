@@ -23,7 +23,9 @@ from asyncagents.domain.task_text import (
     ambiguous,
     cannot_work,
     denied,
+    no_name,
     no_such_task,
+    says_nothing,
     unknown_agent,
     vanished,
 )
@@ -76,10 +78,12 @@ class Desk:
         """Where sessions work; set once it is known."""
 
     async def agent(self, name: str, context: ToolContext) -> Agent | None:
-        """Who is to work; None where anybody can. A stranger is refused, with those there are."""
+        """Who is to work; None where anybody with a name can. A stranger is refused, with those there are."""
         assert self.workplaces is not None, "it was set up"
         staff = (await enter(self.workplaces, context.directory)).staff
         if staff is None:
+            if line(name) != name or not name:
+                raise ToolError(no_name(name))
             return None
         if name not in staff:
             raise ToolError(unknown_agent(name, _callable(staff, context)))
@@ -91,6 +95,8 @@ class Desk:
 
     async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
         """And its place in the queue, as far as is known now; 0: it need not wait."""
+        if not (order.prompt.strip() and line(order.description)):
+            raise ToolError(says_nothing())
         agent = await self.agent(order.agent, context)
         launcher, before = await self._look.at(context.session_id)
         parent = launcher.info
@@ -197,6 +203,8 @@ class Desk:
         except NotFound as error:
             raise ToolError(vanished(task.id)) from error
         to = Addressee(child.id, child.agent or task.agent, _model_of(child))
+        if not prompt.strip():
+            raise ToolError(says_nothing())
         if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
             raise ToolError(denied(to.agent))
         fact = await self._said(child, to, prompt)

@@ -155,6 +155,14 @@ def unknown_agent(name: str, available: Sequence[str]) -> str:
     return f"{why} Available agents: {', '.join(map(line, available))}."
 
 
+def no_name(given: str) -> str:
+    return f'"{line(given)}" cannot be the name of an agent: a name is short, on one line, without markup.'
+
+
+def says_nothing() -> str:
+    return "A task needs a prompt and a description that say something."
+
+
 def denied(agent: str) -> str:
     return f"Not allowed here: task {line(agent)}. The follow-up was not sent."
 

@@ -27,7 +27,7 @@ from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import shortened, whole
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.hook import Hooks
 from asyncagents.engine.permission import Permissions, Standing, Wish
@@ -160,7 +160,7 @@ class Calls:
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
                 asks = _asked(await tool.plan(args, context)) if tool.plan else ()
         except msgspec.ValidationError as error:
-            return Failed(f"The arguments do not fit {call.tool}: {error}.")
+            return Failed(f"The arguments do not fit {call.tool}: {shortened(str(error), 500)}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
         verdict = await self._permissions.permit(Wish(call, context, asks), place, session)
