@@ -20,10 +20,16 @@ from tests.flows.delegating import (
     until_rest,
 )
 
+SPOIL = {
+    "task": "UPDATE task SET body = ? WHERE id = ?",
+    "session": "UPDATE session SET info = ? WHERE id = ?",
+    "call": "UPDATE call SET body = ? WHERE session_id = ?",
+}
 
-def spoil(data: Path, task_id: SessionId) -> None:
+
+def spoil(data: Path, task_id: SessionId, table: str = "task") -> None:
     with closing(sqlite3.connect(data / "asyncagents.db")) as database, database:
-        database.execute("UPDATE task SET body = ? WHERE id = ?", (b"{no", task_id))
+        database.execute(SPOIL[table], (b"{no", task_id))
 
 
 LAUNCHES = [launch("A", "child a"), launch("B", "child b"), launch("C", "child c")]
@@ -93,3 +99,35 @@ async def test_its_siblings_end_and_their_parent_is_told(tmp_path: Path) -> None
         await at.runtime.tasks.cancel((await task_named(at.runtime, "C")).session_id)
         await until_ended(at, "C", TaskCancelled)
     assert why.code == "tasks"
+
+
+@pytest.mark.spec("D-06")
+@pytest.mark.parametrize("table", ["session", "call"])
+async def test_an_abort_ends_a_task_whose_session_cannot_be_read_and_all_others(
+    tmp_path: Path, table: str
+) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
+        assert await at.abort()
+        statuses = {task.description: task.status for task in await at.runtime.tasks.list()}
+    assert statuses == {"A": "cancelled", "B": "cancelled", "C": "cancelled"}
+
+
+@pytest.mark.spec("T-05")
+@pytest.mark.parametrize("table", ["session", "call"])
+async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
+    tmp_path: Path, table: str
+) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
+        entry = await at.prompt("clear")
+        tasks = await at.runtime.tasks.list()
+    assert (entry.text, tasks) == ("ok", ())

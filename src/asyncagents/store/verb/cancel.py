@@ -9,9 +9,9 @@ from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, TaskError
-from asyncagents.store.row import SessionRow, find_session, inbox, save, the_session, unsettled
+from asyncagents.store.row import SessionRow, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.task import live_tasks_of, readable_task, tasks_of
+from asyncagents.store.verb.task import live_tasks_of, readable_session, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
 EVERY = 1_000_000_000
@@ -31,10 +31,12 @@ async def cancel(
     tree = await _tree(tx, session_id, scope)
     ended = [session_id]
     for each in tree:
-        row = await the_session(tx, each)
-        task = await readable_task(tx, each) if row.control.parent_id is not None else None
+        row = await the_session(tx, each) if each == session_id else await readable_session(tx, each)
+        task = await readable_task(tx, each) if row is None or row.control.parent_id is not None else None
         live = task is not None and task.live
-        if each == session_id or live or await _at_work(tx, row):
+        if row is None:
+            tx.interrupt(each)
+        elif each == session_id or live or await _at_work(tx, row):
             await _cancel(tx, row)
             ended.append(each)
         if task is not None and task.live and not (each == session_id and await _spared(tx, each, scope)):
@@ -90,8 +92,11 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
 async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
     """The parent does, and knows it."""
     for task_id in fact.tasks:
-        if await find_session(tx, task_id) is not None:
+        if await readable_session(tx, task_id) is not None:
             await cancel(tx, task_id, by=fact.by, hush=CONSUMED)
+        elif (task := await readable_task(tx, task_id)) is not None and task.live:
+            tx.interrupt(task_id)
+            await end(tx, task, _cancelled(fact.by), hush=CONSUMED)
 
 
 async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:

@@ -18,6 +18,7 @@ from asyncagents.domain.task import Follow, Phase, Progress, Task, resumed
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body
 from asyncagents.store.row import (
+    SessionRow,
     find_session,
     merged,
     unsettled,
@@ -48,6 +49,16 @@ async def readable_task(tx: Tx, task_id: SessionId) -> Task | None:
         return await find_task(tx, task_id)
     except Unreadable as error:
         _log.warning("task %s is passed over: %s", task_id, error)
+        return None
+
+
+async def readable_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
+    """None, too, if it or a call of it cannot be read: nobody else is to suffer for it."""
+    try:
+        await unsettled(tx, session_id)
+        return await find_session(tx, session_id)
+    except Unreadable as error:
+        _log.warning("session %s is passed over: %s", session_id, error)
         return None
 
 

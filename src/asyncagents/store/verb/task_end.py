@@ -26,6 +26,7 @@ from asyncagents.store.verb.task import (
     find_task,
     progress,
     put_task,
+    readable_session,
     readable_task,
     tools_used,
     waits_for,
@@ -102,7 +103,7 @@ def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False)
 
 async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE) -> None:
     """As somebody else would have it, whatever its child does."""
-    row = await find_session(tx, task.id)
+    row = await readable_session(tx, task.id)
     account = _account(row.info, await tools_used(tx, task.id), None) if row else Account()
     await _end(tx, task, how, hush=hush, account=account)
 
