@@ -18,6 +18,7 @@ from asyncagents.domain.text import shortened
 
 MOST = 45_000
 """So many characters are read of what a task said: as of a tool's output, with room for our own words."""
+MOST_LISTED = 200
 NO_TASKS = "No background tasks found"
 _WAIT = "A notice comes when it ends, so do not poll: go on with other work, or end your turn and wait."
 
@@ -119,7 +120,13 @@ def _so_far(task: Task, progress: Progress | None, now: int) -> Iterator[str]:
 
 
 def listing(tasks: Sequence[Task], now: int) -> str:
-    return "\n".join(_listed(task, now) for task in tasks) or NO_TASKS
+    """All that work, and the newest of the others."""
+    over = [task.id for task in tasks if not task.live]
+    left_out = set(over[: max(0, len(tasks) - MOST_LISTED)])
+    lines = [_listed(task, now) for task in tasks if task.id not in left_out]
+    if left_out:
+        lines.insert(0, f"Not shown: {_tasks(len(left_out))} that ended, the oldest ones.")
+    return "\n".join(lines) or NO_TASKS
 
 
 def _listed(task: Task, now: int) -> str:

@@ -231,6 +231,16 @@ def test_a_listing_marks_what_was_resumed_and_forked_right_after_the_id(task: Ta
 
 
 @pytest.mark.spec("T-10")
+def test_a_long_listing_keeps_what_works_and_the_newest_of_what_ended() -> None:
+    old = [ended(id=SessionId(f"ses_old{number}")) for number in range(5_000)]
+    tasks = [a_task(id=SessionId("ses_works")), *old]
+    lines = task_text.listing(tasks, NOW).splitlines()
+    assert lines[0] == "Not shown: 4801 background tasks that ended, the oldest ones."
+    assert lines[1].startswith("ses_works running")
+    assert lines[-1].startswith("ses_old4999 completed")
+    assert len(lines) == 201
+
+
 def test_an_empty_listing_says_so_in_the_fixed_words() -> None:
     assert task_text.listing([], NOW) == "No background tasks found"
     assert task_text.cleared(0) == "No background tasks found"
