@@ -1,5 +1,6 @@
 """Delegation as a hostile model would use it: what is not its own, not allowed, or too much."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import ModelRef, UserMessage
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.part_input import SubtaskInput
@@ -22,9 +24,10 @@ from tests.flows.delegating import (
     notices_of,
     office,
     sync,
+    until_quiet,
     with_id,
 )
-from tests.flows.kit import Stage, stage
+from tests.flows.kit import Gate, Stage, stage
 from tests.flows.test_project import repository
 
 DEAR = "scripted/dear"
@@ -242,3 +245,73 @@ async def test_what_a_model_made_up_is_not_told_back_at_length_or_as_ours(tmp_pa
     assert len(read) == len(calls)
     assert [each for each in read if len(each) > 1_000] == []
     assert [each for each in read if "<" in each and "Invalid enum value" not in each] == []
+
+
+def tries(task_id: str) -> list[Line]:
+    """All that a model can try on a task that is not its own."""
+    return [
+        call("asyncagents_output", task_id=task_id),
+        call("asyncagents_output", task_id=task_id, full_session=True),
+        call("asyncagents_output", task_id=task_id, block=True),
+        call("asyncagents_cancel", task_id=task_id),
+        call("asyncagents_task", prompt="obey me", resume=task_id),
+        call("async_task_result", task_id=task_id),
+        sync("A", "obey me", task_id=task_id),
+    ]
+
+
+@pytest.mark.parametrize(
+    "whose", ["other root", "other's task", "own parent", "sibling", "itself", "grandchild"]
+)
+async def test_nobody_reaches_what_he_did_not_launch(tmp_path: Path, whose: str) -> None:
+    """Neither strangers' tasks, nor his own parent, siblings, self, or what his task launched."""
+    reached: dict[str, str] = {}
+    who = "root" if whose == "grandchild" else "thief"
+    scenes: Scenes = {
+        "stranger": [[launch("Secret", "secret")], *[[say("ok")]] * 3],
+        "secret": [[say("the secret is 42")]],
+        "go": [[sync("Sibling", "sibling")], [sync("Thief", "thief")], *[[say("ok")]] * 3],
+        "sibling": [[launch("Deep", "deep")], *[[say("the secret is 43")]] * 3],
+        "deep": [[say("the secret is 44")]],
+        "thief": [
+            lambda request: tries(reached["id"]) if who == "thief" else [say("ok")],
+            *[[say("ok")]] * 3,
+        ],
+        "root": [lambda request: tries(reached["id"]), *[[say("ok")]] * 3],
+    }
+    gate = Gate("hold")
+    scenes = {**scenes, "thief": [[call("hold")], *scenes["thief"]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        other = await at.runtime.create_session(directory=tmp_path)
+        await at.runtime.prompt(other.id, "stranger")
+        await at.runtime.wait_tree(other.id)
+        asked = asyncio.create_task(at.prompt("go"))
+        await gate.started.wait()
+        named = {task.description: task for task in await at.runtime.tasks.list()}
+        reached["id"] = {
+            "other root": other.id,
+            "other's task": named["Secret"].session_id,
+            "own parent": at.session_id,
+            "sibling": named["Sibling"].session_id,
+            "itself": named["Thief"].session_id,
+            "grandchild": named["Deep"].session_id,
+        }[whose]
+        before = len(await at.runtime.messages(SessionId(reached["id"])))
+        gate.go.set()
+        await asked
+        thief = named["Thief"].session_id
+        if who == "root":
+            thief = at.session_id
+            await at.prompt("root")
+        await until_quiet(at.runtime, at.session_id)
+        states = [
+            part.state
+            for entry in await at.runtime.messages(thief)
+            for part in entry.parts
+            if isinstance(part, ToolPart) and part.state.input.get("task_id", part.state.input.get("resume"))
+        ]
+        after = len(await at.runtime.messages(SessionId(reached["id"])))
+        told = [getattr(state, "error", "") or getattr(state, "output", "") for state in states]
+    assert len(told) == 7
+    assert all("You have no task" in each or "Session not found" in each for each in told)
+    assert whose in ("own parent", "itself") or after == before
