@@ -171,18 +171,10 @@ class Calls:
         try:
             outcome = _noted(call, await self._after(call, job, await self._outcome(call, job)))
             job.report.end()
-            match outcome:
-                case Open(kind="task") | Open(watch=Watch()):
-                    await self._store.open_call(lease, call.id, outcome)
-                case Open():
-                    await self._store.advance(lease, (Move(call.id, outcome),))
-                case Together(result, facts) if isinstance(result, Pending):
-                    await self._store.open_call(lease, call.id, self._opened(call, result), facts)
-                case Together(result, facts):
-                    assert not isinstance(result, Pending), "the arm above"
-                    await self._store.finish_call(lease, call.id, result, facts)
-                case Completed() | Failed():
-                    await self._store.finish_call(lease, call.id, outcome)
+            try:
+                await self._commit(lease, call, outcome)
+            except InvalidInput as error:  # of its facts: nothing of it was kept
+                await self._store.finish_call(lease, call.id, Failed(whole(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             run.fail(error)
         finally:
@@ -190,6 +182,20 @@ class Calls:
             run.tasks.pop(call.id, None)
             run.aborts.pop(call.id, None)
             run.poke()
+
+    async def _commit(self, lease: Lease, call: Call, outcome: Completed | Failed | Together | Open) -> None:
+        match outcome:
+            case Open(kind="task") | Open(watch=Watch()):
+                await self._store.open_call(lease, call.id, outcome)
+            case Open():
+                await self._store.advance(lease, (Move(call.id, outcome),))
+            case Together(result, facts) if isinstance(result, Pending):
+                await self._store.open_call(lease, call.id, self._opened(call, result), facts)
+            case Together(result, facts):
+                assert not isinstance(result, Pending), "the arm above"
+                await self._store.finish_call(lease, call.id, result, facts)
+            case Completed() | Failed():
+                await self._store.finish_call(lease, call.id, outcome)
 
     async def _after(
         self, call: Call, job: Job, outcome: Completed | Failed | Together | Open

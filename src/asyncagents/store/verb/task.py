@@ -11,9 +11,10 @@ from asyncagents.domain.background_task import background_task
 from asyncagents.domain.call import Call, Open, Running
 from asyncagents.domain.codec import BROKEN, SHAPE_VERSION, Unreadable, unreadable
 from asyncagents.domain.control import Control
-from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
+from asyncagents.domain.event import TaskCreated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Rule
 from asyncagents.domain.task import Follow, Phase, Progress, Task, resumed
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body
@@ -21,12 +22,15 @@ from asyncagents.store.row import (
     SessionRow,
     find_session,
     merged,
+    save,
+    the_session,
     unsettled,
 )
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.signal import admit
 
 LAST_TOOLS = 5
+NO_QUESTIONS = Rule(permission="question", pattern="*", action="deny")
 _log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Task)
 
@@ -90,6 +94,16 @@ async def resume(tx: Tx, fact: Resume) -> None:
         return
     follow = Follow(fact.follow.message.id, fact.prompt, tx.now)
     await put_task(tx, resumed(task, follow, fact.call_id))
+    if fact.call_id is None and not task.background:
+        await ask_nobody(tx, task.id)
+
+
+async def ask_nobody(tx: Tx, child: SessionId) -> None:
+    """Nobody waits for it any more: a question of it might never be answered."""
+    row = await the_session(tx, child)
+    own = row.info.permission or ()
+    if own and NO_QUESTIONS not in own:
+        await save(tx, row, row.control, replace(row.info, permission=(*own, NO_QUESTIONS)))
 
 
 async def retrieve(tx: Tx, fact: Retrieve) -> None:
@@ -168,8 +182,3 @@ async def shown(tx: Tx, task: Task) -> Task:
         return task
     row = await tx.one("input", task.follow.message_id)
     return task if row is not None and row[2] == "queued" else replace(task, follow=None)
-
-
-async def touch(tx: Tx, task: Task) -> None:
-    """Say what is known of it, once more."""
-    tx.emit(TaskUpdated(session_id=task.id, task=background_task(task, await progress(tx, task))))
