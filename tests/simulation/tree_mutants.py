@@ -162,7 +162,7 @@ TREE_MUTANTS = (
     Mutant(
         "next_in_the_queue_not_woken",
         "store/verb/queue.py",
-        "        tx.wake(SessionId(row[0]))\n",
+        "        tx.wake(next_id)\n",
         "        pass\n",
         first=TREES + 3,
     ),
