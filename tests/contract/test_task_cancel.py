@@ -227,3 +227,18 @@ async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> Non
     assert lab.commits[before].woken.count(queued[0]) == 1
     await lab.claim(queued[0])
     assert await lab.store.claim(queued[1], ALICE, dead=None) is None
+
+
+@pytest.mark.spec("D-10")
+async def test_who_was_deleted_or_cleared_counts_among_those_that_were_launched(lab: Lab) -> None:
+    """Found by a soak: deleting children made room for more than a session may launch."""
+    boss = await parent(lab, 5)
+    gone, _ = [await boss.launch(call) for call in boss.calls[:2]]
+    await lab.store.delete_session(gone)
+    await boss.launch(boss.calls[2], most=2)
+    await lab.store.finish_call(boss.lease, boss.calls[3].id, Completed(""), (ClearTasks(boss.id),))
+    await boss.launch(boss.calls[4], most=1)
+    for call, most in ((boss.calls[2], 2), (boss.calls[4], 1)):
+        result = result_of(await lab.store.call(call.id))
+        assert isinstance(result, Failed)
+        assert f"may launch at most {most}" in result.error

@@ -4,14 +4,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Settled
+from asyncagents.domain.call import Completed, Open, Settled
 from asyncagents.domain.codec import SHAPE_VERSION
 from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.session import Rule
 from asyncagents.domain.status import Idle
 from asyncagents.errors import StoreError
+from asyncagents.store.tx import Tx
 from tests.contract.build import Lab
 from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, task_row, work
 
@@ -139,3 +143,39 @@ async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_pa
     await lab.store.conclude(child)
     assert (await lab.store.task(child)).task.status == "completed"
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
+
+
+@pytest.mark.spec("T-15")
+async def test_an_end_that_cannot_be_read_is_told_as_one(lab: Lab) -> None:
+    """Else its parent would fail at every step from here on."""
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    await work(lab, child)
+
+    async def spoil(tx: Tx) -> None:
+        await tx.run("delete_task_notices", child)
+        await tx.one("insert_notice", child, 0, boss.id, await tx.rev(), "due", True, b'{"id": 7')
+
+    await lab.database.write(spoil)
+    await lab.step(boss.lease)
+    told = [part for entry in await lab.store.history(boss.id) for part in entry.parts]
+    texts = [part.text for part in told if isinstance(part, TextPart)]
+    assert [text.splitlines()[0] for text in texts if text.startswith("✗")] == [
+        '✗ **Agent "a task" failed in 0s.**'
+    ]
+    assert child in texts[-1]
+    assert await open_notices(lab, boss.id) == []
+
+
+@pytest.mark.spec("D-04")
+async def test_who_is_moved_to_the_background_asks_no_more_questions(lab: Lab) -> None:
+    boss = await parent(lab)
+    (call,) = boss.calls
+    fact = boss.spawn(call, background=False)
+    quiet = Rule(permission="todowrite", pattern="*", action="deny")
+    fact = replace(fact, info=replace(fact.info, permission=(quiet,)))
+    await lab.store.open_call(boss.lease, call.id, Open(kind="task", since=0), (fact,))
+    await lab.store.background(fact.info.id)
+    await lab.store.background(fact.info.id)
+    deny = Rule(permission="question", pattern="*", action="deny")
+    assert (await lab.store.session(fact.info.id)).permission == (quiet, deny)

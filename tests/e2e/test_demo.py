@@ -58,10 +58,14 @@ def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def on_a_terminal(tmp_path: Path, **more: str) -> bytes:
+def on_a_terminal(tmp_path: Path, *options: str, **more: str) -> bytes:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        COMMAND, env=environment(tmp_path, TERM="xterm", **more), stdin=theirs, stdout=theirs, stderr=theirs
+        [*COMMAND, *options],
+        env=environment(tmp_path, TERM="xterm", **more),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
     ) as process:
         os.close(theirs)
         output = b"".join(iter(lambda: _read(ours), b""))
@@ -92,23 +96,19 @@ def test_the_demo_shows_that_killed_work_goes_on(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_keeps_its_directory_when_asked_to(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    assert run(tmp_path, "--keep", str(kept)).returncode == 0
-    assert (kept / "asyncagents.db").exists()
-    again = run(tmp_path, "--keep", str(kept))
-    assert again.returncode == 2
-    assert "is not empty" in again.stderr
-
-
 def test_the_demo_is_coloured_and_its_trees_are_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
     output = on_a_terminal(tmp_path)
     assert COLOUR.search(output)
     assert b"\x1b[1A" in output
 
 
-def test_the_demo_respects_no_color(tmp_path: Path) -> None:
-    assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
+def test_the_demo_respects_no_color_and_keeps_its_directory_when_asked_to(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert not COLOUR.search(on_a_terminal(tmp_path, "--keep", str(kept), NO_COLOR="1"))
+    assert (kept / "asyncagents.db").exists()
+    again = run(tmp_path, "--keep", str(kept))
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
 
 
 def test_a_claim_that_does_not_hold_ends_the_demo() -> None:

@@ -16,10 +16,16 @@ KILLS = 10
 
 @pytest.mark.spec("X-11")
 async def test_nothing_is_lost_or_done_twice_however_often_workers_are_killed(tmp_path: Path) -> None:
-    summary = await besiege(tmp_path, kills=KILLS, seed=1)
-    assert summary.kills >= KILLS
-    assert summary.counts["prompts"] > KILLS
-    assert summary.counts["broken off"] > 0, "nobody was killed at work: this proves nothing"
+    broken_off = 0
+    for seed in (1, 2, 3):  # on a busy machine it may be that nobody is killed at work
+        (folder := tmp_path / str(seed)).mkdir()
+        summary = await besiege(folder, kills=KILLS, seed=seed)
+        assert summary.kills >= KILLS
+        assert summary.counts["prompts"] > KILLS
+        broken_off += summary.counts.get("broken off", 0)
+        if broken_off:
+            return
+    raise AssertionError("nobody was killed at work: this proves nothing")
 
 
 def test_a_dead_owner_is_dead_for_all_who_look_at_the_same_time(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.config.config import Config
+from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.ask import PermissionRequest
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
@@ -97,7 +97,8 @@ class _Tally:
 @asynccontextmanager
 async def coder(tmp_path: Path, place: Yard, calls: Sequence[Line], **config: Any) -> AsyncIterator[Stage]:
     """A runtime whose model makes these calls in one step when it hears `go`."""
-    coding = Config(data_dir=tmp_path / "data", **config)
+    agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}  # else they get tasks
+    coding = Config(data_dir=tmp_path / "data", agent=agents, **config)
     script = {"go": [list(calls), [say("Done.")]]}
     async with stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
         yield at
@@ -126,7 +127,8 @@ async def asks_after_always(
     tmp_path: Path, place: Yard, first: Sequence[Line], then: Sequence[Line], **config: Any
 ) -> list[PermissionRequest]:
     """What asks still, when the first call was allowed for good."""
-    coding = Config(data_dir=tmp_path / "data", **config)
+    agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}  # else they get tasks
+    coding = Config(data_dir=tmp_path / "data", agent=agents, **config)
     script = {"first": [list(first), [say("Ok.")]], "go": [list(then), [say("Done.")]]}
     async with stage(tmp_path / "data", script, coding=coding, directory=place.root) as at:
         await at.runtime.send(at.session_id, "first")

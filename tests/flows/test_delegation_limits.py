@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.domain.status import Idle
+from asyncagents.errors import ConfigError
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import call, pause, say
 from tests.flows.delegating import (
@@ -263,3 +265,21 @@ async def test_a_child_that_is_deleted_makes_room_for_the_next(tmp_path: Path) -
         ended = await until_ended(at, "B", TaskCompleted)
         await until_quiet(at.runtime, at.session_id)
     assert ended.task.result == "B."
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"concurrent": 0},
+        {"depth": -1},
+        {"spawns": -1},
+        {"seconds": 0.0},
+        {"seconds": float("inf")},
+        {"seconds": float("nan")},
+        {"seconds": 1e300},
+    ],
+)
+def test_limits_under_which_nobody_could_work_are_refused(limits: dict[str, Any]) -> None:
+    """As those of a file are; with no place a task queued for ever."""
+    with pytest.raises(ConfigError):
+        DelegationConfig(**limits)

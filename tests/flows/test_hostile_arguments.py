@@ -143,7 +143,7 @@ def test_a_tool_that_does_not_exist_is_answered_too(court: Court) -> None:
         calls = [Call(name, {"x": number}) for number, name in enumerate(names)]
         said, states = court.try_all(calls)
         check(calls, said, states)
-        assert all("Available: bash" in state.error for state in states)
+        assert all("Available: " in state.error and " bash, " in state.error for state in states)
 
     attempt()
 

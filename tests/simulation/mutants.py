@@ -25,14 +25,14 @@ MUTANTS = (
         return False
     holding = any(""",
         "    holding = any(",
-        first=20,
+        first=88,
     ),
     Mutant(
         "missing_fence",
         "store/row.py",
         ' or row.control.fence != lease.fence or row.control.state != "running"',
         "",
-        first=55,
+        first=179,
     ),
     Mutant(
         "tool_started_before_the_commit",
@@ -46,14 +46,14 @@ MUTANTS = (
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return await self._store.advance(lease, moves)
 """,
-        first=50,
+        first=121,
     ),
     Mutant(
         "rerun_of_a_once_call",
         "engine/calls.py",
         """for call in abandoned if call.effect != "once"]""",
         "for call in abandoned]; abandoned = ()",
-        first=30,
+        first=44,
     ),
     Mutant(
         "late_pending_over_a_result",
@@ -91,6 +91,7 @@ MUTANTS = (
         "store/verb/compact.py",
         "await put_call(tx, replace(call, shown_pending=True))",
         "await put_call(tx, call)",
+        first=102,
     ),
     Mutant(
         "late_result_kept_from_the_model",
@@ -166,6 +167,7 @@ MUTANTS = (
         "store/verb/answer.py",
         "granted, input=edited, written=",
         "granted, input=edited | call.input, written=",
+        first=44,
     ),
     Mutant(
         "one_step_too_many",
@@ -190,7 +192,7 @@ MUTANTS = (
         "store/verb/summary.py",
         "        await answer_prompts(tx, control, newest.id)\n",
         "        pass\n",
-        first=190,
+        first=255,
     ),
     Mutant(
         "reminded_again_after_a_crash",

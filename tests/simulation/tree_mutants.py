@@ -76,26 +76,10 @@ TREE_MUTANTS = (
         first=TREES,
     ),
     Mutant(
-        "ended_with_a_follow_up_unread",
-        "store/sqlite/sql/task.sql",
-        "    OR EXISTS (SELECT 1 FROM input INDEXED BY input_unread\n"
-        "               WHERE session_id = ?1 AND state <> 'promoted' AND state = 'queued')\n"
-        "    OR EXISTS (SELECT 1 FROM notice",
-        "    OR EXISTS (SELECT 1 FROM notice",
-        first=TREES,
-    ),
-    Mutant(
         "notice_changes_the_agent",
         "store/verb/notice.py",
         "        agent=info.agent,\n",
         "        agent=ends[0].agent,\n",
-        first=TREES,
-    ),
-    Mutant(
-        "wait_begun_after_the_end",
-        "store/verb/fact.py",
-        "    await _look_again(tx, lease, call.id)\n",
-        "",
         first=TREES,
     ),
     Mutant(
@@ -120,17 +104,10 @@ TREE_MUTANTS = (
         first=TREES + 2,
     ),
     Mutant(
-        "follow_up_to_nobody",
-        "store/verb/fact.py",
-        "    if await task.find_task(tx, fact.task_id) is None:\n",
-        "    if False:\n",
-        first=TREES,
-    ),
-    Mutant(
         "cancel_wakes_those_it_cancels",
         "store/verb/cancel.py",
-        "_cancelled(by), hush=QUIET)",
-        "_cancelled(by), hush=DUE)",
+        "hush=hush if each == session_id else QUIET)",
+        "hush=hush)",
         first=TREES + 2,
     ),
     Mutant(
@@ -146,13 +123,6 @@ TREE_MUTANTS = (
         ")\nSELECT id FROM tree ORDER BY depth, id;\n\n-- name: insert_cancel",
         ")\nSELECT id FROM tree WHERE depth < (SELECT MIN(depth) + 2 FROM tree);\n\n-- name: insert_cancel",
         first=TREES + 2,
-    ),
-    Mutant(
-        "cancelled_turn_ends_its_task",
-        "store/verb/cancel.py",
-        '    return scope == "turn" and any(',
-        "    return False and any(",
-        first=TREES,
     ),
     Mutant(
         "sync_call_never_settled",
@@ -173,7 +143,7 @@ TREE_MUTANTS = (
         "store/verb/fact.py",
         "row.control.depth >= fact.deepest",
         "row.control.depth > fact.deepest",
-        first=TREES,
+        first=TREES + 6,
     ),
     Mutant(
         "feed_forgets_tasks",
@@ -195,19 +165,5 @@ TREE_MUTANTS = (
         "        tx.wake(next_id)\n",
         "        pass\n",
         first=TREES + 3,
-    ),
-    Mutant(
-        "two_deadlines_at_once",
-        "store/verb/expire.py",
-        "            if await _is_live(tx, SessionId(task_id)):\n",
-        "            if True:\n",
-        first=TREES,
-    ),
-    Mutant(
-        "a_try_for_nothing",
-        "engine/decide.py",
-        "if session.backoff and (session.control.in_turn or session.unread):",
-        "if session.backoff:",
-        first=TREES,
     ),
 )

@@ -17,7 +17,7 @@ from asyncagents.domain.session import Tokens
 from asyncagents.domain.text import said
 from asyncagents.errors import StoreError
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 LONG_AGO_DAYS = 30
 NARROWEST = 20
@@ -188,7 +188,7 @@ def listen(screen: Screen) -> None:
 
 
 def plain(text: str) -> str:
-    """Without what moves the cursor, renames the window or rings the bell."""
+    """Without what moves the cursor, renames the window, rings the bell or turns letters round."""
     return _CONTROL.sub("", text)
 
 

@@ -13,7 +13,7 @@ LABEL = 40
 def label(session: Session) -> str:
     """What people know a session by."""
     if is_default_title(session.title):
-        return session.agent or session.id
+        return one_line(session.agent or session.id, LABEL)
     return one_line(session.title, LABEL)
 
 

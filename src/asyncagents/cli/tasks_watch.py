@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from asyncagents.cli.screen import one_line
 from asyncagents.cli.tasks_tree import Node, Scope, as_builtins, forest
 from asyncagents.cli.tasks_view import Drawn, Style, drawn, name_of, state_text
 from asyncagents.domain.id import SessionId
@@ -99,7 +100,8 @@ class Changes:
             state = state_text(node)
             if self._states.get(node.session.id) != state:
                 self._states[node.session.id] = state
-                self._tell(f"{name_of(node)} ({node.session.agent or '-'}): {state}, {node.session.id}")
+                agent = one_line(node.session.agent or "-", 40)
+                self._tell(f"{name_of(node)} ({agent}): {state}, {node.session.id}")
 
 
 def flat(node: Node) -> Iterator[Node]:

@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.message import ModelRef
+from asyncagents.errors import ConfigError
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
+YEAR = 31_536_000.0
 
 
 class ModelLimit(Struct, frozen=True, kw_only=True):
@@ -152,6 +154,13 @@ class DelegationConfig(Struct, frozen=True, kw_only=True):
     """How many tasks one session may launch."""
     seconds: float | None = None
     """How long a task may take; None: as long as it wants."""
+
+    def __post_init__(self) -> None:
+        """With no place nobody would ever work, and what is longer than a clock counts cannot be stored."""
+        if self.depth < 0 or self.spawns < 0 or self.concurrent < 1:
+            raise ConfigError("delegation: depth and spawns are 0 or more, concurrent is 1 or more")
+        if self.seconds is not None and not 0 < self.seconds <= YEAR:
+            raise ConfigError("delegation: seconds is more than 0 and at most a year, or None")
 
 
 class NoticesConfig(Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
     async def plan(args: BackgroundTask, context: ToolContext) -> tuple[Ask, ...]:
         _check(args)
         if args.resume:
-            return ()  # who was launched may be asked more
+            return ()  # who was launched may be asked more, unless that is denied by now
         return launch_ask(args.agent, args.description)
 
     async def run(args: BackgroundTask, context: ToolContext) -> Together:
@@ -91,7 +91,7 @@ def _metadata(task: Task) -> dict[str, str]:
 async def _resumed(desk: Desk, args: BackgroundTask, context: ToolContext) -> Together:
     assert args.resume is not None
     seen = await desk.find(args.resume, context)
-    follow = await desk.follow(seen, args.prompt)
+    follow = await desk.follow(seen, args.prompt, context)
     then = Follow(follow.follow.message.id, args.prompt, desk.clock.now())
     after = as_resumed(seen.task, then, None)
     told = resumed(after, queued=seen.task.live)

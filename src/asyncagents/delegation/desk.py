@@ -19,7 +19,16 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.remark import Addressee
 from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, project_id, slug
 from asyncagents.domain.task import Task, batch_of
-from asyncagents.domain.task_text import ambiguous, cannot_work, no_such_task, unknown_agent, vanished
+from asyncagents.domain.task_text import (
+    ambiguous,
+    cannot_work,
+    denied,
+    no_name,
+    no_such_task,
+    says_nothing,
+    unknown_agent,
+    vanished,
+)
 from asyncagents.domain.text import whole
 from asyncagents.engine.arrival import arrived
 from asyncagents.engine.input import model_ref
@@ -69,10 +78,12 @@ class Desk:
         """Where sessions work; set once it is known."""
 
     async def agent(self, name: str, context: ToolContext) -> Agent | None:
-        """Who is to work; None where anybody can. A stranger is refused, with those there are."""
+        """Who is to work; None where anybody with a name can. A stranger is refused, with those there are."""
         assert self.workplaces is not None, "it was set up"
         staff = (await enter(self.workplaces, context.directory)).staff
         if staff is None:
+            if line(name) != name or not name:
+                raise ToolError(no_name(name))
             return None
         if name not in staff:
             raise ToolError(unknown_agent(name, _callable(staff, context)))
@@ -84,6 +95,8 @@ class Desk:
 
     async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
         """And its place in the queue, as far as is known now; 0: it need not wait."""
+        if not (order.prompt.strip() and line(order.description)):
+            raise ToolError(says_nothing())
         agent = await self.agent(order.agent, context)
         launcher, before = await self._look.at(context.session_id)
         parent = launcher.info
@@ -180,14 +193,20 @@ class Desk:
             told.head, told.entries, before=context.message_id, to=to, ids=self.ids, shown=told.shown
         )
 
-    async def follow(self, seen: Seen, prompt: str, call_id: CallId | None = None) -> Resume:
-        """What goes on with a task, in the words of whoever launched it."""
+    async def follow(
+        self, seen: Seen, prompt: str, context: ToolContext, call_id: CallId | None = None
+    ) -> Resume:
+        """What goes on with a task, in the words of whoever launched it, if he still may launch its agent."""
         task = seen.task
         try:
             child = await self.store.session(task.id)
         except NotFound as error:
             raise ToolError(vanished(task.id)) from error
         to = Addressee(child.id, child.agent or task.agent, _model_of(child))
+        if not prompt.strip():
+            raise ToolError(says_nothing())
+        if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
+            raise ToolError(denied(to.agent))
         fact = await self._said(child, to, prompt)
         return Resume(task.id, fact, prompt, call_id)
 

@@ -30,7 +30,7 @@ class TaskArgs(Struct, frozen=True, kw_only=True):
 
 
 HIDDEN = ("command", "model")
-"""Arguments of tasks that people start."""
+"""Arguments of tasks that people start; a model that sends them all the same does not choose."""
 
 
 def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
@@ -40,14 +40,14 @@ def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
     async def run(args: TaskArgs, context: ToolContext) -> Together:
         if args.task_id:
             seen = await desk.find(args.task_id, context)
-            follow = await desk.follow(seen, args.prompt, context.call_id)
+            follow = await desk.follow(seen, args.prompt, context, context.call_id)
             return Together(_pending(args, context, seen.task.id, follow), (follow,))
         order = Order(
             agent=args.subagent_type,
             prompt=args.prompt,
             description=args.description,
             background=False,
-            model=args.model,
+            model=args.model if context.by_hand else None,
         )
         spawn = await desk.spawn(order, context, limits)
         return Together(_pending(args, context, spawn.info.id, spawn), (spawn,))

@@ -8,7 +8,11 @@ from msgspec import Struct
 from asyncagents.domain.envelope import envelope, line
 from asyncagents.domain.task import TaskEnd
 from asyncagents.domain.task_fact import ENDED_BY, duration
-from asyncagents.domain.text import reminder
+from asyncagents.domain.text import reminder, shortened
+
+MOST = 45_000
+"""So many characters a notice brings of what tasks said, in equal shares."""
+MOST_OF_ERROR = 4_000
 
 _SOURCE = (
     "This notice is from the asyncagents runtime. No person wrote it, and it is not a request of the user."
@@ -40,7 +44,7 @@ class Notice(Struct, frozen=True):
 def notice(ends: Sequence[TaskEnd], batches: Mapping[str, Counted], running: int, telling: Telling) -> Notice:
     """`running`: how many tasks of this parent are live."""
     visible = tuple(_visible(end, batches[end.batch], telling) for end in ends)
-    data = [text for end in ends for text in _data(end, telling)]
+    data = [text for end in ends for text in _data(end, telling, MOST // len(ends))]
     lines = [_SOURCE, *map(_ended, ends)]
     lines += _others_run(ends, telling.tool) if running else _all_ended(ends, batches, telling.tool)
     if data:
@@ -102,11 +106,12 @@ def _all_ended(ends: Sequence[TaskEnd], batches: Mapping[str, Counted], tool: st
     yield f"Use {tool} tools to see agent responses."
 
 
-def _data(end: TaskEnd, telling: Telling) -> Iterator[str]:
+def _data(end: TaskEnd, telling: Telling, share: int) -> Iterator[str]:
     if end.error:
-        yield envelope("task_error", end.error.message, task_id=end.id, error_type=end.error.name)
+        message = shortened(end.error.message, min(share, MOST_OF_ERROR))
+        yield envelope("task_error", message, task_id=end.id, error_type=end.error.name)
     if telling.inline_result and end.status == "completed" and _said(end):
-        yield envelope("task_result", _said(end), task_id=end.id)
+        yield envelope("task_result", shortened(_said(end), share), task_id=end.id)
 
 
 def _said(end: TaskEnd) -> str:

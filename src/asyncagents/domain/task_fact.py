@@ -6,6 +6,7 @@ from asyncagents.domain.envelope import line
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.task import Account, EndedBy, Task
 
+MOST_NAMES = 20
 ENDED_BY: dict[EndedBy, str] = {
     "user": "the user stopped it",
     "parent": "the agent that launched it cancelled it",
@@ -51,9 +52,14 @@ def finish(account: Account) -> str:
 
 
 def tool_calls(count: int, by_name: Mapping[str, int]) -> str:
-    """`3 (read 2, bash 1)`, the most used first."""
+    """`3 (read 2, bash 1)`, the most used first; a model may make up as many names as it likes."""
     named = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
-    return f"{count} ({', '.join(f'{line(name)} {times}' for name, times in named)})" if named else str(count)
+    if not named:
+        return str(count)
+    told = [f"{line(name)} {times}" for name, times in named[:MOST_NAMES]]
+    if len(named) > MOST_NAMES:
+        told.append(f"{len(named) - MOST_NAMES} more")
+    return f"{count} ({', '.join(told)})"
 
 
 def tool_names(names: Sequence[str]) -> str:

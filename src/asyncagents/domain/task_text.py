@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from asyncagents.domain.envelope import enclosed, envelope, line
 from asyncagents.domain.task import Progress, Task
 from asyncagents.domain.task_fact import (
@@ -12,7 +14,11 @@ from asyncagents.domain.task_fact import (
     tool_calls,
     tool_names,
 )
+from asyncagents.domain.text import shortened
 
+MOST = 45_000
+"""So many characters are read of what a task said: as of a tool's output, with room for our own words."""
+MOST_LISTED = 200
 NO_TASKS = "No background tasks found"
 _WAIT = "A notice comes when it ends, so do not poll: go on with other work, or end your turn and wait."
 
@@ -47,6 +53,12 @@ def missing(task_id: str) -> str:
         f"status: error\ntask_id: {line(task_id)}\n\n"
         "Session not found. The task_id may be invalid or the session was deleted."
     )
+
+
+def brief(task: Task) -> Task:
+    """As a model reads it where no tool saves the whole: the child's messages have it."""
+    error = replace(task.error, message=shortened(task.error.message, MOST)) if task.error else None
+    return replace(task, result=shortened(task.result, MOST) if task.result else task.result, error=error)
 
 
 def sync_output(task: Task) -> str:
@@ -108,7 +120,13 @@ def _so_far(task: Task, progress: Progress | None, now: int) -> Iterator[str]:
 
 
 def listing(tasks: Sequence[Task], now: int) -> str:
-    return "\n".join(_listed(task, now) for task in tasks) or NO_TASKS
+    """All that work, and the newest of the others."""
+    over = [task.id for task in tasks if not task.live]
+    left_out = set(over[: max(0, len(tasks) - MOST_LISTED)])
+    lines = [_listed(task, now) for task in tasks if task.id not in left_out]
+    if left_out:
+        lines.insert(0, f"Not shown: {_tasks(len(left_out))} that ended, the oldest ones.")
+    return "\n".join(lines) or NO_TASKS
 
 
 def _listed(task: Task, now: int) -> str:
@@ -142,6 +160,18 @@ def unknown_agent(name: str, available: Sequence[str]) -> str:
     if not available:
         return f"{why} No agents are available here: do the work yourself."
     return f"{why} Available agents: {', '.join(map(line, available))}."
+
+
+def no_name(given: str) -> str:
+    return f'"{line(given)}" cannot be the name of an agent: a name is short, on one line, without markup.'
+
+
+def says_nothing() -> str:
+    return "A task needs a prompt and a description that say something."
+
+
+def denied(agent: str) -> str:
+    return f"Not allowed here: task {line(agent)}. The follow-up was not sent."
 
 
 def fork_and_resume() -> str:

@@ -23,6 +23,14 @@ def whole_in(value: Any) -> Any:
             return value
 
 
+def shortened(text: str, most: int) -> str:
+    """Its beginning and its end, so many characters of it, and how many are missing between them."""
+    if len(text) <= most:
+        return text
+    tail = most // 2
+    return f"{text[: most - tail]}\n\n[… {len(text) - most:,} characters left out …]\n\n{text[-tail:]}"
+
+
 def reminder(text: str) -> str:
     """What the model is reminded of, so that it does not take it for a person's words."""
     return f"{_REMINDER}\n{text}\n</system-reminder>"

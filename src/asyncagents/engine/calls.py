@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.ask import QuestionRequest, ToolRef
 from asyncagents.domain.call import (
+    BY_HAND,
     EDITED,
     IN_DOUBT,
     TIMED_OUT,
@@ -26,7 +27,7 @@ from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import shortened, whole
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.hook import Hooks
 from asyncagents.engine.permission import Permissions, Standing, Wish
@@ -159,7 +160,7 @@ class Calls:
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
                 asks = _asked(await tool.plan(args, context)) if tool.plan else ()
         except msgspec.ValidationError as error:
-            return Failed(f"The arguments do not fit {call.tool}: {error}.")
+            return Failed(f"The arguments do not fit {call.tool}: {shortened(str(error), 500)}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
         verdict = await self._permissions.permit(Wish(call, context, asks), place, session)
@@ -170,18 +171,10 @@ class Calls:
         try:
             outcome = _noted(call, await self._after(call, job, await self._outcome(call, job)))
             job.report.end()
-            match outcome:
-                case Open(kind="task") | Open(watch=Watch()):
-                    await self._store.open_call(lease, call.id, outcome)
-                case Open():
-                    await self._store.advance(lease, (Move(call.id, outcome),))
-                case Together(result, facts) if isinstance(result, Pending):
-                    await self._store.open_call(lease, call.id, self._opened(call, result), facts)
-                case Together(result, facts):
-                    assert not isinstance(result, Pending), "the arm above"
-                    await self._store.finish_call(lease, call.id, result, facts)
-                case Completed() | Failed():
-                    await self._store.finish_call(lease, call.id, outcome)
+            try:
+                await self._commit(lease, call, outcome)
+            except InvalidInput as error:  # of its facts: nothing of it was kept
+                await self._store.finish_call(lease, call.id, Failed(whole(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             run.fail(error)
         finally:
@@ -189,6 +182,20 @@ class Calls:
             run.tasks.pop(call.id, None)
             run.aborts.pop(call.id, None)
             run.poke()
+
+    async def _commit(self, lease: Lease, call: Call, outcome: Completed | Failed | Together | Open) -> None:
+        match outcome:
+            case Open(kind="task") | Open(watch=Watch()):
+                await self._store.open_call(lease, call.id, outcome)
+            case Open():
+                await self._store.advance(lease, (Move(call.id, outcome),))
+            case Together(result, facts) if isinstance(result, Pending):
+                await self._store.open_call(lease, call.id, self._opened(call, result), facts)
+            case Together(result, facts):
+                assert not isinstance(result, Pending), "the arm above"
+                await self._store.finish_call(lease, call.id, result, facts)
+            case Completed() | Failed():
+                await self._store.finish_call(lease, call.id, outcome)
 
     async def _after(
         self, call: Call, job: Job, outcome: Completed | Failed | Together | Open
@@ -287,6 +294,7 @@ class Calls:
             agent=call.agent,
             directory=directory,
             worktree=place.worktree or directory,
+            by_hand=BY_HAND in call.granted,
         )
 
 

@@ -48,6 +48,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Also the effect key: the same for every run of this call, and the pending id of an async tool."""
     agent: str
     directory: str
+    by_hand: bool = False
+    """A person wrote its arguments, not a model."""
     rules: Effective | None = None
     """What counts for this call beyond what it asked for; None: there are none but the policy."""
     report: Callable[[dict[str, Any]], None] = unheard

@@ -204,7 +204,7 @@ class Projects:
         tools = built_in(self._bench, doors, tuple(skills.skills.values()))
         commands = find_commands(environment, place, trusted=trusted, configured=config.command)
         added = [replace(each, tool=capped(each.tool, self._bench.output)) for each in additions.tools]
-        delegating = self._bench.delegating(config.delegation)
+        delegating = [capped(tool, self._bench.output) for tool in self._bench.delegating(config.delegation)]
         every, clashes = with_added((*tools, *delegating, *self._own), added)
         project = Project(
             laid,

@@ -20,6 +20,7 @@ NOW = 1_800_000_000_000
         ("\x1b]0;title\x07", "]0;title"),
         ("back\rward\x08\x7f", "backward"),
         ("\x9b31m", "31m"),
+        ("rm \u202etxt.a\u202c \u2067b\u2069", "rm txt.a b"),
         ("Grüße 🌍", "Grüße 🌍"),
     ],
 )

@@ -15,6 +15,7 @@ from asyncagents.domain.why import Code, Why
 from tests.unit.cli.build import SESSION, asked, entry, step, text
 from tests.unit.cli.test_run_tools import session
 
+UNTITLED = "New session - 2026-11-16T10:00:00.000Z"
 BEGAN, ENDED = "2026-11-16T10:00:00.000Z", "2026-11-16T10:01:05.000Z"
 
 
@@ -103,6 +104,18 @@ def test_a_change_is_told_once() -> None:
     assert [line.partition(",")[0] for line in told] == [
         "Ship it (build): waits for 1 task", "Read 1 (general): streaming", "Read 1 (general): completed"
     ]  # fmt: skip
+
+
+def test_no_name_steers_a_terminal() -> None:
+    told: list[str] = []
+    steering = "\x1b]0;mine\x07\x1b[2J"
+    named = replace(task(1), agent=f"general{steering}", description=f"Read{steering}")
+    untitled = replace(root(node(named)), session=session(SESSION, UNTITLED, agent=f"build{steering}"))
+    Changes(told.append).see([untitled])
+    told += [line.text for line in drawn([untitled], Style())]
+    told += [line.text for line in TaskLines().take(named)]
+    assert len(told) == 5
+    assert [line for line in told if "\x1b" in line or "\x07" in line] == []
 
 
 def test_a_task_is_told_of_when_it_begins_and_when_it_ends() -> None:

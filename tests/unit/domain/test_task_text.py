@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from asyncagents.domain import task_text
 from asyncagents.domain.id import MessageId, SessionId
@@ -231,6 +232,24 @@ def test_a_listing_marks_what_was_resumed_and_forked_right_after_the_id(task: Ta
 
 
 @pytest.mark.spec("T-10")
+def test_of_many_tools_the_most_used_are_named() -> None:
+    by_name = {f"made_up_{number}": 1 for number in range(5_000)} | {"read": 7}
+    told = task_text.sync_output(ended(account=replace(ACCOUNT, tool_calls=5_007, by_name=by_name)))
+    assert "tool_calls: 5007 (read 7, made_up_0 1, " in told
+    assert ", 4981 more)" in told
+    assert len(told) < 2_000
+
+
+def test_a_long_listing_keeps_what_works_and_the_newest_of_what_ended() -> None:
+    old = [ended(id=SessionId(f"ses_old{number}")) for number in range(5_000)]
+    tasks = [a_task(id=SessionId("ses_works")), *old]
+    lines = task_text.listing(tasks, NOW).splitlines()
+    assert lines[0] == "Not shown: 4801 background tasks that ended, the oldest ones."
+    assert lines[1].startswith("ses_works running")
+    assert lines[-1].startswith("ses_old4999 completed")
+    assert len(lines) == 201
+
+
 def test_an_empty_listing_says_so_in_the_fixed_words() -> None:
     assert task_text.listing([], NOW) == "No background tasks found"
     assert task_text.cleared(0) == "No background tasks found"

@@ -10,7 +10,7 @@ from asyncagents.errors import Conflict
 from asyncagents.store.row import the_call, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.signal import settle_open
-from asyncagents.store.verb.task import put_task, the_task, waits_for
+from asyncagents.store.verb.task import ask_nobody, put_task, the_task, waits_for
 
 
 async def background(tx: Tx, task_id: SessionId) -> Task:
@@ -22,6 +22,7 @@ async def background(tx: Tx, task_id: SessionId) -> Task:
     if after == task:
         return task
     await put_task(tx, after)
+    await ask_nobody(tx, task.id)
     for call_id in task.calls:
         call = await the_call(tx, call_id)
         waiting = waits_for(call)

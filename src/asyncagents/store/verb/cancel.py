@@ -1,24 +1,21 @@
 """Cancel: a durable end of what a session and those below it do, tasks included, in one transaction."""
 
-import logging
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, TaskError
-from asyncagents.store.row import SessionRow, find_session, inbox, save, the_session, unsettled
+from asyncagents.store.row import SessionRow, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.queue import make_room_anywhere
-from asyncagents.store.verb.task import live_tasks_of, readable_task, tasks_of
+from asyncagents.store.verb.task import live_tasks_of, readable_session, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
 EVERY = 1_000_000_000
-_log = logging.getLogger(__name__)
 Scope: TypeAlias = Literal["tree", "turn"]
 """All below a session, or only those that its turn waits for."""
 
@@ -31,35 +28,21 @@ async def cancel(
     Input they have not read yet is held back, kept and shown; calls that are open are settled. Who launched
     the session is told, as `hush` says; the others were launched by somebody who is cancelled, too.
     """
-    row = await the_session(tx, session_id)
+    await the_session(tx, session_id)
     tree = await _tree(tx, session_id, scope)
-    task = await readable_task(tx, session_id) if row.control.parent_id is not None else None
-    await _cancel(tx, row)
-    if task is not None and task.live and not await _spared(tx, session_id, scope):
-        await end(tx, task, _cancelled(by), hush=hush)
     ended = [session_id]
     for each in tree:
-        if each == session_id:
-            continue
-        try:
-            if await _cancel_below(tx, each, by):
-                ended.append(each)
-        except Unreadable as error:  # nobody can run it, either; all others end
-            _log.warning("session %s is passed over by a cancel: %s", each, error)
-    return tuple(ended)
-
-
-async def _cancel_below(tx: Tx, session_id: SessionId, by: EndedBy) -> bool:
-    """False: there was nothing to end."""
-    row = await the_session(tx, session_id)
-    task = await readable_task(tx, session_id)
-    live = task if task is not None and task.live else None
-    if live is None and not await _at_work(tx, row):
-        return False
-    await _cancel(tx, row)
-    if live is not None:
-        await end(tx, live, _cancelled(by), hush=QUIET)
-    return True
+        row = await the_session(tx, each) if each == session_id else await readable_session(tx, each)
+        task = await readable_task(tx, each) if row is None or row.control.parent_id is not None else None
+        live = task is not None and task.live
+        if row is None:
+            tx.interrupt(each)
+        elif each == session_id or live or await _at_work(tx, row):
+            await _cancel(tx, row)
+            ended.append(each)
+        if task is not None and task.live and not (each == session_id and await _spared(tx, each, scope)):
+            await end(tx, task, _cancelled(by), hush=hush if each == session_id else QUIET)
+    return tuple(dict.fromkeys(ended))
 
 
 async def _tree(tx: Tx, session_id: SessionId, scope: Scope) -> tuple[SessionId, ...]:
@@ -112,8 +95,11 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
 async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
     """The parent does, and knows it."""
     for task_id in fact.tasks:
-        if await find_session(tx, task_id) is not None:
+        if await readable_session(tx, task_id) is not None:
             await cancel(tx, task_id, by=fact.by, hush=CONSUMED)
+        elif (task := await readable_task(tx, task_id)) is not None and task.live:
+            tx.interrupt(task_id)
+            await end(tx, task, _cancelled(fact.by), hush=CONSUMED)
 
 
 async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:

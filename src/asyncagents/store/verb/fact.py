@@ -117,8 +117,11 @@ async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | 
 async def _over_limits(tx: Tx, row: SessionRow, fact: Spawn) -> str | None:
     if row.control.depth >= fact.deepest:
         return too_deep(fact.deepest)
-    count = await tx.one("count_children", row.control.id)
-    return too_many(fact.most) if count is not None and count[0] >= fact.most else None
+    for statement in ("most_launched", "launched"):
+        count = await tx.one(statement, row.control.id)
+        if count is not None and count[0] < fact.most:
+            return None
+    return too_many(fact.most)
 
 
 async def _gone(tx: Tx, fact: Resume) -> str | None:

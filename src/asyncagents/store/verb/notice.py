@@ -1,5 +1,7 @@
 """Notices: the ends of tasks, told together, from the rows as they are when they are told."""
 
+import logging
+
 import msgspec
 from msgspec.structs import replace
 
@@ -10,10 +12,11 @@ from asyncagents.domain.message import MessageTime, UserMessage
 from asyncagents.domain.notice import Counted, Notice, Telling, notice
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.session import Session
-from asyncagents.domain.task import TaskEnd
+from asyncagents.domain.task import TaskEnd, TaskError
 from asyncagents.store.row import insert_message, model_ref, put_part
 from asyncagents.store.tx import Row, Tx
 
+_log = logging.getLogger(__name__)
 _ends = msgspec.json.Decoder(TaskEnd)
 
 
@@ -30,7 +33,7 @@ async def tell(
     tx: Tx, control: Control, info: Session, rows: list[Row], *, message_id: MessageId, telling: Telling
 ) -> tuple[Control, UserMessage]:
     """One message for all; the session stays with its agent and model. It is input, as what people say is."""
-    ends = [_decode(row[3]) for row in rows]
+    ends = [_end(row) for row in rows]
     told = notice(ends, await _counted(tx, ends), await _running(tx, control), telling)
     assert info.agent is not None and info.model is not None, "it launched a task"
     message = UserMessage(
@@ -77,8 +80,20 @@ async def _running(tx: Tx, control: Control) -> int:
     return int(row[0])
 
 
-def _decode(raw: bytes) -> TaskEnd:
+def _end(row: Row) -> TaskEnd:
+    """One that cannot be read is told all the same: somebody waits for it."""
+    task_id, run, _, raw = row
     try:
         return _ends.decode(raw)
     except BROKEN as error:
-        raise unreadable("notice", raw, error) from error
+        _log.warning("%s", unreadable("notice", raw, error))
+        return TaskEnd(
+            id=SessionId(task_id),
+            run=run,
+            description="a task",
+            agent="unknown",
+            batch="",
+            status="error",
+            ms=0,
+            error=TaskError("UnreadableError", "How this task ended cannot be read; read the task itself."),
+        )

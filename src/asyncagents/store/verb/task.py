@@ -14,18 +14,23 @@ from asyncagents.domain.control import Control
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Rule
 from asyncagents.domain.task import Follow, Phase, Progress, Task, resumed
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body
 from asyncagents.store.row import (
+    SessionRow,
     find_session,
     merged,
+    save,
+    the_session,
     unsettled,
 )
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.signal import admit
 
 LAST_TOOLS = 5
+NO_QUESTIONS = Rule(permission="question", pattern="*", action="deny")
 _log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Task)
 
@@ -48,6 +53,16 @@ async def readable_task(tx: Tx, task_id: SessionId) -> Task | None:
         return await find_task(tx, task_id)
     except Unreadable as error:
         _log.warning("task %s is passed over: %s", task_id, error)
+        return None
+
+
+async def readable_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
+    """None, too, if it or a call of it cannot be read: nobody else is to suffer for it."""
+    try:
+        await unsettled(tx, session_id)
+        return await find_session(tx, session_id)
+    except Unreadable as error:
+        _log.warning("session %s is passed over: %s", session_id, error)
         return None
 
 
@@ -84,6 +99,16 @@ async def resume(tx: Tx, fact: Resume) -> None:
         return
     follow = Follow(fact.follow.message.id, fact.prompt, tx.now)
     await put_task(tx, resumed(task, follow, fact.call_id))
+    if fact.call_id is None and not task.background:
+        await ask_nobody(tx, task.id)
+
+
+async def ask_nobody(tx: Tx, child: SessionId) -> None:
+    """Nobody waits for it any more: a question of it might never be answered."""
+    row = await the_session(tx, child)
+    own = row.info.permission or ()
+    if own and NO_QUESTIONS not in own:
+        await save(tx, row, row.control, replace(row.info, permission=(*own, NO_QUESTIONS)))
 
 
 async def retrieve(tx: Tx, fact: Retrieve) -> None:
@@ -162,8 +187,3 @@ async def shown(tx: Tx, task: Task) -> Task:
         return task
     row = await tx.one("input", task.follow.message_id)
     return task if row is not None and row[2] == "queued" else replace(task, follow=None)
-
-
-async def touch(tx: Tx, task: Task) -> None:
-    """Say what is known of it, once more."""
-    tx.emit(TaskUpdated(session_id=task.id, task=background_task(task, await progress(tx, task))))

@@ -27,6 +27,7 @@ from asyncagents.store.verb.task import (
     find_task,
     progress,
     put_task,
+    readable_session,
     readable_task,
     tools_used,
     waits_for,
@@ -120,7 +121,7 @@ def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False)
 
 async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE) -> None:
     """As somebody else would have it, whatever its child does."""
-    row = await find_session(tx, task.id)
+    row = await readable_session(tx, task.id)
     account = _account(row.info, await tools_used(tx, task.id), None) if row else Account()
     await _end(tx, task, how, hush=hush, account=account)
 
@@ -200,9 +201,10 @@ async def _result(tx: Tx, done: Task, call: Call) -> Result:
     assert call.open is not None, "it waits"
     calls = [decode_call(row) for row in await tx.all("last_calls", done.id, SHOWN_CALLS)]
     metadata = {**call.open.metadata, "status": done.status, "summary": summary(tuple(reversed(calls)))}
+    told = task_text.sync_output(task_text.brief(done))
     if done.status == "completed":
-        return Completed(task_text.sync_output(done), done.description, metadata)
-    return Failed(task_text.sync_output(done), metadata)
+        return Completed(told, done.description, metadata)
+    return Failed(told, metadata)
 
 
 def summary(calls: tuple[Call, ...]) -> list[dict[str, object]]:
@@ -249,6 +251,7 @@ async def watched(tx: Tx, call: Call) -> str:
         task = replace(task, retrieved=tx.now)
         await tx.run("consume_notices", task.id, task.run)
         await put_task(tx, task)
+    task = task_text.brief(task)
     if watch.tool == "async_task_result":
         return task_text.result(task)
     return task_text.output(task, await progress(tx, task), tx.now)

@@ -36,9 +36,13 @@ SELECT body, version FROM task WHERE batch = ? ORDER BY id DESC;
 -- Of one parent, beginning alike.
 SELECT id FROM task WHERE parent_id = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
--- name: count_children
--- Also those whose tasks were cleared.
-SELECT COUNT(*) FROM session WHERE parent_id = ?;
+-- name: most_launched
+-- No less than there were, and cheap: those that are there, and those whose tasks are.
+SELECT (SELECT COUNT(*) FROM session WHERE parent_id = ?1) + (SELECT COUNT(*) FROM task WHERE parent_id = ?1);
+
+-- name: launched
+-- Also those whose tasks were cleared, and those that were deleted.
+SELECT COUNT(*) FROM (SELECT id FROM session WHERE parent_id = ?1 UNION SELECT id FROM task WHERE parent_id = ?1);
 
 -- name: count_live
 SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;

@@ -1,0 +1,133 @@
+"""A task whose row cannot be read harms nobody but itself."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import TaskCancelled, TaskCompleted
+from asyncagents.domain.id import SessionId
+from asyncagents.llm.scripted import call, say
+from tests.flows.delegating import (
+    gates,
+    is_idle,
+    launch,
+    office,
+    outputs,
+    task_named,
+    until_ended,
+    until_rest,
+)
+
+SPOIL = {
+    "task": "UPDATE task SET body = ? WHERE id = ?",
+    "session": "UPDATE session SET info = ? WHERE id = ?",
+    "call": "UPDATE call SET body = ? WHERE session_id = ?",
+}
+
+
+def spoil(data: Path, task_id: SessionId, table: str = "task") -> None:
+    with closing(sqlite3.connect(data / "asyncagents.db")) as database, database:
+        database.execute(SPOIL[table], (b"{no", task_id))
+
+
+LAUNCHES = [launch("A", "child a"), launch("B", "child b"), launch("C", "child c")]
+AT_WORK = {
+    "go": [LAUNCHES, [say("ok")], [call("asyncagents_clear")], [say("ok")], [say("ok")]],
+    "child a": [[call("a")], [say("A")]],
+    "child b": [[call("b")], [say("B")]],
+    "child c": [[call("c")], [say("C")]],
+}
+
+
+@pytest.mark.spec("D-06")
+async def test_an_abort_ends_all_others(tmp_path: Path) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        assert await at.abort()
+        statuses = {task.description: task.status for task in await at.runtime.tasks.list()}
+        assert await is_idle(at.runtime, at.session_id)
+    assert statuses == {"A": "cancelled", "C": "cancelled"}
+    assert [gate.ended.is_set() for gate in works.values()] == [True] * 3
+
+
+@pytest.mark.spec("D-06")
+async def test_a_session_is_deleted_with_it(tmp_path: Path) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        await at.runtime.delete_session(at.session_id)
+        assert await at.runtime.tasks.list() == ()
+        assert await at.runtime.sessions(tmp_path) == ()
+
+
+@pytest.mark.spec("T-05")
+async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        entry = await at.prompt("clear")
+        tasks = await at.runtime.tasks.list()
+    assert (entry.text, tasks) == ("ok", ())
+    assert outputs(at.model.requests[-1])[-1].startswith("Cleared 2 background tasks")
+
+
+@pytest.mark.spec("T-15")
+async def test_its_siblings_end_and_their_parent_is_told(tmp_path: Path) -> None:
+    works = gates("a", "b", "c")
+    scenes = AT_WORK | {"go": [LAUNCHES, *[[say("ok")]] * 5]}
+    async with office(tmp_path, scenes, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        works["a"].go.set()
+        await until_ended(at, "A", TaskCompleted)
+        await until_rest(at.runtime, at.session_id)
+        why = await at.runtime.tasks.why(at.session_id)
+        await at.runtime.tasks.cancel((await task_named(at.runtime, "C")).session_id)
+        await until_ended(at, "C", TaskCancelled)
+    assert why.code == "tasks"
+
+
+@pytest.mark.spec("D-06")
+@pytest.mark.parametrize("table", ["session", "call"])
+async def test_an_abort_ends_a_task_whose_session_cannot_be_read_and_all_others(
+    tmp_path: Path, table: str
+) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
+        assert await at.abort()
+        statuses = {task.description: task.status for task in await at.runtime.tasks.list()}
+    assert statuses == {"A": "cancelled", "B": "cancelled", "C": "cancelled"}
+
+
+@pytest.mark.spec("T-05")
+@pytest.mark.parametrize("table", ["session", "call"])
+async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
+    tmp_path: Path, table: str
+) -> None:
+    works = gates("a", "b", "c")
+    async with office(tmp_path, AT_WORK, *(gate.tool for gate in works.values())) as at:
+        await at.prompt("go")
+        for gate in works.values():
+            await gate.started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
+        entry = await at.prompt("clear")
+        tasks = await at.runtime.tasks.list()
+    assert (entry.text, tasks) == ("ok", ())
