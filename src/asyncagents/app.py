@@ -80,7 +80,7 @@ def bare(
 
     def furnish(desk: Desk) -> Workplaces:
         delegating = delegation_tools(desk, delegation) if delegation else ()
-        return Bare((*tools, *delegating), policy)
+        return Bare((*tools, *delegating), policy, reader=delegation.reader if delegation else None)
 
     return furnish
 
