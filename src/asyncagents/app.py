@@ -76,11 +76,17 @@ Furnish: TypeAlias = Callable[[Desk], Workplaces]
 def bare(
     tools: Sequence[AnyTool], policy: Policy = ask_everything, delegation: DelegationConfig | None = None
 ) -> Furnish:
-    """The same tools for every session; with `delegation`, those that launch others besides."""
+    """The same tools for every session; with `delegation`, those that launch others besides.
+
+    One's own goes before one of those with the same name, as it does with `coding`.
+    """
 
     def furnish(desk: Desk) -> Workplaces:
-        delegating = delegation_tools(desk, delegation) if delegation else ()
-        return Bare((*tools, *delegating), policy)
+        if delegation is None:
+            return Bare(tools, policy)
+        own = {tool.name for tool in tools}
+        delegating = [tool for tool in delegation_tools(desk, delegation) if tool.name not in own]
+        return Bare((*tools, *delegating), policy, reader=delegation.reader)
 
     return furnish
 
@@ -144,9 +150,12 @@ async def open_runtime(
 
     With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
     configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
-    A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others.
+    A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others. With
+    `coding` they are there, within the limits of its configuration.
     """
     _check(tools, policy, plugins, coding=bool(coding))
+    if coding and isinstance(delegation, DelegationConfig):
+        raise InvalidInput("with coding the limits of delegation are those of the config: put them there")
     coding = config if coding is True and config is not None else coding
     if config is None and (data is None or not _is_model(model)):
         config = _from_files()

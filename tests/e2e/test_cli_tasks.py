@@ -12,7 +12,7 @@ import pytest
 
 from asyncagents.domain.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
-from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk
+from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk, said
 
 HANG = Reply(text="never", hang_at=1)
 WRITES = ToolUse(name="bash", args={"command": "touch a.txt", "description": "make a file"})
@@ -132,6 +132,35 @@ async def test_a_follow_up_is_worked_on_until_the_tree_rests(tmp_path: Path) -> 
     assert (left.code, left.out) == (0, "")
     assert "nobody works on it until" in left.err
     assert why.json["code"] in ("ready", "no_worker")
+
+
+async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree(tmp_path: Path) -> None:
+    script: Script = {
+        **STUCK,
+        "Fan out": [
+            Reply(text="", tools=(launch("Write", "write"), launch("Read B", "stay"))),
+            *[Reply(text="Waiting.")] * 3,
+        ],
+        "write": [Reply(text="", tools=(WRITES,)), Reply(text="Written.")],
+    }
+    async with open_desk(tmp_path, script) as (desk, provider):
+        desk.configure(permission={"bash": "ask"})
+        worker = await desk.start("run", "Fan out", "--format", "stream-json")
+        await said(worker, '"permission.asked"')
+        await provider.wait_for(lambda: provider.asked >= ASKED - 1 and provider.active == 1)
+        [root] = await trees(desk)
+        [ask] = (await desk.run("asks", "--json")).json["asks"]
+        answered = await desk.run("answer", ask["id"], "once")
+        await provider.wait_for(lambda: provider.asked >= ASKED + 1)
+        ending = await desk.run("cancel", root["tasks"][1]["session"])
+        ran = await ended(worker)
+        [after] = await trees(desk)
+
+    assert (answered.code, answered.out) == (0, "")
+    assert f"answered; another process works on session {root['session']}" in answered.err
+    assert (ending.code, ran.code) == (0, 0)
+    assert [each["state"] for each in after["tasks"]] == ["completed", "cancelled"]
+    assert (desk.project / "a.txt").exists()
 
 
 @pytest.mark.spec("C-10")

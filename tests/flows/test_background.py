@@ -180,7 +180,7 @@ async def test_clear_ends_and_forgets_the_callers_tasks(tmp_path: Path) -> None:
         tasks, told = await at.runtime.tasks.list(), await notices_of(at)
         children = await at.runtime.children(at.session_id)
     cleared, listed = outputs(at.model.requests[-1])[-2:]
-    assert cleared.startswith("Cleared 2 background tasks")
+    assert cleared.startswith("Cleared 2 tasks")
     assert (listed, tasks, told, len(children)) == ("No background tasks found", (), [], 2)
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.config import DelegationConfig
+from asyncagents.app import open_runtime
+from asyncagents.config.config import Config, DelegationConfig
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.domain.status import Idle
-from asyncagents.errors import ConfigError
+from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import FromUser
-from asyncagents.llm.scripted import call, pause, say
+from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.delegating import (
     Scene,
     Scenes,
@@ -283,3 +284,22 @@ def test_limits_under_which_nobody_could_work_are_refused(limits: dict[str, Any]
     """As those of a file are; with no place a task queued for ever."""
     with pytest.raises(ConfigError):
         DelegationConfig(**limits)
+
+
+async def test_limits_that_would_not_count_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="with coding the limits of delegation"):
+        async with open_runtime(
+            tmp_path, model=ScriptedModel({}), coding=Config(data_dir=tmp_path), delegation=DelegationConfig()
+        ):
+            pass
+
+
+async def test_a_tool_of_ones_own_goes_before_one_that_launches(tmp_path: Path) -> None:
+    own = Gate("task")
+    own.go.set()
+    scenes: Scenes = {"go": [[call("task")], [say("Done.")]]}
+    async with office(tmp_path, scenes, own.tool) as at:
+        assert (await at.prompt("go")).text == "Done."
+        names = [spec.name for spec in at.model.requests[0].tools]
+    assert own.runs == 1
+    assert len(names) == len(set(names))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.app import open_runtime
+from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import MessageUpdated, PermissionAsked, TaskCompleted
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import ToolCompleted
@@ -19,6 +20,7 @@ from tests.flows.delegating import (
     Scenes,
     allow,
     child_of,
+    fire,
     gates,
     hidden,
     launch,
@@ -26,6 +28,7 @@ from tests.flows.delegating import (
     notices_of,
     office,
     outputs,
+    sync,
     task_named,
     until_ended,
     until_quiet,
@@ -50,6 +53,35 @@ async def _launched(at: Stage, *gate: Gate) -> None:
     assert (await at.prompt("go")).text == "Waiting."
     for each in gate:
         await each.until_started()
+
+
+async def test_a_notice_names_the_tool_with_which_the_model_reads_the_result(tmp_path: Path) -> None:
+    scenes: Scenes = {"go": [[fire("A", "a")], [say("Waiting.")], [say("Ok.")]], "a": [[say("A is 1.")]]}
+    async with office(tmp_path, scenes, limits=DelegationConfig(tools="async_task")) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        (notice,) = notices(await at.messages())
+    assert "Use async_task_result tools to see agent responses." in hidden(notice)
+    assert "asyncagents_output" not in hidden(notice)
+
+
+async def test_a_model_that_cannot_read_a_result_is_brought_it(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[sync("A", "a")], [say("Waiting.")], [say("Ok.")]],
+        "a": [[call("gate")], [say("A is 1.")]],
+    }
+    async with office(tmp_path, scenes, gate.tool, limits=DelegationConfig(tools="none")) as at:
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await gate.until_started()
+        await at.runtime.tasks.background(await child_of(at, "A"))
+        await prompt
+        gate.go.set()
+        await until_ended(at, "A", TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+        (notice,) = notices(await at.messages())
+    assert "asyncagents_output" not in hidden(notice)
+    assert "A is 1." in hidden(notice)
 
 
 @pytest.mark.spec("T-12", "T-15", "T-09")

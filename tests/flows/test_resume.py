@@ -202,7 +202,7 @@ async def test_a_vanished_session_is_an_error_that_suggests_a_new_task(tmp_path:
         with pytest.raises(NotFound, match="start a new task"):
             await at.runtime.tasks.resume(task.session_id, "b")
     assert isinstance(state, ToolError)
-    assert "its session no longer exists. Start a new asyncagents_task." in state.error
+    assert "its session no longer exists. Start a new task." in state.error
 
 
 @pytest.mark.spec("T-08")

@@ -80,7 +80,7 @@ async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) ->
         entry = await at.prompt("clear")
         tasks = await at.runtime.tasks.list()
     assert (entry.text, tasks) == ("ok", ())
-    assert outputs(at.model.requests[-1])[-1].startswith("Cleared 2 background tasks")
+    assert outputs(at.model.requests[-1])[-1].startswith("Cleared 2 tasks")
 
 
 @pytest.mark.spec("T-15")

@@ -67,6 +67,7 @@ PUBLIC = [
     "Status",
     "SubtaskInput",
     "TaskCancelled",
+    "TaskCleared",
     "TaskCompleted",
     "TaskCreated",
     "TaskFailed",

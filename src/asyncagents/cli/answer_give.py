@@ -12,6 +12,7 @@ from asyncagents.cli.look import look
 from asyncagents.cli.run_order import Format, Order
 from asyncagents.cli.run_session import carry_out, find_here
 from asyncagents.cli.screen import Screen, listen
+from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.domain.call import Always, Call, Once, Reject, Reply
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime import Runtime
@@ -65,7 +66,7 @@ async def _give(runtime: Runtime, given: Given) -> Done | None:
     except (Conflict, InvalidInput) as error:
         raise Complaint(str(error), hint=LISTED if isinstance(error, Conflict) else "", code=USAGE) from error
     root = await runtime.session(await runtime.root_of(call.session_id))
-    return Done(root.id, Path(root.directory), await runtime.is_run(call.session_id))
+    return Done(root.id, Path(root.directory), await tree_is_run(runtime, root.id))
 
 
 async def _find(runtime: Runtime, start: str) -> Call | None:

@@ -17,8 +17,7 @@ from asyncagents.cli.run_order import Format, Order
 from asyncagents.cli.run_session import Here, carry_out, find_here
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.task_find import find_task, unknown
-from asyncagents.cli.tasks_tree import tree
-from asyncagents.cli.tasks_watch import flat
+from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.domain.session import Session
 from asyncagents.engine.runtime import Runtime
 
@@ -76,8 +75,7 @@ async def _send(follow: Followup, order: Order, here: Here, session: Session) ->
         here.config.data_dir, config=here.config, coding="each directory", serve=False
     ) as runtime:
         await runtime.tasks.resume(session.id, follow.prompt, key=follow.key)
-        root = await tree(runtime, await runtime.session(await runtime.root_of(session.id)))
-        return any([await runtime.is_run(each.session.id) for each in flat(root)])
+        return await tree_is_run(runtime, await runtime.root_of(session.id))
 
 
 def _sent(session: Session, *, served: bool) -> str:

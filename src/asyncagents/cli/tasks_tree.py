@@ -122,6 +122,11 @@ async def _node(
     return Node(session=session, task=task, why=why, below=tuple(children))
 
 
+async def tree_is_run(runtime: Runtime, root_id: SessionId) -> bool:
+    """Whether a living process works on any session of it: that one serves them all."""
+    return any([await runtime.is_run(each) for each in await runtime.statuses(root_id)])
+
+
 def as_builtins(node: Node) -> dict[str, Any]:
     """What `--json` prints: the same as long as nothing has changed."""
     session = node.session

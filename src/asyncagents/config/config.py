@@ -162,6 +162,13 @@ class DelegationConfig(Struct, frozen=True, kw_only=True):
         if self.seconds is not None and not 0 < self.seconds <= YEAR:
             raise ConfigError("delegation: seconds is more than 0 and at most a year, or None")
 
+    @property
+    def reader(self) -> str | None:
+        """The tool with which a model reads what a background task came to."""
+        if self.tools == "none":
+            return None
+        return "async_task_result" if self.tools == "async_task" else "asyncagents_output"
+
 
 class NoticesConfig(Struct, frozen=True, kw_only=True):
     inline_result: bool = False

@@ -9,7 +9,7 @@ from asyncagents.delegation.async_task import unasked
 from asyncagents.delegation.described import described
 from asyncagents.delegation.desk import Desk, Order
 from asyncagents.delegation.output import output_tool
-from asyncagents.delegation.task import launch_ask
+from asyncagents.delegation.task import Prompt, launch_ask
 from asyncagents.domain.call import Completed
 from asyncagents.domain.envelope import line
 from asyncagents.domain.fact import CancelTasks, ClearTasks
@@ -27,8 +27,10 @@ from asyncagents.engine.tool import AnyTool, Ask, Together, Tool, ToolContext
 from asyncagents.errors import ToolError
 
 
-class BackgroundTask(Struct, frozen=True, kw_only=True):
-    prompt: Annotated[str, Meta(description="The task, with all that the agent must know.", min_length=1)]
+class Launch(Struct, frozen=True, kw_only=True):
+    """Of a task, or with `resume` a follow-up."""
+
+    prompt: Prompt
     description: Annotated[str, Meta(description="Three to five words.", max_length=500)] = ""
     agent: Annotated[str, Meta(description="The name of the agent.")] = ""
     fork: Annotated[bool, Meta(description="Whether it begins with a copy of your conversation.")] = False
@@ -45,7 +47,7 @@ class Cancel(Struct, frozen=True, kw_only=True):
 class Listed(Struct, frozen=True, kw_only=True):
     status: Annotated[
         Literal["running", "completed", "error", "cancelled", "resumed"] | None,
-        Meta(description="Only tasks in this state."),
+        Meta(description="Only tasks in this state; one that works again after a resume is `resumed`."),
     ] = None
 
 
@@ -57,14 +59,14 @@ def background_tools(desk: Desk, limits: DelegationConfig) -> tuple[AnyTool, ...
     return (_launch(desk, limits), output_tool(desk), _cancel(desk), _list(desk), _clear(desk))
 
 
-def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
-    async def plan(args: BackgroundTask, context: ToolContext) -> tuple[Ask, ...]:
+def _launch(desk: Desk, limits: DelegationConfig) -> Tool[Launch]:
+    async def plan(args: Launch, context: ToolContext) -> tuple[Ask, ...]:
         _check(args)
         if args.resume:
             return ()  # who was launched may be asked more, unless that is denied by now
         return launch_ask(args.agent, args.description)
 
-    async def run(args: BackgroundTask, context: ToolContext) -> Together:
+    async def run(args: Launch, context: ToolContext) -> Together:
         _check(args)
         if args.resume:
             return await _resumed(desk, args, context)
@@ -74,10 +76,10 @@ def _launch(desk: Desk, limits: DelegationConfig) -> Tool[BackgroundTask]:
         return Together(Completed(told, args.description, _metadata(spawn.task)), (spawn,))
 
     text = described("asyncagents_task")
-    return Tool("asyncagents_task", BackgroundTask, run, plan=plan, effect="idempotent", description=text)
+    return Tool("asyncagents_task", Launch, run, plan=plan, effect="idempotent", description=text)
 
 
-def _check(args: BackgroundTask) -> None:
+def _check(args: Launch) -> None:
     if args.fork and args.resume:
         raise ToolError(fork_and_resume())
     if not args.resume and not (args.agent.strip() and args.description.strip()):
@@ -88,7 +90,7 @@ def _metadata(task: Task) -> dict[str, str]:
     return {"sessionId": task.id, "parentSessionId": task.parent_id, "batchId": task.batch}
 
 
-async def _resumed(desk: Desk, args: BackgroundTask, context: ToolContext) -> Together:
+async def _resumed(desk: Desk, args: Launch, context: ToolContext) -> Together:
     assert args.resume is not None
     seen = await desk.find(args.resume, context)
     follow = await desk.follow(seen, args.prompt, context)

@@ -144,11 +144,13 @@ def cancelled(tasks: Sequence[Task], already: Sequence[Task]) -> str:
     if already:
         told.append("Ended before, and left as they are:")
         told += [f'- {task.id} "{line(task.description)}" {task.status}' for task in already]
-    return "\n".join(told) or "No task was cancelled: none of them is running."
+    return "\n".join(told)
 
 
 def cleared(count: int) -> str:
-    return f"Cleared {_tasks(count)}; what was still running has been stopped." if count else NO_TASKS
+    """`count`: all that were launched, in the background or not."""
+    tasks = "task" if count == 1 else "tasks"
+    return f"Cleared {count} {tasks}; what was still running has been stopped." if count else NO_TASKS
 
 
 def _tasks(count: int) -> str:
@@ -182,9 +184,8 @@ def fork_and_resume() -> str:
 
 
 def vanished(task_id: str) -> str:
-    return (
-        f"Task {line(task_id)} cannot be resumed: its session no longer exists. Start a new asyncagents_task."
-    )
+    """What was read or resumed."""
+    return f"Task {line(task_id)} is gone: its session no longer exists. Start a new task."
 
 
 def broken(task_id: str) -> str:
@@ -194,11 +195,12 @@ def broken(task_id: str) -> str:
 
 
 def ambiguous(prefix: str, count: int) -> str:
-    return f'"{line(prefix)}" fits {count} of your tasks: give more of the id, asyncagents_list shows them.'
+    return f'"{line(prefix)}" fits {count} of your tasks: give more of the id.'
 
 
 def no_such_task(task_id: str) -> str:
-    return f'You have no task "{line(task_id)}": asyncagents_list shows those you have.'
+    """For all tools that take an id; not every model has one that lists them."""
+    return f'You have no task "{line(task_id)}": give its id as the launch returned it.'
 
 
 def too_deep(limit: int) -> str:

@@ -178,14 +178,22 @@ class Bare:
     served: Served | None = None
     material: Material | None = None
     staff: Mapping[str, Agent] | None = None
-    telling = Telling()
     hooks: Hooks = NO_HOOKS
     worktree = ""
 
-    def __init__(self, tools: Sequence[AnyTool], policy: Policy, asking: Asking | None = None) -> None:
+    def __init__(
+        self,
+        tools: Sequence[AnyTool],
+        policy: Policy,
+        asking: Asking | None = None,
+        *,
+        reader: str | None = None,
+    ) -> None:
+        """`reader`: the tool that reads what tasks came to."""
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking or Asking()
+        self.telling = Telling(tool=reader)
         self._policy = policy
         self._brief = Brief(specs=tuple(tool.spec() for tool in tools))
 

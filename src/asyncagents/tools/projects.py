@@ -253,7 +253,7 @@ class Projects:
         return Telling(
             inline_result=config.notices.inline_result,
             development=self._environment.get("ASYNCAGENTS_ENV") == "development",
-            tool="async_task_result" if config.delegation.tools == "async_task" else "asyncagents_output",
+            tool=config.delegation.reader,
         )
 
     def _facts(self, directory: str, root: Path) -> Facts:

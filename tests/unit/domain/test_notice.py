@@ -121,6 +121,13 @@ def test_the_hint_names_the_tool_that_the_model_has() -> None:
     assert "asyncagents_output" not in told(an_end(), running=1, telling=telling).hidden
 
 
+@pytest.mark.parametrize("running", [0, 1])
+def test_a_model_with_no_tool_to_read_a_result_gets_it_with_the_notice(running: int) -> None:
+    reminder, result = envelopes(told(an_end(), running=running, telling=Telling(tool=None)).hidden)
+    assert (result.tag, result.text) == ("task_result", "In tests/.")
+    assert "use " not in reminder.text.lower()
+
+
 @pytest.mark.parametrize("status", ["running", "resumed"])
 def test_a_task_that_has_not_ended_is_no_notice(status: TaskStatus) -> None:
     with pytest.raises(ValueError, match="ses_child has not ended"):

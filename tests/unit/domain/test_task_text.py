@@ -263,8 +263,7 @@ def test_a_cancel_tells_what_it_ended_and_what_had_ended_before() -> None:
         'Ended before, and left as they are:\n- ses_other "Read the docs" completed'
     )
     assert task_text.cancelled([a_task(), a_task()], []).startswith("Cancelled 2 background tasks:\n")
-    assert task_text.cancelled([], []) == "No task was cancelled: none of them is running."
-    assert task_text.cleared(2) == "Cleared 2 background tasks; what was still running has been stopped."
+    assert task_text.cleared(2) == "Cleared 2 tasks; what was still running has been stopped."
 
 
 @pytest.mark.spec("D-07", "T-01", "T-02", "T-05", "T-08")
@@ -277,9 +276,9 @@ def test_a_cancel_tells_what_it_ended_and_what_had_ended_before() -> None:
         ),
         (task_text.unknown_agent("boss", []), ['"boss"', "No agents are available"]),
         (task_text.fork_and_resume(), ["mutually exclusive", "No task was created"]),
-        (task_text.vanished("ses_9"), ["ses_9", "no longer exists", "Start a new asyncagents_task"]),
+        (task_text.vanished("ses_9"), ["ses_9", "no longer exists", "Start a new task"]),
         (task_text.ambiguous("ses_", 3), ['"ses_"', "3 of your tasks"]),
-        (task_text.no_such_task("ses_9"), ['"ses_9"', "asyncagents_list"]),
+        (task_text.no_such_task("ses_9"), ['"ses_9"', "as the launch returned it"]),
         (task_text.too_deep(5), ["at most 5 deep", "No task was created"]),
         (task_text.too_many(50), ["at most 50", "No task was created"]),
         (task_text.cannot_work("no key for openai"), ["No task was created: no key for openai"]),
