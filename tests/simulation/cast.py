@@ -92,6 +92,10 @@ class WildModel:
             session = self._stage.summarised_by(request.messages, self._process.number)
         else:
             session = self._stage.session_of(request.messages)
+        if summary and not session:  # its name was among what the digest had no room for
+            self._stage.count("nameless summaries")
+            yield StreamError(api("of whom?", is_retryable=False))
+            return
         tries = self._stage.asked(session, request.messages, summary=summary)
         luck = random.Random(f"{self._seed}:{session}:{tries}")
         self._stage.ask(session, self._process.number)

@@ -150,7 +150,8 @@ class Stage:
         text = _said(messages)
         names = _IN_A_TREE.findall(text[max(0, text.rfind(FORKED)) :]) + _IN_A_TREE.findall(text)
         wanted = {self.name(SessionId(each)) for each in self.rows.summarised(f"owner{process}")}
-        return next((name for name in names if name in wanted), "")
+        named = next((name for name in names if name in wanted), "")
+        return named or (wanted.pop() if len(wanted) == 1 else "")
 
     def known(self, name: str) -> Known | None:
         """Where a session stands in its tree; None: it is gone."""
