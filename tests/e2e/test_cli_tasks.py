@@ -163,6 +163,22 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
     assert (desk.project / "a.txt").exists()
 
 
+async def test_a_task_that_fails_is_said_to_once_in_words_for_people(tmp_path: Path) -> None:
+    waits = ToolUse(name="task", args={"description": "S", "prompt": "fail", "subagent_type": "general"})
+    unknown = ToolUse(name="task", args={"description": "T", "prompt": "fail", "subagent_type": "nobody"})
+    script: Script = {
+        "go": [Reply(text="", tools=(waits, unknown)), Reply(text="Well.")],
+        "fail": [Reply(status=400)],
+    }
+    async with open_desk(tmp_path, script) as (desk, _):
+        ran = await desk.run("run", "go")
+
+    assert (ran.code, ran.out) == (0, "Well.\n")
+    assert ran.err.count('task "S" (general) failed after') == 1
+    assert 'Agent "nobody" is unknown' in ran.err
+    assert "<task_" not in ran.err
+
+
 @pytest.mark.spec("C-10")
 async def test_ctrl_c_ends_the_tasks_too(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):

@@ -267,7 +267,7 @@ class Treehouse(Gatehouse):
     most_steps = TREE_STEPS
 
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, *, asks: bool) -> None:
-        super().__init__(tools, policy)
+        super().__init__(tools, policy, reader="asyncagents_output")
         free = () if asks else (Rule(permission="task", pattern="*", action="allow"),)
         self._rules = Effective(((Rule(permission="*", pattern="*", action="ask"), *free),))
 

@@ -21,7 +21,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId, SessionId
-from asyncagents.domain.part import ToolCompleted, ToolPart, ToolRunning, ToolState
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning, ToolState
 from asyncagents.domain.session import Session
 from asyncagents.domain.todo import Todo
 
@@ -96,6 +96,8 @@ class Tools:
                 lines = [] if is_silent(part.tool) else tool_lines(part, unsaid=unsaid)
                 seen = self._diffs.pop(ToolRef(message_id=part.message_id, call_id=part.call_id), None)
                 return lines[:1] if seen is not None and seen == metadata.get("diff") else lines
+            case ToolError(metadata={"sessionId": str()}) if is_silent(part.tool):
+                return []  # the task itself was said to have failed
             case _:
                 return tool_lines(part)
 
