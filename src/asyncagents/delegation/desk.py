@@ -32,13 +32,13 @@ from asyncagents.domain.task_text import (
 from asyncagents.domain.text import whole
 from asyncagents.engine.arrival import arrived
 from asyncagents.engine.input import model_ref
+from asyncagents.engine.runtime import VERSION
 from asyncagents.engine.tool import ToolContext
 from asyncagents.engine.workplace import Workplaces, enter
 from asyncagents.errors import AsyncAgentsError, NotFound, ToolError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import Seen
 
-VERSION = "0.1.0"
 KEPT_FROM_CHILDREN = ("todowrite", "todoread", TASK)
 """Unless an agent's own rules speak of them."""
 
