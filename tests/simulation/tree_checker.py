@@ -103,6 +103,9 @@ def _check_end(forest: Forest, task: Task) -> None:
 
 
 def _check_read(forest: Forest, task: Task, end: int) -> None:
+    """But who is given up as a crash loop leaves what it has not read, answered by that, to the next prompt."""
+    if task.ended_by == "crash":
+        return
     cancelled = [each.rev for each in forest.cancels if each.session_id == task.id]
     query = """SELECT input.seq, message.rev, part.body ->> 'text' FROM input
                JOIN message ON message.id = input.message_id JOIN part ON part.message_id = message.id
