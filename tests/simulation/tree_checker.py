@@ -103,7 +103,7 @@ def _check_end(forest: Forest, task: Task) -> None:
 
 
 def _check_read(forest: Forest, task: Task, end: int) -> None:
-    """But who is given up as a crash loop leaves what it has not read, answered by that, to the next prompt."""
+    """Who is given up as a crash loop leaves what it has not read to the next prompt, answered by that."""
     if task.ended_by == "crash":
         return
     cancelled = [each.rev for each in forest.cancels if each.session_id == task.id]
