@@ -79,6 +79,7 @@ MUTANTS = (
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",
+        first=5,
     ),
     Mutant(
         "doubled_promotion",
@@ -109,6 +110,7 @@ MUTANTS = (
     _check_open(call)
 """,
         "",
+        first=7,
     ),
     Mutant(
         "settled_without_a_wake",
@@ -134,6 +136,7 @@ MUTANTS = (
         "store/verb/cancel.py",
         '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
         "    held_back = ()\n",
+        first=4,
     ),
     Mutant(
         "feed_forgets_parts",
@@ -186,6 +189,7 @@ MUTANTS = (
         "store/verb/summary.py",
         "    if auto or _at_work(newest):\n",
         "    if False:\n",
+        first=7,
     ),
     Mutant(
         "a_summary_answers_for_the_turn_before_it",
@@ -199,7 +203,7 @@ MUTANTS = (
         "store/verb/remind.py",
         "        return control  # the step before",
         "        asked_by = newest  # the step before",
-        first=105,
+        first=268,
     ),
     *TREE_MUTANTS,
 )

@@ -38,7 +38,7 @@ TREE_MUTANTS = (
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES + 22,
+        first=TREES + 76,
     ),
     Mutant(
         "progress_counted_beside_the_rows",
@@ -115,7 +115,7 @@ TREE_MUTANTS = (
         "store/verb/cancel.py",
         '    await tx.run("hush_notices", session_id)\n',
         "",
-        first=TREES + 2,
+        first=TREES + 34,
     ),
     Mutant(
         "cancel_forgets_those_below",
@@ -157,7 +157,7 @@ TREE_MUTANTS = (
         "store/verb/read.py",
         '("next_due", "next_backoff", "next_deadline")',
         '("next_due", "next_backoff")',
-        first=TREES + 29,
+        first=TREES + 51,
     ),
     Mutant(
         "next_in_the_queue_not_woken",
