@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from asyncagents.cli.option import data_dir_option, data_directory
+from asyncagents.cli.option import data_dir_option, data_directory, form_option
 
 
 @click.command()
@@ -15,13 +15,7 @@ from asyncagents.cli.option import data_dir_option, data_directory
 )
 @click.option("--input", "given", metavar="JSON", help="With once: approve these arguments instead.")
 @click.option("--detach", is_flag=True, help="Answer, and leave the work to others.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "stream-json"]),
-    default="text",
-    help="As for `asyncagents run`.",
-)
+@form_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @data_dir_option
 @click.pass_context

@@ -22,6 +22,13 @@ data_dir_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep data here; else ASYNCAGENTS_DATA_DIR, else the platform's folder.",
 )
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    help="As for `asyncagents run`.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

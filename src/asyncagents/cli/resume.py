@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from asyncagents.cli.option import data_dir_option, data_directory
+from asyncagents.cli.option import data_dir_option, data_directory, form_option
 
 
 @click.command()
@@ -12,13 +12,7 @@ from asyncagents.cli.option import data_dir_option, data_directory
 @click.argument("prompt", required=False)
 @click.option("--key", metavar="TEXT", help="Send this once: the same key again sends nothing.")
 @click.option("--detach", is_flag=True, help="Send it, and leave the work to others.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "stream-json"]),
-    default="text",
-    help="As for `asyncagents run`.",
-)
+@form_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @data_dir_option
 @click.pass_context

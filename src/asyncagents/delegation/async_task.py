@@ -8,7 +8,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.described import described
 from asyncagents.delegation.desk import Desk, Order
 from asyncagents.delegation.poll import polled
-from asyncagents.delegation.task import Description, Prompt, launch_ask
+from asyncagents.delegation.task import Description, Prompt, launch_ask, unasked
 from asyncagents.domain.call import Completed
 from asyncagents.domain.fact import Retrieve
 from asyncagents.domain.id import SessionId
@@ -61,8 +61,3 @@ def async_task_result(desk: Desk) -> Tool[AsyncTaskResult]:
     return Tool(
         RESULT, AsyncTaskResult, run, plan=unasked, effect="idempotent", description=described(RESULT)
     )
-
-
-async def unasked(args: object, context: ToolContext) -> tuple[Ask, ...]:
-    """What an agent has launched it may look at."""
-    return ()

@@ -5,11 +5,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.delegation.async_task import unasked
 from asyncagents.delegation.described import described
 from asyncagents.delegation.desk import Desk, Order
 from asyncagents.delegation.output import output_tool
-from asyncagents.delegation.task import Prompt, launch_ask
+from asyncagents.delegation.task import Prompt, launch_ask, unasked
 from asyncagents.domain.call import Completed
 from asyncagents.domain.envelope import line
 from asyncagents.domain.fact import CancelTasks, ClearTasks

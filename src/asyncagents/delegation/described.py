@@ -1,4 +1,4 @@
-"""What the model reads of a delegation tool: a text file beside it."""
+"""What the model reads of delegation: text files beside it."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,13 +1,12 @@
 """A fork: the history that a child begins with is a copy of its parent's, closed and shortened."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib.resources import files
 from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.delegation.described import described
 from asyncagents.delegation.fork_close import Copyist, plain_head
 from asyncagents.delegation.fork_cut import Copied, fitting
 from asyncagents.domain.codec import UnknownPart
@@ -123,11 +122,6 @@ def _preamble(kept: list[Copied], *, left_out: int) -> str:
         (left_out, "message left out, the oldest", "messages left out, the oldest ones"),
     )
     said = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
-    return _text().format(
+    return described("fork-preamble").format(
         cut=f"Cut from it: {'; '.join(said)}." if said else "Nothing was cut from this one."
     )
-
-
-@cache
-def _text() -> str:
-    return (files("asyncagents.delegation") / "fork-preamble.txt").read_text(encoding="utf-8").strip()

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from asyncagents.delegation.async_task import unasked
 from asyncagents.delegation.described import described
 from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.poll import polled
+from asyncagents.delegation.task import unasked
 from asyncagents.domain.call import Completed, Watch
 from asyncagents.domain.fact import Retrieve
 from asyncagents.domain.task_text import output, vanished

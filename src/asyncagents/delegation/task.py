@@ -63,6 +63,11 @@ def launch_ask(agent: str, description: str) -> tuple[Ask, ...]:
     return (Ask(TASK, (agent,), (agent,), metadata),)
 
 
+async def unasked(args: object, context: ToolContext) -> tuple[Ask, ...]:
+    """What an agent has launched it may look at."""
+    return ()
+
+
 def _pending(args: TaskArgs, context: ToolContext, child: SessionId, begun: Spawn | Resume) -> Pending:
     model = (begun.first if isinstance(begun, Spawn) else begun.follow).message.model
     return Pending(

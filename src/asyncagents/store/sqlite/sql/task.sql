@@ -89,10 +89,6 @@ SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
 -- name: changed_tasks
 SELECT rev, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
--- name: delete_tasks
--- What a session launched goes with it.
-DELETE FROM task WHERE parent_id = ? RETURNING id;
-
 -- name: delete_task
 DELETE FROM task WHERE id = ?;
 
