@@ -246,20 +246,32 @@ MALFORMED: dict[str, Callable[[str], bytes]] = {
     "a result as a text": lambda call_id: b'{"pendingID":"%s","result":"x"}' % call_id.encode(),
     "no output": lambda call_id: b'{"pendingID":"%s","result":{"title":"x"}}' % call_id.encode(),
     "an output as a number": lambda call_id: b'{"pendingID":"%s","result":{"output":1}}' % call_id.encode(),
-    "a title as a list": lambda call_id: b'{"pendingID":"%s","result":{"output":"","title":[]}}' % call_id.encode(),
+    "a title as a list": lambda call_id: (
+        b'{"pendingID":"%s","result":{"output":"","title":[]}}' % call_id.encode()
+    ),
     "metadata as a text": lambda call_id: (
         b'{"pendingID":"%s","result":{"output":"","metadata":"x"}}' % call_id.encode()
     ),
-    "an unknown field": lambda call_id: b'{"pendingID":"%s","result":{"output":"","secret":"x"}}' % call_id.encode(),
+    "an unknown field": lambda call_id: (
+        b'{"pendingID":"%s","result":{"output":"","secret":"x"}}' % call_id.encode()
+    ),
     "two calls": lambda call_id: b'{"pendingID":"tool_1","pendingID":"%s","error":"x"}' % call_id.encode(),
-    "two outputs": lambda call_id: b'{"pendingID":"%s","result":{"output":"a","output":"b"}}' % call_id.encode(),
+    "two outputs": lambda call_id: (
+        b'{"pendingID":"%s","result":{"output":"a","output":"b"}}' % call_id.encode()
+    ),
     "NaN": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": NaN'),
     "infinity": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": -Infinity'),
-    "a number without end": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": ' + b"9" * 9_000),
+    "a number without end": lambda call_id: done(call_id).replace(
+        b'"version": 2', b'"version": ' + b"9" * 9_000
+    ),
     "a float without end": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": 1e400'),
     "half a character": lambda call_id: done(call_id).replace(b"live", b"\\ud800"),
     "a zero": lambda call_id: done(call_id).replace(b"live", b"\\u0000"),
-    "too deep": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": ' + b"[" * 101 + b"]" * 101),
+    "too deep": lambda call_id: done(call_id).replace(
+        b'"version": 2', b'"version": ' + b"[" * 101 + b"]" * 101
+    ),
     "without end": lambda call_id: done(call_id)[:-2] + b',"x":' + b"[" * 1_000_000,
-    "a million pieces": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": [' + b"1," * MIB + b"1]"),
+    "a million pieces": lambda call_id: done(call_id).replace(
+        b'"version": 2', b'"version": [' + b"1," * MIB + b"1]"
+    ),
 }

@@ -28,6 +28,7 @@ from tests.flows.deliveries import (
     MIB,
     SCRIPT,
     UNKNOWN,
+    Make,
     Post,
     Service,
     added,
@@ -95,7 +96,7 @@ async def test_what_is_signed_but_malformed_is_400_and_changes_nothing(tmp_path:
     assert all(10 < len(message(answer)) < 300 for answer in signed)
 
 
-TAKEN = {
+TAKEN: dict[str, Make] = {
     "by Standard Webhooks": lambda post: post.signed(),
     "by the names of svix": lambda post: Request(
         method="POST",
