@@ -1,5 +1,6 @@
 """Deliveries to a waiting call, each signed by hand, and what a handler must make of them."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -16,7 +17,7 @@ from asyncagents.engine.tool import AnyTool, Pending
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.async_tool import RESULT, WEBHOOK, answer
 from asyncagents.server.http import Answer, Pairs, Request
-from tests.flows.kit import Stage, stage
+from tests.flows.kit import PATIENCE, Stage, stage
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 MIB = 1024 * 1024
@@ -44,7 +45,10 @@ class Post:
         self.stage = at
         self.tools = at.runtime.async_tools
         (self.id, self.secret), (self.other_id, self.other_secret) = service.told
-        self.seconds = SystemClock().now() // 1000
+
+    @property
+    def seconds(self) -> int:
+        return SystemClock().now() // 1000
 
     async def send(self, request: Request) -> Answer:
         return await answer(self.tools, request)
@@ -89,6 +93,26 @@ async def posting(data: Path, service: Service | None = None, **more: Any) -> As
         other = await at.runtime.create_session(directory=data)
         await at.runtime.prompt(other.id, "ship")
         yield Post(at, service)
+
+
+@asynccontextmanager
+async def kept_posting(data: Path) -> AsyncIterator[Post]:
+    """As `posting`, for many tests: a task of its own holds it, since each test is another."""
+    ready, over = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+    async def hold() -> None:
+        async with posting(data) as post:
+            ready.set_result(post)
+            await over.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        holding = asyncio.ensure_future(hold())
+        await asyncio.wait((ready, holding), return_when=asyncio.FIRST_COMPLETED)
+    if holding.done():
+        await holding
+    yield ready.result()
+    over.set()
+    await holding
 
 
 def done(pending_id: str, output: str = "v2 is live") -> bytes:
