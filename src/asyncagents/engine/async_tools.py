@@ -74,7 +74,7 @@ class AsyncTools:
         if isinstance(claim, Forged):
             raise Unauthorized(claim.reason)
         if len(body) > MOST_BYTES:
-            raise InvalidInput(f"a webhook has at most {MOST_BYTES} bytes")
+            raise InvalidInput(f"the body of a webhook has at most {MOST_BYTES} bytes")
         pending_id = claimed_id(body)
         verdict = check(claim, body, [secret.reveal() for secret in await self.secrets(pending_id)])
         if isinstance(verdict, Forged):
