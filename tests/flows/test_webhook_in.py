@@ -42,7 +42,7 @@ from tests.flows.deliveries import (
     posting,
     standard,
 )
-from tests.flows.kit import PATIENCE, open_world
+from tests.flows.kit import PATIENCE, Gate, open_world, stage
 
 alike = pytest.mark.asyncio(loop_scope="module")
 
@@ -348,14 +348,20 @@ async def test_a_body_without_end_is_413_before_it_is_read(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("P-06")
-async def test_no_call_but_one_that_waits_for_the_outside_is_settled_by_a_shared_secret(
-    tmp_path: Path,
-) -> None:
-    config = AsyncToolsConfig(secrets=(Secret("shared"),))
-    async with posting(tmp_path, async_tools=config) as post:
-        body = done("tool_of_nobody")
+async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_path: Path) -> None:
+    gate, config = Gate("deploy"), AsyncToolsConfig(secrets=(Secret("shared"),))
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
+        prompt = asyncio.ensure_future(at.prompt("ship"))
+        await gate.until_started()
+        (running,) = await at.runtime._store.calls(at.session_id)
+        body = done(running.id)
         with pytest.raises(NotFound):
-            await post.tools.receive(post.plainly(body, secret="shared").headers, body)
+            await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)
+        gate.go.set()
+        await prompt
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert told == ["through"]
 
 
 HEADERS = st.lists(
