@@ -154,13 +154,12 @@ async def test_what_is_signed_resumes_the_session_once_and_again_it_gets_the_fir
         before = await post.state()
         again = await post.send(request)
         assert await post.state() == before
+        call = await post.tools.get(post.id)
 
     assert {answer.status for answer in (first, *others, again)} == {200}
     assert {answer.body for answer in (first, *others, again)} == {first.body}
-    call = said(first)
-    assert (call["id"], call["status"]) == (post.id, "completed")
-    assert call["result"] == {"title": "Deployed", "output": "v2 is live", "metadata": {"version": 2}}
-    assert post.secret not in first.body.decode()
+    assert said(first) == {"pendingID": post.id, "status": "completed"}
+    assert call.result == ToolResult(title="Deployed", output="v2 is live", metadata={"version": 2})
 
 
 @pytest.mark.spec("P-06", "P-04")
@@ -169,7 +168,7 @@ async def test_a_signed_error_resumes_the_session_too(tmp_path: Path) -> None:
         answer = await post.send(post.signed(failed(post.id)))
         await resumed_once(post, "no route")
 
-    assert (answer.status, said(answer)["status"], said(answer)["error"]) == (200, "failed", "no route")
+    assert (answer.status, said(answer)) == (200, {"pendingID": post.id, "status": "failed"})
 
 
 @pytest.mark.spec("P-05", "P-06")
@@ -196,11 +195,9 @@ async def test_of_two_results_at_once_one_counts_and_the_other_is_told_so(tmp_pa
         one, other = await asyncio.gather(
             post.send(post.signed()), post.send(post.plainly(done(post.id, "v3")))
         )
-        winner, output = (one, "v2 is live") if one.status == 200 else (other, "v3")
-        await resumed_once(post, output)
+        await resumed_once(post, "v2 is live" if one.status == 200 else "v3")
 
     assert sorted((one.status, other.status)) == [200, 409]
-    assert said(winner)["result"]["output"] == output
 
 
 @pytest.mark.spec("P-06", "P-03")
