@@ -185,8 +185,8 @@ class Siege:
         return asker()
 
     async def breathe(self) -> None:
-        """Who is cut off three times before it gets anywhere is given up as a crash loop, and rightly: who was
-        cut off twice is left in peace until it has got on."""
+        """Who is cut off three times before it gets anywhere is given up as a crash loop, and rightly: who
+        was cut off twice is left in peace until it has got on."""
         with closing(sqlite3.connect(self.data / "asyncagents.db")) as db:
             while db.execute("SELECT 1 FROM session WHERE state <> 'idle' AND claims > 1").fetchone():  # noqa: ASYNC110  others do
                 await asyncio.sleep(LOOK_SECONDS)
@@ -267,7 +267,7 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
 
 
 async def absence(siege: Siege, office: Office) -> None:
-    """All wait; whoever could resume them dies; results come to a process that only signals; then agents do."""
+    """All wait; whoever could resume them dies; results come to one that only signals; then agents start."""
     siege.man("agent")
     await office.begin()
     await office.until(_all_wait, "not all wait")

@@ -1,7 +1,7 @@
 """Processes around an async tool, each of them killed sooner or later: agents, and whoever sends results.
 
-An agent serves a data directory; a courier reads from the ledger which jobs were begun and sends their results,
-to the runtime of its own process: one that serves, or one that only signals.
+An agent serves a data directory; a courier reads from the ledger which jobs were begun and sends their
+results, to the runtime of its own process: one that serves, or one that only signals.
 """
 
 import asyncio
