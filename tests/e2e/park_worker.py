@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from asyncagents import Runtime, Tool, ToolContext, open_runtime
-from asyncagents.domain.id import CallId
-from asyncagents.engine.tool import Pending
+from asyncagents import Runtime, ToolContext, async_tool, open_runtime
+from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import AlreadySettled
 from tests.e2e.task_worker import MODEL, local
 
@@ -85,22 +84,20 @@ class Orders(Struct, frozen=True, kw_only=True):
     role: Role
 
 
-class Job(Struct, frozen=True):
-    """Begin something that takes long."""
+def job_tool(ledger: Ledger) -> AnyTool:
+    """Whoever reads the ledger may have the result before this tool has said that it waits for it.
 
-    n: int
-    """No two calls of a step are alike: a person would be asked about the third."""
-    ms: int
+    No two calls of a step are alike, by their `n`: a person would be asked about the third.
+    """
 
+    @async_tool
+    async def job(n: int, ms: int, context: ToolContext) -> str:
+        """Begin something that takes long."""
+        ledger.write("job", call=context.pending_id)
+        await asyncio.sleep(ms / 1000)
+        return "begun"
 
-def job_tool(ledger: Ledger) -> Tool[Job]:
-    async def run(args: Job, context: ToolContext) -> Pending:
-        """Whoever reads the ledger may have the result before this tool has said that it waits for it."""
-        ledger.write("job", call=context.call_id)
-        await asyncio.sleep(args.ms / 1000)
-        return Pending(note="begun")
-
-    return Tool("job", Job, run)
+    return job
 
 
 class Courier:
@@ -111,35 +108,44 @@ class Courier:
         self._ledger = ledger
         self._rng = rng
         self._acknowledged: set[str] = set()
+        self._begun: set[str] = set()
 
     async def deliver(self, reader: Reader) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
-                jobs: dict[str, None] = {}
-                for line in reader.news():
-                    if line.what == "job":
-                        jobs[line.call] = None
-                    elif line.what == "acknowledged":
-                        self._acknowledged.add(line.call)
-                for call_id in jobs:
+                lost = [call.id for call in await self._runtime.async_tools.waiting_calls()]
+                jobs = self._read(reader)
+                for call_id in [*jobs, *(each for each in lost if each not in self._begun)]:
                     if call_id not in self._acknowledged or self._rng.random() < 0.1:
-                        group.create_task(self._send(CallId(call_id)))
+                        group.create_task(self._send(call_id))
+                self._begun.update(lost)
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def _send(self, call_id: CallId) -> None:
+    def _read(self, reader: Reader) -> list[str]:
+        """New jobs. One that waits and was not begun is lost: its process died before it could begin it."""
+        jobs: list[str] = []
+        for line in reader.news():
+            if line.what == "job":
+                jobs.append(line.call)
+            elif line.what == "acknowledged":
+                self._acknowledged.add(line.call)
+        self._begun.update(jobs)
+        return jobs
+
+    async def _send(self, call_id: str) -> None:
         """At once, while the tool has not returned; or later, when the session waits."""
         for _ in range(self._rng.choice([1, 1, 2, 3])):
             await asyncio.sleep(self._rng.choice([0, 0.02, 0.1, 0.3]) * self._rng.random())
             await self._submit(call_id, self._rng.choices(["one", "two", "fail"], [8, 1, 1])[0])
 
-    async def _submit(self, call_id: CallId, variant: str) -> None:
+    async def _submit(self, call_id: str, variant: str) -> None:
         text = f"<{call_id} {variant}>"
         self._ledger.write("sending", call=call_id, text=text)
         try:
             if variant == "fail":
-                await self._runtime.fail(call_id, text)
+                await self._runtime.async_tools.submit_error(call_id, text)
             else:
-                await self._runtime.complete(call_id, text)
+                await self._runtime.async_tools.submit_result(call_id, text)
         except AlreadySettled:
             self._ledger.write("refused", call=call_id, text=text)
         else:
