@@ -116,7 +116,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
     parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
     parser.add_argument("--fans", type=int, default=20, help="fan-outs, killed five times each, afterwards")
+    parser.add_argument("--parks", type=int, default=100, help="kills around waits for results, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
+    parser.add_argument("--waiting", type=int, default=2000, help="cuts while results come in, afterwards")
     parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -132,8 +134,11 @@ def main() -> int:
         failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
     if options.fans:
         failed |= _run("tests.e2e.task_kills", "--rounds", str(options.fans)) != 0
-    if options.cuts:
-        failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
+    if options.parks:
+        failed |= _run("tests.e2e.park_kills", "--kills", str(options.parks)) != 0
+    if options.cuts or options.waiting:
+        cuts, waiting = str(options.cuts + options.waiting), str(options.waiting)
+        failed |= _run("tests.e2e.powercuts", "--cuts", cuts, "--waiting", waiting) != 0
     if options.properties:
         failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
     return int(failed)
