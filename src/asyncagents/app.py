@@ -9,11 +9,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.config.config import Config, DelegationConfig
+from asyncagents.config.config import DAY, AsyncToolsConfig, Config, DelegationConfig
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
 from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.delegation.desk import Desk, unchecked
+from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.mirror import Mirror
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.id import Ids
@@ -25,12 +25,14 @@ from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
 from asyncagents.engine.decide import is_over
 from asyncagents.engine.dispatcher import Dispatcher
-from asyncagents.engine.input import Defaults, model_ref
+from asyncagents.engine.input import Defaults
+from asyncagents.engine.keys import Keys
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.title import Titles
 from asyncagents.engine.tool import AnyTool, Policy, Tool, ask_everything
 from asyncagents.engine.turn import Turn
+from asyncagents.engine.voice import SCRIPTED, Voice, open_voice, unchecked
 from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
@@ -43,12 +45,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database
 
 POLL_SECONDS = 0.075
-NO_MODEL = (
-    "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
-    'or name one as "model" in asyncagents.json'
-)
 _log = logging.getLogger(__name__)
-SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
 
 
 class PolledDatabase(Database, Protocol):
@@ -117,15 +114,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     concurrency: Concurrency = default_concurrency
     check: Callable[[ModelRef], None] = unchecked
     """Raises what is known to be wrong with a model without asking it."""
-
-
-class Voice(Struct, frozen=True):
-    """Who answers, if a prompt does not say."""
-
-    model: Model
-    ref: ModelRef
-    concurrency: Concurrency = default_concurrency
-    check: Callable[[ModelRef], None] = unchecked
+    async_tools: AsyncToolsConfig = AsyncToolsConfig()
 
 
 @asynccontextmanager
@@ -139,6 +128,7 @@ async def open_runtime(
     coding: bool | Config | Literal["each directory"] = False,
     plugins: Sequence[Plugin] = (),
     delegation: bool | DelegationConfig = False,
+    async_tools: AsyncToolsConfig | None = None,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool = True,
 ) -> AsyncIterator[Runtime]:
@@ -151,7 +141,7 @@ async def open_runtime(
     With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
     configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
     A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others. With
-    `coding` they are there, within the limits of its configuration.
+    `coding` they are there, within the limits of its configuration. `async_tools` goes before its section.
     """
     _check(tools, policy, plugins, coding=bool(coding))
     if coding and isinstance(delegation, DelegationConfig):
@@ -161,15 +151,18 @@ async def open_runtime(
         config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with (
-        _voice(model, config, needed=serve) as voice,
+        open_voice(model, config, needed=serve) as voice,
         _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
     ):
-        setup = _setup(voice, furnished, before_rest, serve=serve)
+        outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
+        setup = _setup(voice, furnished, before_rest, outside, serve=serve)
         async with _open(directory, setup) as runtime:
             yield runtime
 
 
-def _setup(voice: Voice, furnished: Furnished, before_rest: BeforeRest, *, serve: bool) -> Setup:
+def _setup(
+    voice: Voice, furnished: Furnished, before_rest: BeforeRest, outside: AsyncToolsConfig, *, serve: bool
+) -> Setup:
     return Setup(
         model=voice.model,
         furnish=furnished.furnish,
@@ -179,6 +172,7 @@ def _setup(voice: Voice, furnished: Furnished, before_rest: BeforeRest, *, serve
         model_ref=voice.ref,
         concurrency=voice.concurrency,
         check=voice.check,
+        async_tools=outside,
     )
 
 
@@ -239,23 +233,6 @@ async def _furnished(
         yield Furnished(furnish, added)
 
 
-@asynccontextmanager
-async def _voice(model: Model | str | None, config: Config | None, *, needed: bool) -> AsyncIterator[Voice]:
-    """One's own model, or the providers of a configuration."""
-    if model is not None and not isinstance(model, str):
-        yield Voice(model, SCRIPTED)
-        return
-    from asyncagents.llm.providers import open_providers  # start-up: half of it, and only real ones need it
-
-    async with open_providers(_configured(config)) as providers:
-        ref = model_ref(model) or providers.default_model()
-        if ref is not None and needed:
-            providers.check(ref)
-        if ref is None and needed:
-            raise InvalidInput(NO_MODEL)
-        yield Voice(providers, ref or SCRIPTED, providers.concurrency, providers.check)
-
-
 def _is_model(model: Model | str | None) -> bool:
     return model is not None and not isinstance(model, str)
 
@@ -311,16 +288,9 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         pool=POOL,
         clock=world.clock,
         group=group,
+        keep_ms=int(setup.async_tools.keep_days * DAY * 1000),
     )
-
-    def committed(commit: Commit) -> None:
-        dispatcher.committed(commit)
-        answers.committed(commit)
-        for event in commit.events:
-            bus.publish(event)
-        mirror.committed(commit)
-
-    store.listen(committed)
+    store.listen(_heard(dispatcher, answers, bus, mirror))
     runtime = Runtime(
         store=store,
         bus=bus,
@@ -332,10 +302,24 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
         workplaces=workplaces,
+        secrets=setup.async_tools.secrets,
     )
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)
     return runtime, dispatcher, titles
+
+
+def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -> Callable[[Commit], None]:
+    """Whoever acts on a commit comes before whoever only listens."""
+
+    def committed(commit: Commit) -> None:
+        dispatcher.committed(commit)
+        answers.committed(commit)
+        for event in commit.events:
+            bus.publish(event)
+        mirror.committed(commit)
+
+    return committed
 
 
 class Hall(Struct, frozen=True):
@@ -366,7 +350,16 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         group=group,
         over=is_over if unasked else None,
     )
-    calls = Calls(store=store, workplaces=hall.workplaces, bus=hall.bus, clock=clock, ids=ids, group=group)
+    calls = Calls(
+        store=store,
+        workplaces=hall.workplaces,
+        bus=hall.bus,
+        clock=clock,
+        ids=ids,
+        group=group,
+        config=setup.async_tools,
+        keys=Keys(store.pending, world.rng),
+    )
     enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)
     before_rest = setup.before_rest if hall.workplaces.bare else in_turn(enforcer, setup.before_rest)
     return Runner(store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock)

@@ -4,6 +4,8 @@ AsyncAgentsError                                    who hears of it
 ├─ RequestError      the caller asked for something wrong → the caller, 4xx
 │  ├─ NotFound
 │  ├─ InvalidInput
+│  ├─ Unauthorized   a signature does not prove what it should
+│  ├─ ResultRefused  a tool does not take the result
 │  └─ Conflict       the world has moved on
 │     └─ AlreadySettled
 ├─ ModelError        the provider failed → the turn ends with this error
@@ -34,6 +36,14 @@ class NotFound(RequestError):
 
 class InvalidInput(RequestError):
     """What was given has the wrong form; the message says what was expected."""
+
+
+class Unauthorized(RequestError):
+    """Nobody proved that this comes from whom it should; what was wrong is not told to strangers."""
+
+
+class ResultRefused(RequestError):
+    """The tool looked at the result and does not take it; the call still waits for another."""
 
 
 class Conflict(RequestError):

@@ -2,6 +2,7 @@
 
 from asyncagents.domain.call import Call
 from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.pending_tool import pending_status
 from asyncagents.store.tx import Row, Tx
 from tests.contract.build import Lab
 
@@ -78,6 +79,7 @@ async def rewrite_call(lab: Lab, call: Call, raw: bytes, version: int) -> None:
             state,
             due,
             call.shown_pending,
+            pending_status(call),
             raw,
             version,
             await tx.rev(),

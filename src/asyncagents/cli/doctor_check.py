@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from asyncagents.app import NO_MODEL
 from asyncagents.cli.doctor_definition import check_definitions
 from asyncagents.cli.doctor_report import Check
 from asyncagents.cli.doctor_system import check_programs, check_system
@@ -17,6 +16,7 @@ from asyncagents.config.load import Loaded, load
 from asyncagents.config.place import data_folder
 from asyncagents.domain.message import ModelRef
 from asyncagents.engine.runtime import VERSION
+from asyncagents.engine.voice import NO_MODEL
 from asyncagents.errors import ConfigError, StoreError
 from asyncagents.llm.offer import Offer
 from asyncagents.llm.roster import Roster

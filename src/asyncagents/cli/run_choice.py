@@ -2,7 +2,6 @@
 
 from msgspec import Struct
 
-from asyncagents.app import NO_MODEL
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.run_order import Order
 from asyncagents.config.check import suggestion
@@ -11,6 +10,7 @@ from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import Session
 from asyncagents.engine.agents import Agents
 from asyncagents.engine.input import model_ref
+from asyncagents.engine.voice import NO_MODEL
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.roster import Roster
 

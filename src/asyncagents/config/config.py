@@ -175,6 +175,39 @@ class NoticesConfig(Struct, frozen=True, kw_only=True):
     """Whether a notice brings what the task said."""
 
 
+DAY = 24 * 3600.0
+
+
+class WebhooksConfig(Struct, frozen=True, kw_only=True):
+    """Whether others are told when a call is settled, and where they may be."""
+
+    enabled: bool = False
+    hosts: tuple[str, ...] = ()
+    """Names and addresses that may be posted to though they are not public."""
+
+
+class AsyncToolsConfig(Struct, frozen=True, kw_only=True):
+    """Calls whose result comes later, from outside."""
+
+    url: str | None = None
+    """Where this server is reached from outside; results are posted below it."""
+    seconds: float = DAY
+    """How long a result is waited for, unless the tool or the call says otherwise."""
+    keep_days: float = 30
+    """How long a settled call can be asked for."""
+    secrets: tuple[Secret, ...] = ()
+    """What services sign with that choose their own secret; several while one takes the place of another."""
+    webhooks: WebhooksConfig = WebhooksConfig()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= YEAR:
+            raise ConfigError("async_tools: seconds is more than 0 and at most a year")
+        if not 0 < self.keep_days <= 36_500:
+            raise ConfigError("async_tools: keep_days is more than 0 and at most 36500")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ConfigError("async_tools: url begins with https://, or http:// for a server of one's own")
+
+
 class Config(Struct, frozen=True, kw_only=True):
     data_dir: Path
     model: ModelRef | None = None
@@ -195,6 +228,7 @@ class Config(Struct, frozen=True, kw_only=True):
     compaction: CompactionConfig = CompactionConfig()
     delegation: DelegationConfig = DelegationConfig()
     notices: NoticesConfig = NoticesConfig()
+    async_tools: AsyncToolsConfig = AsyncToolsConfig()
     todo_enforcer: int = NUDGES
     """How often an agent that stops with todos left is told to go on; 0: it is not."""
     hook_seconds: float = HOOK_SECONDS

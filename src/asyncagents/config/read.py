@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from asyncagents.config.check import suggestion
 from asyncagents.config.config import (
@@ -12,6 +13,7 @@ from asyncagents.config.config import (
     NUDGES,
     AgentConfig,
     AsksConfig,
+    AsyncToolsConfig,
     CommandConfig,
     CompactionConfig,
     Config,
@@ -70,11 +72,19 @@ class _Reader:
             compaction=msgspec.convert(raw["compaction"], CompactionConfig),
             delegation=msgspec.convert(raw.get("delegation", {}), DelegationConfig),
             notices=msgspec.convert(raw.get("notices", {}), NoticesConfig),
+            async_tools=self._async_tools(raw.get("async_tools", {})),
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
             hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
             experimental=raw.get("experimental", {}),
             variables=variables,
         )
+
+    def _async_tools(self, raw: dict[str, Any]) -> AsyncToolsConfig:
+        self._url(("async_tools", "url"), raw.get("url"))
+        secrets = tuple(Secret(each.strip()) for each in raw.get("secrets", ()) if each.strip())
+        others = {key: value for key, value in raw.items() if key not in ("secrets", "url")}
+        url = raw.get("url", "").rstrip("/") or None
+        return replace(msgspec.convert(others, AsyncToolsConfig), secrets=secrets, url=url)
 
     def _provider(self, id: str, raw: dict[str, Any]) -> ProviderConfig:
         options = dict(raw.get("options", {}))

@@ -215,6 +215,33 @@ class NoticesEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     inline_result: Annotated[Flag, Meta(description="Whether a notice brings what the task said.")] = UNSET
 
 
+class WebhooksEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    enabled: Annotated[Flag, Meta(description="Tell who asked for it when a call is settled.")] = UNSET
+    hosts: Annotated[
+        Texts, Meta(description="Names and addresses that may be posted to though they are not public.")
+    ] = UNSET
+
+
+class AsyncToolsEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    url: Annotated[
+        Text, Meta(description="Where this server is reached from outside; results are posted below it.")
+    ] = UNSET
+    seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType,
+        Meta(description="How long a result is waited for, unless the tool or the call says otherwise."),
+    ] = UNSET
+    keep_days: Annotated[
+        Annotated[float, Meta(gt=0, le=36_500)] | UnsetType,
+        Meta(description="How long a settled call can be asked for."),
+    ] = UNSET
+    secrets: Annotated[
+        Texts, Meta(description="What services sign results with that choose their own secret.")
+    ] = UNSET
+    webhooks: Annotated[
+        WebhooksEntry | UnsetType, Meta(description="Whether others are told when a call is settled.")
+    ] = UNSET
+
+
 class AsksEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     policy: Annotated[
         Literal["park", "deny", "fail"] | UnsetType,
@@ -258,6 +285,9 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = UNSET
     notices: Annotated[
         NoticesEntry | UnsetType, Meta(description="How an agent is told that its tasks have ended.")
+    ] = UNSET
+    async_tools: Annotated[
+        AsyncToolsEntry | UnsetType, Meta(description="Calls whose result comes later, from outside.")
     ] = UNSET
     todo_enforcer: Annotated[
         bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,

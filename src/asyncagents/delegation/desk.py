@@ -34,6 +34,7 @@ from asyncagents.engine.arrival import arrived
 from asyncagents.engine.input import model_ref
 from asyncagents.engine.runtime import VERSION
 from asyncagents.engine.tool import ToolContext
+from asyncagents.engine.voice import unchecked
 from asyncagents.engine.workplace import Workplaces, enter
 from asyncagents.errors import AsyncAgentsError, NotFound, ToolError
 from asyncagents.store.store import Store
@@ -50,10 +51,6 @@ class Order(Struct, frozen=True, kw_only=True):
     background: bool = True
     fork: bool = False
     model: str | None = None
-
-
-def unchecked(model: ModelRef) -> None:
-    """Whether a model can be asked is seen when it is."""
 
 
 class Desk:

@@ -42,6 +42,11 @@ NEVER_RAN = "The step was cut off before it was complete; this call never ran."
 STEP_LIMIT = "Not run: the agent may take no more steps in this turn."
 WAIT_OVER = "The wait is over."
 WAIT_ENDED = "The wait ended early: new input arrived."
+CANCELLED = "cancelled"
+UNSURE = (
+    "The process stopped while this tool was starting its work, so whether it began is unknown; "
+    "a result is waited for."
+)
 
 
 class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
@@ -85,14 +90,31 @@ class Answers(Struct, frozen=True, tag="answers"):
 Reply: TypeAlias = Once | Always | Reject | Answers
 
 
+class Later(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Of a call whose result comes later, from outside: kept from its start until long after its end."""
+
+    due: int | None = None
+    """When it has failed, unless a result is in."""
+    estimated: int | None = None
+    """How long it should take, in ms. A hint: it never makes the time shorter."""
+    external_ref: str = ""
+    """What the other side calls it."""
+    webhook_url: str = ""
+    """Who is told when it is settled."""
+    checked: bool = False
+    """Its tool looks at a result before it counts."""
+
+
 class Requested(Struct, frozen=True, tag="requested"):
     """The step that asked for it is committed; nothing has run."""
 
 
-class Running(Struct, frozen=True, tag="running"):
+class Running(Struct, frozen=True, tag="running", omit_defaults=True):
     """A side effect may be under way, in the run that holds this fence."""
 
     fence: int
+    later: Later | None = None
+    """Of an async tool: what the call keeps from here on."""
 
 
 class Watch(Struct, frozen=True, omit_defaults=True):
@@ -109,6 +131,9 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     kind: Kind
     since: int
     due: int | None = None
+    warn: int | None = None
+    """When people are told that it is about to be overdue."""
+    warned: bool = False
     on_due: Result = Failed(TIMED_OUT)
     note: str = ""
     """What the tool said before it began to wait; shown to people and to the model."""
@@ -122,11 +147,20 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     """Of a task: its session only waits for the outside itself, so nobody is held up."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    later: Later | None = None
+    """What the call keeps from here on."""
+
+    @property
+    def next_due(self) -> int | None:
+        """When somebody must look at it: to warn, or to end it."""
+        return self.due if self.warn is None else self.warn
 
 
-class Settled(Struct, frozen=True, tag="settled"):
+class Settled(Struct, frozen=True, tag="settled", omit_defaults=True):
     result: Result
     at: int
+    expired: bool = False
+    """Nobody gave it: its time was over."""
 
 
 CallState: TypeAlias = Requested | Running | Open | Settled
@@ -167,6 +201,8 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request told the model that this call is pending; its result arrives as a later message."""
     compacted: int | None = None
     """When its output was left out of what the model reads."""
+    later: Later | None = None
+    """None: its result comes from its run, a person or a task."""
     state: CallState = Requested()
 
     @property
@@ -176,6 +212,9 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.tool, own if self.written is None else self.written
 
     def to(self, state: CallState) -> "Call":
+        """In its next state; what that brings for good is the call's own."""
+        if isinstance(state, Running | Open) and state.later is not None:
+            return replace(self, state=replace(state, later=None), later=state.later)
         return replace(self, state=state)
 
     @property
@@ -196,6 +235,20 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def settled(self) -> bool:
         return isinstance(self.state, Settled)
+
+
+def moved(call: Call, state: CallState, now: int) -> Call:
+    """A call that was not settled, in its next state; what it asks has an id of its own."""
+    match state:
+        case Running():
+            return replace(call.to(state), started=call.started or now)
+        case Open(ask=ask, question=question) if ask or question:
+            request = ask or question
+            assert request is not None
+            before = (*call.asked_before, call.ask_id) if call.ask_id else ()
+            return replace(call.to(state), ask_id=request.id, reply=None, asked_before=before)
+        case Open() | Requested() | Settled():
+            return call.to(state)
 
 
 def render(call: Call) -> ToolPart:

@@ -6,9 +6,10 @@ import msgspec
 
 from asyncagents.domain.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.call import Call
 from asyncagents.domain.codec import BROKEN, decode_part, decoder, unreadable
 from asyncagents.domain.failure import Failure
-from asyncagents.domain.id import EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
+from asyncagents.domain.id import CallId, EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
 from asyncagents.domain.message import Message
 from asyncagents.domain.part import Part, UnknownPart
 from asyncagents.domain.session import Session
@@ -188,6 +189,16 @@ class TaskCleared(Shape, frozen=True, kw_only=True):
     session_id: SessionId
 
 
+class AsyncToolExpiring(Shape, frozen=True, kw_only=True):
+    """A result has not come, and soon its time is over: `timeout`, in ms since the epoch."""
+
+    type: ClassVar[str] = "async_tool.expiring"
+    session_id: SessionId
+    pending_id: CallId
+    tool: str
+    timeout: int
+
+
 class PromptAnswered(Shape, frozen=True, kw_only=True):
     """The turn that `message_id` began has ended with `answer_id`."""
 
@@ -222,8 +233,14 @@ Event: TypeAlias = (
     | TaskFailed
     | TaskCancelled
     | TaskCleared
+    | AsyncToolExpiring
     | PromptAnswered
 )
+
+
+def expiring(call: Call) -> AsyncToolExpiring:
+    due = call.open.due if call.open else None
+    return AsyncToolExpiring(session_id=call.session_id, pending_id=call.id, tool=call.tool, timeout=due or 0)
 
 
 def task_event(task: BackgroundTask) -> Event:

@@ -95,4 +95,18 @@ class ClearTasks(Struct, frozen=True):
     session_id: SessionId
 
 
-Fact: TypeAlias = Admit | Settle | WriteTodos | Spawn | Resume | Retrieve | CancelTasks | ClearTasks
+class KeepSecret(Struct, frozen=True):
+    """What results of a call are signed with (in), or what is sent when it is settled (out)."""
+
+    session_id: SessionId
+    call_id: CallId
+    direction: Literal["in", "out"]
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"KeepSecret({self.call_id!r}, {self.direction!r}, …)"
+
+
+Fact: TypeAlias = (
+    Admit | Settle | WriteTodos | Spawn | Resume | Retrieve | CancelTasks | ClearTasks | KeepSecret
+)

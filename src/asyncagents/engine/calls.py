@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.ask import QuestionRequest, ToolRef
+from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.domain.call import (
     BY_HAND,
     EDITED,
     IN_DOUBT,
     TIMED_OUT,
-    WAIT_OVER,
     Call,
     Completed,
     Failed,
@@ -21,19 +21,21 @@ from asyncagents.domain.call import (
     Requested,
     Result,
     Running,
-    Watch,
 )
 from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.text import shortened, whole
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.hook import Hooks
+from asyncagents.engine.keys import Keys
+from asyncagents.engine.lasting import Lastings, reopened, secrets
 from asyncagents.engine.permission import Permissions, Standing, Wish
 from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
-from asyncagents.engine.tool import AnyTool, Ask, Outcome, Pending, Together, ToolContext
+from asyncagents.engine.tool import AnyTool, Ask, Callback, Outcome, Pending, Together, ToolContext
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.store.body import body
@@ -41,9 +43,20 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.step import Move
 
+WEBHOOK_PATH = "/async-tool/webhook"
 PLAN_SECONDS = 60
 """A plan only looks; siblings of one step start when all of them are planned."""
 _log = logging.getLogger(__name__)
+
+
+class Opened(Struct, frozen=True):
+    """A tool waits from here on, and what commits with that."""
+
+    state: Open
+    facts: tuple[Fact, ...] = ()
+
+
+Ended: TypeAlias = Completed | Failed | Together | Opened
 
 
 class Job(Struct, frozen=True):
@@ -54,7 +67,7 @@ class Job(Struct, frozen=True):
 
 
 class Calls:
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that calls take
         self,
         *,
         store: Store,
@@ -63,13 +76,17 @@ class Calls:
         clock: Clock,
         ids: Ids,
         group: asyncio.TaskGroup,
+        config: AsyncToolsConfig,
+        keys: Keys,
     ) -> None:
         self._store = store
         self._workplaces = workplaces
         self._bus = bus
         self._clock = clock
-        self._ids = ids
         self._group = group
+        self._keys = keys
+        self._lastings = Lastings(config, ids)
+        self._callback_url = f"{config.url}{WEBHOOK_PATH}" if config.url else None
         self._permissions = Permissions(
             store=store, standing=Standing(store, workplaces), clock=clock, ids=ids
         )
@@ -104,7 +121,11 @@ class Calls:
         )
         if call.tool == "bash" and "shell.env" in place.hooks.names:
             context = replace(context, environment=await place.hooks.shell_env(call, session.directory))
-        return Job(place.tools[call.tool], context, report, place.hooks)
+        tool = place.tools[call.tool]
+        if tool.lasting is not None:
+            secret = await self._keys.secret(call.id)
+            context = replace(context, callback=Callback(secret, self._callback_url))
+        return Job(tool, context, report, place.hooks)
 
     async def _prepared(self, place: Workplace, lease: Lease, snapshot: Snapshot) -> tuple[Call, ...]:
         """Hooks come first: what they change is planned, permitted, kept and shown, and changes no more."""
@@ -164,7 +185,7 @@ class Calls:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return _failed(call, error)
         verdict = await self._permissions.permit(Wish(call, context, asks), place, session)
-        return verdict or Running(lease.fence)
+        return verdict or Running(lease.fence, self._lastings.begun(tool, self._clock.now()))
 
     async def _execute(self, run: Run, lease: Lease, call: Call, job: Job) -> None:
         """Run one tool. A cancel leaves the call as it is: the turn's rest settles it."""
@@ -183,23 +204,17 @@ class Calls:
             run.aborts.pop(call.id, None)
             run.poke()
 
-    async def _commit(self, lease: Lease, call: Call, outcome: Completed | Failed | Together | Open) -> None:
+    async def _commit(self, lease: Lease, call: Call, outcome: Ended) -> None:
         match outcome:
-            case Open(kind="task") | Open(watch=Watch()):
-                await self._store.open_call(lease, call.id, outcome)
-            case Open():
-                await self._store.advance(lease, (Move(call.id, outcome),))
-            case Together(result, facts) if isinstance(result, Pending):
-                await self._store.open_call(lease, call.id, self._opened(call, result), facts)
+            case Opened(state, facts):
+                await self._store.open_call(lease, call.id, state, facts)
             case Together(result, facts):
-                assert not isinstance(result, Pending), "the arm above"
+                assert not isinstance(result, Pending), "it was opened"
                 await self._store.finish_call(lease, call.id, result, facts)
             case Completed() | Failed():
                 await self._store.finish_call(lease, call.id, outcome)
 
-    async def _after(
-        self, call: Call, job: Job, outcome: Completed | Failed | Together | Open
-    ) -> Completed | Failed | Together | Open:
+    async def _after(self, call: Call, job: Job, outcome: Ended) -> Ended:
         """With what it said while it ran, and as hooks would have it."""
         match outcome:
             case Together(Completed() | Failed() as result):
@@ -211,17 +226,17 @@ class Calls:
                 if isinstance(kept, Completed) and "tool.execute.after" in job.hooks.names:
                     return await job.hooks.tool_after(call, kept)
                 return kept
-            case Open() | Together():
+            case Opened() | Together():
                 return outcome
 
-    async def _outcome(self, call: Call, job: Job) -> Completed | Failed | Together | Open:
+    async def _outcome(self, call: Call, job: Job) -> Ended:
         tool = job.tool
         limit = asyncio.timeout(tool.timeout)
         late = asyncio.get_running_loop().call_later(tool.timeout, job.context.abort.set)
         try:
             async with limit:
                 outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), job.context))
-            return self._opened(call, outcome) if isinstance(outcome, Pending) else outcome
+            return self._opened(call, tool, outcome)
         except TimeoutError as error:
             if limit.expired():
                 return Failed(f"{TIMED_OUT} after {tool.timeout:g} s.")
@@ -231,28 +246,14 @@ class Calls:
         finally:
             late.cancel()
 
-    def _opened(self, call: Call, pending: Pending) -> Open:
-        now = self._clock.now()
-        question = None
-        if pending.questions:
-            question = QuestionRequest(
-                id=self._ids.question(),
-                session_id=call.session_id,
-                questions=pending.questions,
-                tool=ToolRef(message_id=call.message_id, call_id=call.call_id),
-            )
-        default: Result = Completed(WAIT_OVER) if pending.kind == "wait" else Failed(TIMED_OUT)
-        return Open(
-            kind=pending.kind,
-            since=now,
-            due=None if pending.seconds is None else now + int(pending.seconds * 1000),
-            on_due=pending.on_due or default,
-            note=pending.note,
-            question=question,
-            watch=pending.watch,
-            title=pending.title,
-            metadata=pending.metadata,
-        )
+    def _opened(self, call: Call, tool: AnyTool, outcome: Outcome) -> Ended:
+        pending = outcome.result if isinstance(outcome, Together) else outcome
+        if not isinstance(pending, Pending):
+            assert not isinstance(outcome, Pending), "it would be one"
+            return outcome
+        facts = outcome.facts if isinstance(outcome, Together) else ()
+        state = self._lastings.opened(call, pending, tool, self._clock.now())
+        return Opened(state, (*facts, *secrets(call, pending)))
 
     async def recover(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Their process died while they ran: what may run again does, the rest is in doubt."""
@@ -261,16 +262,23 @@ class Calls:
         try:
             async with run.interruptible():
                 for call in abandoned:
-                    if call.effect == "once":
-                        await self._store.finish_call(lease, call.id, await self._known(call, snapshot))
+                    if call.effect != "once":
+                        continue
+                    known = await self._known(call, snapshot)
+                    if isinstance(known, Open):
+                        again.append(Move(call.id, known))
+                    else:
+                        await self._store.finish_call(lease, call.id, known)
         except TimeoutError:
             return await self._store.snapshot(lease)
         return await self._store.advance(lease, tuple(again))
 
-    async def _known(self, call: Call, snapshot: Snapshot) -> Result:
-        """What became of a call whose process died."""
+    async def _known(self, call: Call, snapshot: Snapshot) -> Result | Open:
+        """What became of a call whose process died. What an async tool began may go on elsewhere."""
         assert snapshot.info is not None, "it comes from a store"
-        doubt = Failed(IN_DOUBT, metadata={"inDoubt": True})
+        doubt: Result | Open = Failed(IN_DOUBT, metadata={"inDoubt": True})
+        if call.later is not None:
+            doubt = reopened(call, call.later, self._clock.now())
         place = await enter(self._workplaces, snapshot.info.directory)
         tool = place.tools.get(call.tool)
         if tool is None or tool.reconcile is None:
@@ -330,15 +338,16 @@ def _checked(outcome: object) -> Outcome:
         case Together():
             pass
         case Pending(kind=kind, questions=questions):
-            _pendings.decode(body(outcome))
-            if (kind == "question") != bool(questions) or kind in ("ask", "task"):
+            _pendings.decode(body(replace(outcome, secret=None, webhook_secret=None)))
+            odd = kind == "wait" if questions else kind == "question"
+            if kind in ("ask", "task") or odd:
                 raise TypeError("a tool that waits says kind async or wait, or question with its questions")
         case _:
             raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
     return outcome
 
 
-def _noted(call: Call, outcome: Completed | Failed | Together | Open) -> Completed | Failed | Together | Open:
+def _noted(call: Call, outcome: Ended) -> Ended:
     """The model hears that a person changed what it had written."""
     match outcome:
         case Completed(output) if call.written is not None:

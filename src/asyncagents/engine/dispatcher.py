@@ -16,6 +16,7 @@ from asyncagents.store.tx import Commit
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 AUDIT_MS = 600_000
+DAY_MS = 86_400_000
 RUNS = 2_000
 PAGE = 500
 KNOWN = 10_000
@@ -36,7 +37,9 @@ class Dispatcher:
         pool: str,
         clock: Clock,
         group: asyncio.TaskGroup,
+        keep_ms: int = 30 * DAY_MS,
     ) -> None:
+        self._keep_ms = keep_ms
         self._store = store
         self._runner = runner
         self._owner = owner
@@ -153,7 +156,7 @@ class Dispatcher:
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
             await self._store.expire()
         await self._take_up()
-        await self._conclude()
+        await self._audit()
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
     async def _take_up(self) -> None:
@@ -171,11 +174,16 @@ class Dispatcher:
                     self.dispatch(session.session_id, dead=session.owner)
             after = page[-1].session_id
 
-    async def _conclude(self) -> None:
-        """No end of a task should ever be missed; now and then somebody looks all the same."""
+    async def _audit(self) -> None:
+        """Now and then: what should never be missed, and what nobody asks for any more."""
         if self._clock.now() < self._next_audit:
             return
         self._next_audit = self._clock.now() + AUDIT_MS
+        await self._conclude()
+        while await self._store.pending.forget_settled(self._clock.now() - self._keep_ms, PAGE) == PAGE:
+            pass
+
+    async def _conclude(self) -> None:
         for task_id in await self._store.unconcluded():
             try:
                 await self._store.conclude(task_id)

@@ -6,7 +6,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
-from asyncagents.domain.call import Call, Completed, Failed, Reply
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import Call, Reply
 from asyncagents.domain.command import Invocation
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.history import Entry
@@ -17,12 +18,14 @@ from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
+from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
+from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
@@ -51,6 +54,7 @@ class Runtime:
         alive: Callable[[OwnerId], bool],
         defaults: Defaults,
         workplaces: Workplaces,
+        secrets: tuple[Secret, ...] = (),
     ) -> None:
         self._workplaces = workplaces
         self._store = store
@@ -65,6 +69,9 @@ class Runtime:
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
+        self.async_tools = AsyncTools(
+            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets
+        )
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -226,14 +233,14 @@ class Runtime:
         return (await self.workplace(directory)).hooks.reports()
 
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
-        """Give an open call its result, once; the same again is answered alike, another is a conflict."""
-        return await self._store.settle(
-            call_id, Completed(a_text(output, "a result"), a_text(title, "a title"))
-        )
+        """Give an open call its result, once, as `async_tools.submit_result` does."""
+        await self.async_tools.submit_result(call_id, output, title=title)
+        return await self._store.call(call_id)
 
     async def fail(self, call_id: CallId, error: str) -> Call:
         """Tell an open call that what it waits for failed."""
-        return await self._store.settle(call_id, Failed(a_text(error, "an error")))
+        await self.async_tools.submit_error(call_id, error)
+        return await self._store.call(call_id)
 
     async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree") -> bool:
         """End what a session and its descendants do. False: it is durable, but somebody still stops.

@@ -5,12 +5,14 @@ from copy import copy
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
+from asyncagents.config.secret import Secret
 from asyncagents.domain.ask import Question
 from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result, Watch
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.window import BYTES_A_TOKEN, words
 from asyncagents.engine.abort import AbortSignal
@@ -41,6 +43,13 @@ def unkept(title: str | None, metadata: dict[str, Any]) -> None:
     """Nobody keeps it."""
 
 
+class Callback(Struct, frozen=True):
+    """How the result of an async tool may be brought, besides by the library."""
+
+    secret: Secret
+    url: str | None = None
+
+
 class ToolContext(Struct, frozen=True, kw_only=True):
     session_id: SessionId
     message_id: MessageId
@@ -61,6 +70,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Set when the call shall end; a coroutine is cancelled besides."""
     environment: Mapping[str, str] = {}
     """Variables for the programs it starts, besides those that they get anyway."""
+    callback: Callback | None = None
+    """Of an async tool."""
 
     @property
     def effect_key(self) -> str:
@@ -72,6 +83,16 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Under which the result of a pending call is given."""
         return self.call_id
 
+    @property
+    def callback_url(self) -> str | None:
+        """Where the result can be posted; None: no address is configured (`async_tools.url`)."""
+        return self.callback.url if self.callback else None
+
+    @property
+    def secret(self) -> str:
+        """What the posted result is signed with, in the form of Standard Webhooks; tell only who sends it."""
+        return self.callback.secret.reveal() if self.callback else ""
+
     def metadata(self, metadata: dict[str, Any] | None = None, *, title: str | None = None) -> None:
         """For people: shown while it runs, and kept unless the result says otherwise. From any thread."""
         self.keep(title, metadata or {})
@@ -82,7 +103,8 @@ class Pending(Struct, frozen=True, kw_only=True):
 
     kind: Kind = "async"
     note: str = ""
-    seconds: float | None = DAY
+    seconds: float | UnsetType | None = UNSET
+    """How long; None: for ever. Not given: as long as its tool says, or a day."""
     on_due: Result | None = None
     questions: tuple[Question, ...] = ()
     watch: Watch | None = None
@@ -90,6 +112,16 @@ class Pending(Struct, frozen=True, kw_only=True):
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     """For people, while a task is waited for."""
+    external_ref: str = ""
+    """What the other side calls it."""
+    estimated_seconds: float | None = None
+    """A hint for people; it never makes the time shorter."""
+    secret: Secret | None = None
+    """What results are signed with, if the other side chose it; the context's own counts as well."""
+    webhook_url: str = ""
+    """Who is told when the call is settled."""
+    webhook_secret: Secret | None = None
+    """What that is signed with; the context's own, if not given."""
 
 
 class Together(Struct, frozen=True):
@@ -103,6 +135,17 @@ Outcome: TypeAlias = Completed | Failed | Pending | Together
 Plan: TypeAlias = Callable[[A, ToolContext], Awaitable[tuple[Ask, ...]]]
 Execute: TypeAlias = Callable[[A, ToolContext], Awaitable[Outcome]]
 Reconcile: TypeAlias = Callable[[A, ToolContext], Awaitable[Result | None]]
+Validate: TypeAlias = Callable[[ToolResult], Awaitable[str | None]]
+"""What is wrong with a result from outside; None: nothing."""
+
+
+class Lasting(Struct, frozen=True, kw_only=True):
+    """Of a tool that only starts its work: the result comes later, from outside."""
+
+    seconds: float | UnsetType | None = UNSET
+    """How long it may take; None: for ever. Not given: as the configuration says, or a day."""
+    estimated_seconds: float | None = None
+    validate: Validate | None = None
 
 
 class Tool(Generic[A]):
@@ -120,6 +163,7 @@ class Tool(Generic[A]):
         reconcile: Reconcile[A] | None = None,
         description: str = "",
         parameters: dict[str, Any] | None = None,
+        lasting: Lasting | None = None,
     ) -> None:
         """`parameters`: their schema, where somebody else wrote it; the arguments are then a plain dict."""
         self.name = name
@@ -130,6 +174,7 @@ class Tool(Generic[A]):
         self.timeout = timeout
         self.reconcile = reconcile
         self.parameters = parameters
+        self.lasting = lasting
         self.description = description or (self.args.__doc__ or name).strip()
 
     def planned(self, plan: Plan[A]) -> "Tool[A]":

@@ -6,15 +6,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack, overload
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct, field
 
 from asyncagents.domain.call import Completed, Effect, Failed, Result
+from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.engine.tool import (
-    DAY,
     TEN_MINUTES,
     AnyTool,
     Ask,
     Execute,
+    Lasting,
     Outcome,
     Pending,
     Plan,
@@ -22,8 +24,9 @@ from asyncagents.engine.tool import (
     Together,
     Tool,
     ToolContext,
+    Validate,
 )
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.plugins.signature import Signature, signature_of
 from asyncagents.plugins.thread import in_thread
 from asyncagents.plugins.usable import unusable
@@ -48,6 +51,15 @@ class ToolOptions(TypedDict, total=False):
     """Takes what the tool takes, or some of it, and says what it would touch: `Ask`s."""
     reconcile: Function
     """Takes what the tool takes, and finds out what became of a run that was cut off; None: nobody knows."""
+
+
+class AsyncToolOptions(ToolOptions, total=False):
+    seconds: float | None
+    """How long a result is waited for; None: for ever."""
+    estimated_seconds: float
+    """A hint for people; it never makes the time shorter."""
+    validate_result: Function
+    """Takes a `ToolResult` that comes from outside; says false, or why not, if it cannot be right."""
 
 
 @overload
@@ -76,34 +88,89 @@ def async_tool(function: Function, /) -> AnyTool: ...
 
 
 @overload
-def async_tool(
-    *, seconds: float | None = DAY, **options: Unpack[ToolOptions]
-) -> Callable[[Function], AnyTool]: ...
+def async_tool(**options: Unpack[AsyncToolOptions]) -> Callable[[Function], AnyTool]: ...
 
 
 def async_tool(
-    function: Function | None = None, /, *, seconds: float | None = DAY, **options: Unpack[ToolOptions]
+    function: Function | None = None, /, **options: Unpack[AsyncToolOptions]
 ) -> AnyTool | Callable[[Function], AnyTool]:
     """Make a tool that starts work elsewhere, whose result comes later, under `context.pending_id`.
 
-    What the function returns as text is a note for the model and for people; a `Completed` or `Failed`
-    settles the call at once. After `seconds` without a result it has failed.
+    What the function returns as text is a note for the model and for people; `Pending` says more, such as how
+    the other side calls the job; a `Completed` or `Failed` settles the call at once. After `seconds` without
+    a result it has failed.
     """
 
-    def outcome(value: Any) -> Outcome:
-        match value:
-            case None:
-                return Pending(seconds=seconds)
-            case str():
-                return Pending(note=value, seconds=seconds)
-            case Completed() | Failed() | Pending() | Together():
-                return value
-            case _:
-                raise TypeError(f"an async tool returns a note or nothing, not {type(value).__name__}")
+    def decorate(decorated: Function) -> AnyTool:
+        check = options.get("validate_result")
+        made = _tool(decorated, options, _begun)
+        made.lasting = Lasting(
+            seconds=options.get("seconds", UNSET),
+            estimated_seconds=options.get("estimated_seconds"),
+            validate=None if check is None else _validated(check),
+        )
+        return made
 
-    if function is not None:
-        return _tool(function, options, outcome)
-    return lambda decorated: _tool(decorated, options, outcome)
+    return decorate(function) if function is not None else decorate
+
+
+def _begun(value: Any) -> Outcome:
+    match value:
+        case None:
+            return Pending()
+        case str():
+            return Pending(note=value)
+        case Completed() | Failed() | Pending() | Together():
+            return value
+        case dict():
+            return _described(value)
+        case _:
+            raise TypeError(f"an async tool returns a note, a Pending or nothing, not {type(value).__name__}")
+
+
+class _Reference(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an async tool may say as plain JSON."""
+
+    async_: bool = field(default=True, name="async")
+    pending_id: str | None = field(default=None, name="pendingID")
+    external_ref: str = field(default="", name="externalRef")
+    estimated_ms: float | None = field(default=None, name="estimatedDuration")
+    output: str = ""
+
+
+def _described(value: dict[str, Any]) -> Pending:
+    try:
+        said = msgspec.convert(value, _Reference)
+    except msgspec.ValidationError as error:
+        raise TypeError(
+            f"an async tool returns externalRef, estimatedDuration and output: {error}"
+        ) from error
+    estimated = None if said.estimated_ms is None else said.estimated_ms / 1000
+    return Pending(note=said.output, external_ref=said.external_ref, estimated_seconds=estimated)
+
+
+def _validated(function: Function) -> Validate:
+    """Its word: nothing or true is a yes, false a no, a text or a `ToolError` a no that says why."""
+
+    async def validate(result: ToolResult) -> str | None:
+        try:
+            if inspect.iscoroutinefunction(function):
+                verdict = await function(result)
+            else:
+                verdict = await in_thread(lambda: function(result), grace=THREAD_GRACE)
+        except ToolError as error:
+            return str(error)
+        match verdict:
+            case None | True:
+                return None
+            case False:
+                return "validate_result said no"
+            case str():
+                return verdict
+            case _:
+                raise TypeError(f"validate_result says yes, no or why not, not {type(verdict).__name__}")
+
+    return validate
 
 
 def _tool(function: Function, options: ToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Open, render
+from asyncagents.domain.call import Call, Open, Settled, render
 from asyncagents.domain.codec import (
     BROKEN,
     SHAPE_VERSION,
@@ -29,6 +29,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId
 from asyncagents.domain.message import Message, ModelRef
 from asyncagents.domain.part import Part
+from asyncagents.domain.pending_tool import pending_status
 from asyncagents.domain.remark import Remark
 from asyncagents.domain.session import Session, SessionModel, Tokens
 from asyncagents.domain.shape import encode
@@ -215,10 +216,13 @@ async def the_call(tx: Tx, call_id: CallId) -> Call:
 
 async def put_call(tx: Tx, call: Call) -> None:
     """Write a call and the part that people see of it."""
-    state = call.state
-    waiting = state if isinstance(state, Open) else None
-    if waiting and waiting.due is not None:
-        tx.expect(waiting.due)
+    state, due = call.state, None
+    if isinstance(state, Open):
+        due = state.next_due
+        if due is not None:
+            tx.expect(due)
+    elif isinstance(state, Settled) and call.later is not None:
+        due = state.at
     columns = (
         call.id,
         call.session_id,
@@ -226,8 +230,9 @@ async def put_call(tx: Tx, call: Call) -> None:
         call.ask_id,
         call.tool,
         type(state).__name__.lower(),
-        waiting.due if waiting else None,
+        due,
         call.shown_pending,
+        pending_status(call),
     )
     rev = await tx.rev()
     if not await tx.run("put_call", *columns, body(call), SHAPE_VERSION, rev):

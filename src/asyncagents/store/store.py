@@ -1,10 +1,8 @@
 """The one door to the database: a method is a transaction, whatever database stands behind it."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from asyncagents.domain.call import Call, Open, Reply, Result
-from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Control, Lease, Snapshot
 from asyncagents.domain.event import Event
 from asyncagents.domain.fact import Admit, Admitted, Fact, Resume, Settle
@@ -17,8 +15,9 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
-from asyncagents.errors import Damaged
-from asyncagents.store.tx import Commit, Database, Verb
+from asyncagents.store.door import Door
+from asyncagents.store.pending import PendingStore
+from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
     approval,
@@ -58,27 +57,14 @@ from asyncagents.store.verb.summary import Summarised
 from asyncagents.store.verb.task_read import Seen
 from asyncagents.store.verb.title import Titled
 
-T = TypeVar("T")
 
-
-class Store:
+class Store(Door):
     """Verbs are written once, over `Tx`; a database brings statements and transactions."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._listen = database.listen
-
-    async def _write(self, verb: Verb[T]) -> T:
-        try:
-            return await self._database.write(verb)
-        except Unreadable as error:
-            raise Damaged(str(error)) from error
-
-    async def _read(self, verb: Verb[T]) -> T:
-        try:
-            return await self._database.read(verb)
-        except Unreadable as error:
-            raise Damaged(str(error)) from error
+        self.pending = PendingStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)

@@ -11,7 +11,10 @@ from asyncagents.store.verb.queue import fill_places
 from asyncagents.store.verb.task import readable_task
 from asyncagents.store.verb.task_end import GONE, end
 
-_TABLES = ("parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "session")
+_TABLES = (
+    "parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "call_secrets",
+    "session",
+)  # fmt: skip
 
 
 async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:

@@ -1,10 +1,13 @@
 """Expire: what is overdue is ended or woken, by the store's clock."""
 
-from asyncagents.domain.call import Completed
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Completed, Open
 from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.event import expiring
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import NotFound
-from asyncagents.store.row import save, the_call, the_session, unsettled
+from asyncagents.store.row import put_call, save, the_call, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.cancel import cancel
@@ -46,10 +49,21 @@ async def _expire(tx: Tx, call_id: CallId) -> None:
     call = await the_call(tx, call_id)
     row = await the_session(tx, call.session_id)
     await unsettled(tx, call.session_id)
-    if call.open is not None:  # else the expiry of a sibling has settled it
-        replied(tx, call, "reject")
-        known = Completed(await watched(tx, call)) if call.open.watch else call.open.on_due
-        await settle_open(tx, await the_session(tx, row.control.id), call, known)
+    state = call.open
+    if state is None:  # the expiry of a sibling has settled it
+        return
+    if state.due is None or state.due > tx.now:
+        await _warn(tx, call, state)
+        return
+    replied(tx, call, "reject")
+    known = Completed(await watched(tx, call)) if state.watch else state.on_due
+    await settle_open(tx, await the_session(tx, row.control.id), call, known, expired=True)
+
+
+async def _warn(tx: Tx, call: Call, state: Open) -> None:
+    """Once, and people only: nobody is woken."""
+    await put_call(tx, call.to(replace(state, warn=None, warned=True)))
+    tx.emit(expiring(call))
 
 
 async def _end_tasks(tx: Tx, limit: int) -> int:

@@ -3,13 +3,14 @@
 from contextlib import suppress
 from typing import assert_never
 
-from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Open, Settled
+from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Open, Settled, moved
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import (
     Admit,
     CancelTasks,
     ClearTasks,
     Fact,
+    KeepSecret,
     Resume,
     Retrieve,
     Settle,
@@ -22,6 +23,8 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
+from asyncagents.store.verb.answer_event import asked
+from asyncagents.store.verb.delivery import owe
 from asyncagents.store.verb.signal import admit, settle, settle_open
 from asyncagents.store.verb.spawn import spawn
 from asyncagents.store.verb.task_end import watched
@@ -52,6 +55,8 @@ async def _apply(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
             await cancel.cancel_tasks(tx, fact)
         case ClearTasks():
             await cancel.clear_tasks(tx, fact)
+        case KeepSecret(session_id, call_id, direction, secret):
+            await tx.run("put_call_secret", call_id, direction, session_id, secret)
         case _:
             assert_never(fact)
 
@@ -76,12 +81,17 @@ async def open_call(
     row = await held(tx, lease)
     call = await the_call(tx, call_id)
     if isinstance(call.state, Settled):
+        if state.later is not None:  # whoever is to be told of the result has not been named before
+            await apply(tx, facts)
+            await owe(tx, call.to(state).to(call.state))
         return
     refused = await refusal(tx, row, facts)
     if refused is not None:
         await settle_open(tx, row, call, refused)
         return
-    await put_call(tx, call.to(state))
+    call = moved(call, state, tx.now)
+    await put_call(tx, call)
+    asked(tx, call)
     await apply(tx, facts)
     await _look_again(tx, lease, call.id)
 

@@ -32,6 +32,7 @@ from asyncagents.domain.event import (
     SessionUpdated,
     TaskCleared,
     TodoUpdated,
+    expiring,
     task_event,
 )
 from asyncagents.domain.failure import unknown
@@ -172,6 +173,8 @@ def _ask(call: Call) -> Iterable[Event]:
     """An ask that is open, or how it ended. Whoever asks again was told yes before."""
     for ask_id in call.asked_before:
         yield PermissionReplied(session_id=call.session_id, request_id=PermissionId(ask_id), reply="once")
+    if call.open and call.open.warned:
+        yield expiring(call)
     if call.open and call.open.ask:
         yield PermissionAsked(request=call.open.ask)
     elif call.open and call.open.question:

@@ -38,6 +38,7 @@ from asyncagents.store.row import (
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
+from asyncagents.store.verb.delivery import owe
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
@@ -116,6 +117,7 @@ async def settle(tx: Tx, fact: Settle) -> Call:
             raise AlreadySettled(call.id, _brief(call.state.result))
         return call
     _check_open(call)
+    replied(tx, call, "reject")  # a question that goes with it need not be answered any more
     return await settle_open(tx, await the_session(tx, call.session_id), call, fact.result)
 
 
@@ -137,10 +139,11 @@ def _check_open(call: Call) -> None:
         raise Conflict(f"call {call.id!r} waits for a task; cancel the task instead")
 
 
-async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result) -> Call:
+async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, expired: bool = False) -> Call:
     """Write the result of a call that is not settled, and all that follows from it."""
-    done = call.to(Settled(result, tx.now))
+    done = call.to(Settled(result, tx.now, expired))
     await put_call(tx, done)
+    await owe(tx, done)
     control = row.control.woken().progressed()
     if isinstance(result, Failed) and result.blocks and call.turn == control.turn:
         control = replace(control, blocked_turn=control.turn)
@@ -163,6 +166,7 @@ async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
     replied(tx, call, "reject")
     over = call.to(Settled(Failed(why), tx.now))
     await put_call(tx, over)
+    await owe(tx, over)
     if over.shown_pending:
         await keep(tx, _late_result(tx, info, over, wakes=False))
 

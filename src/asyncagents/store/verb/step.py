@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, CallState, Open, Requested, Running, Settled
+from asyncagents.domain.call import Call, CallState, Running, Settled, moved
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import WANTED, Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
@@ -358,22 +358,9 @@ async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         call = await the_call(tx, move.call_id)
         if isinstance(call.state, Settled) or (cancelled and isinstance(move.state, Running)):
             continue
-        moved = _moved(call, move.state, tx.now)
-        if call.ask_id is not None and moved.ask_id != call.ask_id and call.reply is not None:
+        after = moved(call, move.state, tx.now)
+        if call.ask_id is not None and after.ask_id != call.ask_id and call.reply is not None:
             await tx.one("keep_answer", call.ask_id, call.session_id, call.id, encode(call.reply))
-        await put_call(tx, moved)
-        asked(tx, moved)
+        await put_call(tx, after)
+        asked(tx, after)
     return await snapshot(tx, row)
-
-
-def _moved(call: Call, state: CallState, now: int) -> Call:
-    match state:
-        case Running():
-            return replace(call, state=state, started=call.started or now)
-        case Open(ask=ask, question=question) if ask or question:
-            request = ask or question
-            assert request is not None
-            before = (*call.asked_before, call.ask_id) if call.ask_id else ()
-            return replace(call, state=state, ask_id=request.id, reply=None, asked_before=before)
-        case Open() | Requested() | Settled():
-            return call.to(state)

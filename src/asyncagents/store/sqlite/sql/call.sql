@@ -50,10 +50,10 @@ SELECT part_id FROM call INDEXED BY call_shown WHERE session_id = ? AND shown_pe
 
 -- name: put_call
 -- Writes nothing over a call that a newer program wrote.
-INSERT INTO call (id, session_id, part_id, ask_id, tool, state, due, shown_pending, body, version, rev)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO call (id, session_id, part_id, ask_id, tool, state, due, shown_pending, pending, body, version, rev)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET ask_id = excluded.ask_id, state = excluded.state, due = excluded.due,
-  shown_pending = excluded.shown_pending, body = excluded.body, version = excluded.version, rev = excluded.rev
+  shown_pending = excluded.shown_pending, pending = excluded.pending, body = excluded.body, version = excluded.version, rev = excluded.rev
 WHERE call.version <= excluded.version;
 
 -- name: due_calls

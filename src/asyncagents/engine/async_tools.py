@@ -1,0 +1,141 @@
+"""Results that come from outside: given once, by whoever has them, to any process."""
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import CANCELLED, Call, Completed, Failed, Settled
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall, ToolResult, pending_tool
+from asyncagents.domain.status import Status
+from asyncagents.engine.input import a_text
+from asyncagents.engine.keys import Keys
+from asyncagents.engine.tool import Validate
+from asyncagents.engine.workplace import Workplaces, enter
+from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused
+from asyncagents.store.body import body
+from asyncagents.store.store import Store
+
+VALIDATE_SECONDS = 60
+MOST = 1_000
+_log = logging.getLogger(__name__)
+
+
+class AsyncTools:
+    """Of a runtime: `runtime.async_tools`. Every result is durable before its method returns."""
+
+    def __init__(
+        self, *, store: Store, workplaces: Workplaces, keys: Keys, shared: tuple[Secret, ...]
+    ) -> None:
+        self._store = store
+        self._workplaces = workplaces
+        self._keys = keys
+        self._shared = shared
+
+    async def submit_result(
+        self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None
+    ) -> PendingToolCall:
+        """Give a call its result, once; the session goes on, here or where it is served.
+
+        The same again is answered alike; another raises `AlreadySettled`. What the tool does not take raises
+        `ResultRefused`, and the call still waits.
+        """
+        given = a_text(output, "a result"), a_text(title, "a title"), _metadata(metadata)
+        result = Completed(*given)
+        await self._check(CallId(pending_id), result)
+        return await self._settle(CallId(pending_id), result)
+
+    async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
+        """Tell that what a call waits for has failed; the session goes on with that."""
+        return await self._settle(CallId(pending_id), Failed(a_text(error, "an error")))
+
+    async def cancel(self, pending_id: str) -> PendingToolCall:
+        """Wait no longer: the call has failed with `cancelled`, and the session goes on."""
+        return await self._settle(CallId(pending_id), Failed(CANCELLED))
+
+    async def _settle(self, call_id: CallId, result: Completed | Failed) -> PendingToolCall:
+        try:
+            return pending_tool(await self._store.settle(call_id, result))
+        except NotFound as error:
+            raise NotFound("pending call", call_id) from error
+
+    async def get(self, pending_id: str) -> PendingToolCall:
+        return pending_tool(await self._store.pending.call(CallId(pending_id)))
+
+    async def waiting_calls(
+        self, session_id: SessionId | None = None, *, after: str = "", limit: int = 100
+    ) -> tuple[PendingToolCall, ...]:
+        """Those that wait for a result, of one session or of all, the oldest first; `after` an id."""
+        return await self.list("waiting", session_id, after=after, limit=limit)
+
+    async def list(
+        self,
+        status: PendingStatus,
+        session_id: SessionId | None = None,
+        *,
+        after: str = "",
+        limit: int = 100,
+    ) -> tuple[PendingToolCall, ...]:
+        if not 0 < limit <= MOST:
+            raise InvalidInput(f"limit is from 1 to {MOST}")
+        found = await self._store.pending.calls(status, session_id, after=after, limit=limit)
+        return tuple(pending_tool(call) for call in found)
+
+    async def resume(self, pending_id: str) -> Status:
+        """Wake the session of a settled call. It wakes by itself; this is for whoever wants to be sure."""
+        return await self._store.status(await self._store.pending.resume(CallId(pending_id)))
+
+    async def secrets(self, pending_id: str) -> tuple[Secret, ...]:
+        """What counts as a signature of its result."""
+        return (*await self._keys.secrets(CallId(pending_id)), *self._shared)
+
+    async def rotate_key(self) -> None:
+        """Make the secrets of calls from a new key from here on; those that were told still count."""
+        await self._keys.rotate()
+
+    async def _check(self, call_id: CallId, result: Completed) -> None:
+        """Ask the tool, if it wants to be asked and the result can still count."""
+        try:
+            call = await self._store.call(call_id)
+        except NotFound as error:
+            raise NotFound("pending call", call_id) from error
+        if isinstance(call.state, Settled) or call.later is None or not call.later.checked:
+            return
+        told = ToolResult(title=result.title, output=result.output, metadata=result.metadata)
+        wrong = await _asked(call, await self._validator(call), told)
+        if wrong is not None:
+            raise ResultRefused(f"{call.tool} does not take this result: {wrong}")
+
+    async def _validator(self, call: Call) -> Validate:
+        session = await self._store.session(call.session_id)
+        place = await enter(self._workplaces, session.directory)
+        tool = place.tools.get(call.tool)
+        if tool is None or tool.lasting is None or tool.lasting.validate is None:
+            raise Conflict(
+                f"results of {call.tool} are checked by the tool, which this process does not have: "
+                "submit it to one that does"
+            )
+        return tool.lasting.validate
+
+
+async def _asked(call: Call, validate: Validate, told: ToolResult) -> str | None:
+    """What cannot be checked is not taken."""
+    try:
+        async with asyncio.timeout(VALIDATE_SECONDS):
+            return await validate(told)
+    except Exception as error:  # noqa: BLE001  the edge of a tool's own code
+        _log.warning("validate_result of %s failed", call.tool, exc_info=error)
+        return f"its check failed with {type(error).__name__}: {error}"
+
+
+def _metadata(given: dict[str, Any] | None) -> dict[str, Any]:
+    """As it will be read again."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise InvalidInput("metadata is an object: names with values")
+    read: dict[str, Any] = msgspec.json.decode(body(given))
+    return read

@@ -1,0 +1,42 @@
+"""Secrets of calls: each is made of a key of the store and the call's id, so none has to be kept."""
+
+import base64
+import hmac
+from hashlib import sha256
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.id import CallId
+from asyncagents.domain.port import Rng
+from asyncagents.store.pending import PendingStore
+
+KEY_BITS = 256
+PREFIX = "whsec_"
+
+
+class Keys:
+    def __init__(self, store: PendingStore, rng: Rng) -> None:
+        self._store = store
+        self._rng = rng
+
+    async def secret(self, call_id: CallId) -> Secret:
+        """What the result of a call is signed with; the same whoever asks, and whenever."""
+        keys = await self._store.keys() or await self._store.first_key(self._draw())
+        return _secret(keys[0], call_id)
+
+    async def secrets(self, call_id: CallId) -> tuple[Secret, ...]:
+        """All that counts for a call: of every key that there is, and what the other side chose."""
+        made = [_secret(key, call_id) for key in await self._store.keys()]
+        issued = await self._store.issued_secret(call_id)
+        return (*made, *([Secret(issued)] if issued else ()))
+
+    async def rotate(self) -> None:
+        """From here on secrets are made of a new key; what was told before still counts."""
+        await self._store.new_key(self._draw())
+
+    def _draw(self) -> bytes:
+        return self._rng.below(2**KEY_BITS).to_bytes(KEY_BITS // 8)
+
+
+def _secret(key: bytes, call_id: CallId) -> Secret:
+    made = hmac.digest(key, call_id.encode(), sha256)
+    return Secret(PREFIX + base64.b64encode(made).decode())

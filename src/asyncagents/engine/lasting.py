@@ -1,0 +1,128 @@
+"""Work that is started here and ends elsewhere: how long it is waited for, and what is kept of it."""
+
+import math
+
+from msgspec import UNSET
+
+from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.domain.ask import QuestionRequest, ToolRef
+from asyncagents.domain.call import (
+    TIMED_OUT,
+    UNSURE,
+    WAIT_OVER,
+    Call,
+    Completed,
+    Failed,
+    Later,
+    Open,
+    Result,
+)
+from asyncagents.domain.fact import Fact, KeepSecret
+from asyncagents.domain.id import Ids
+from asyncagents.engine.tool import AnyTool, Lasting, Pending
+
+WARN_SHARE = 10
+WARN_MOST_MS = 3_600_000
+WARN_LEAST_MS = 1_000
+"""Nobody can do anything in less."""
+FAR = 2**53
+"""No clock counts further."""
+
+
+class Lastings:
+    """Pure but for the ids of questions."""
+
+    def __init__(self, config: AsyncToolsConfig, ids: Ids) -> None:
+        self._config = config
+        self._ids = ids
+
+    def begun(self, tool: AnyTool, now: int) -> Later | None:
+        """What is kept of a call from the moment its tool starts: the work may begin before it says so."""
+        if tool.lasting is None:
+            return None
+        due = _due(self._seconds(Pending(), tool.lasting), now)
+        estimated = _ms(tool.lasting.estimated_seconds)
+        return Later(due=due, estimated=estimated, checked=tool.lasting.validate is not None)
+
+    def opened(self, call: Call, pending: Pending, tool: AnyTool, now: int) -> Open:
+        due = _due(self._seconds(pending, tool.lasting), now)
+        default: Result = Completed(WAIT_OVER) if pending.kind == "wait" else Failed(TIMED_OUT)
+        outside = pending.kind == "async" or (pending.kind == "wait" and pending.watch is None)
+        return Open(
+            kind=pending.kind,
+            since=now,
+            due=due,
+            warn=_warn(due, now) if pending.kind == "async" else None,
+            on_due=pending.on_due or default,
+            note=pending.note,
+            question=self._question(call, pending),
+            watch=pending.watch,
+            title=pending.title,
+            metadata=pending.metadata,
+            later=_later(pending, tool.lasting, due) if outside else None,
+        )
+
+    def _seconds(self, pending: Pending, lasting: Lasting | None) -> float | None:
+        """Of the call, else of its tool, else of the configuration; an estimate only makes that longer."""
+        for said in (pending.seconds, lasting.seconds if lasting else UNSET):
+            if said is not UNSET:
+                return said
+        estimated, usual = _estimated(pending, lasting) or 0, self._config.seconds
+        return 2 * estimated if estimated > usual else usual
+
+    def _question(self, call: Call, pending: Pending) -> QuestionRequest | None:
+        if not pending.questions:
+            return None
+        return QuestionRequest(
+            id=self._ids.question(),
+            session_id=call.session_id,
+            questions=pending.questions,
+            tool=ToolRef(message_id=call.message_id, call_id=call.call_id),
+        )
+
+
+def reopened(call: Call, later: Later, now: int) -> Open:
+    """Its process died while the tool started its work: a result may come all the same."""
+    return Open(kind="async", since=now, due=later.due, warn=_warn(later.due, now), note=UNSURE)
+
+
+def secrets(call: Call, pending: Pending) -> tuple[Fact, ...]:
+    """What a tool wants kept with its wait."""
+    facts: list[Fact] = []
+    if pending.secret is not None:
+        facts.append(KeepSecret(call.session_id, call.id, "in", pending.secret.reveal()))
+    if pending.webhook_secret is not None:
+        facts.append(KeepSecret(call.session_id, call.id, "out", pending.webhook_secret.reveal()))
+    return tuple(facts)
+
+
+def _later(pending: Pending, lasting: Lasting | None, due: int | None) -> Later:
+    return Later(
+        due=due,
+        estimated=_ms(_estimated(pending, lasting)),
+        external_ref=pending.external_ref,
+        webhook_url=pending.webhook_url,
+        checked=lasting is not None and lasting.validate is not None,
+    )
+
+
+def _estimated(pending: Pending, lasting: Lasting | None) -> float | None:
+    return pending.estimated_seconds or (lasting.estimated_seconds if lasting else None)
+
+
+def _due(seconds: float | None, now: int) -> int | None:
+    if seconds is None or math.isinf(seconds):
+        return None
+    return min(now + int(seconds * 1000), FAR)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else min(int(seconds * 1000), FAR)
+
+
+def _warn(due: int | None, now: int) -> int | None:
+    """A tenth of its time before it is over, at most an hour; None: too late to warn anybody."""
+    if due is None:
+        return None
+    before = min((due - now) // WARN_SHARE, WARN_MOST_MS)
+    return due - before if before >= WARN_LEAST_MS else None

@@ -1,0 +1,52 @@
+"""Who answers, if a prompt does not say: one's own model, or the providers of a configuration."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from asyncagents.config.config import Config
+from asyncagents.domain.message import ModelRef
+from asyncagents.engine.input import model_ref
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.limits import Concurrency, default_concurrency
+from asyncagents.llm.model import Model
+
+NO_MODEL = (
+    "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
+    'or name one as "model" in asyncagents.json'
+)
+SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
+
+
+def unchecked(model: ModelRef) -> None:
+    """Whether a model can be asked is seen when it is."""
+
+
+class Voice(Struct, frozen=True):
+    """Who answers, if a prompt does not say."""
+
+    model: Model
+    ref: ModelRef
+    concurrency: Concurrency = default_concurrency
+    check: Callable[[ModelRef], None] = unchecked
+
+
+@asynccontextmanager
+async def open_voice(
+    model: Model | str | None, config: Config | None, *, needed: bool
+) -> AsyncIterator[Voice]:
+    """One's own model, or the providers of a configuration."""
+    if model is not None and not isinstance(model, str):
+        yield Voice(model, SCRIPTED)
+        return
+    assert config is not None, "it was loaded"
+    from asyncagents.llm.providers import open_providers  # start-up: half of it, and only real ones need it
+
+    async with open_providers(config) as providers:
+        ref = model_ref(model) or providers.default_model()
+        if ref is not None and needed:
+            providers.check(ref)
+        if ref is None and needed:
+            raise InvalidInput(NO_MODEL)
+        yield Voice(providers, ref or SCRIPTED, providers.concurrency, providers.check)

@@ -1,0 +1,26 @@
+"""How a method becomes a transaction, whatever database stands behind it."""
+
+from typing import TypeVar
+
+from asyncagents.domain.codec import Unreadable
+from asyncagents.errors import Damaged
+from asyncagents.store.tx import Database, Verb
+
+T = TypeVar("T")
+
+
+class Door:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def _write(self, verb: Verb[T]) -> T:
+        try:
+            return await self._database.write(verb)
+        except Unreadable as error:
+            raise Damaged(str(error)) from error
+
+    async def _read(self, verb: Verb[T]) -> T:
+        try:
+            return await self._database.read(verb)
+        except Unreadable as error:
+            raise Damaged(str(error)) from error

@@ -1,0 +1,36 @@
+-- name: pending_calls
+SELECT body, version FROM call INDEXED BY call_pending WHERE pending = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: pending_of_session
+SELECT body, version FROM call INDEXED BY call_pending_session
+WHERE session_id = ? AND pending = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: forgettable_calls
+SELECT id FROM call INDEXED BY call_kept
+WHERE state = 'settled' AND pending IS NOT NULL AND due <= ? ORDER BY due LIMIT ?;
+
+-- name: unlist_call
+UPDATE call SET pending = NULL, rev = ? WHERE id = ?;
+
+-- name: delete_call
+DELETE FROM call WHERE id = ?;
+
+-- name: call_secret
+SELECT secret FROM call_secret WHERE call_id = ? AND direction = ?;
+
+-- name: put_call_secret
+INSERT INTO call_secret (call_id, direction, session_id, secret) VALUES (?, ?, ?, ?)
+ON CONFLICT (call_id, direction) DO UPDATE SET secret = excluded.secret;
+
+-- name: delete_call_secrets
+DELETE FROM call_secret WHERE session_id = ?;
+
+-- name: secret_keys
+-- The newest first.
+SELECT key FROM secret_key ORDER BY id DESC;
+
+-- name: insert_secret_key
+INSERT INTO secret_key (key, created) VALUES (?, ?);
+
+-- name: delete_call_secret
+DELETE FROM call_secret WHERE call_id = ?;
