@@ -12,11 +12,18 @@ from asyncagents.domain.bring_place import placed, read_from
 from asyncagents.domain.codec import BROKEN, decode_message, decode_part, decode_session
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage, Message
-from asyncagents.domain.older import Json, addressed_session, where_it_worked, whole_message, whole_part, whole_session
+from asyncagents.domain.older import (
+    Json,
+    addressed_session,
+    where_it_worked,
+    whole_message,
+    whole_part,
+    whole_session,
+)
 from asyncagents.domain.part import ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.domain.task import Task, TaskError
+from asyncagents.domain.task import LIVE, Account, Task, TaskError
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.transfer import (
     CUT_OFF,
@@ -79,7 +86,9 @@ def _bring(found: Found, terms: Terms) -> Brought:
     parts = [part for info, _, parts in whole for part in _parts(parts, info, session, calls)]
     calls.check_all_used()
     _check_unique(messages, parts)
-    mark = read_from(session_mark, messages, parts, waits=any(call.open for call in calls.made))
+    waits = any(call.open for call in calls.made)
+    mark = read_from(session_mark, messages, parts, waits=waits)
+    task = _task(mark, session, terms, waits=waits)
     return Brought(
         info=session,
         raw=encode(raw_info),
@@ -88,7 +97,8 @@ def _bring(found: Found, terms: Terms) -> Brought:
         parts=tuple(parts),
         calls=tuple(calls.made),
         todos=_todos(found.todos),
-        task=_task(mark, session, terms, waits=any(call.open for call in calls.made)),
+        task=task,
+        cut_off=task is not None and not task.live and _was_live(mark),
         remarks=tuple(_remarks(found.info, terms, calls)),
     )
 
@@ -134,7 +144,9 @@ def _session(info: Json) -> Session:
     return session
 
 
-def _whole(ordered: Sequence[tuple[Json, Sequence[Json]]], directory: str) -> Iterator[tuple[Json, Any, Sequence[Json]]]:
+def _whole(
+    ordered: Sequence[tuple[Json, Sequence[Json]]], directory: str
+) -> Iterator[tuple[Json, Any, Sequence[Json]]]:
     """With what older programs leave out; a step that was under way has ended."""
     asked = ""
     for at, (info, parts) in enumerate(ordered):
@@ -148,7 +160,9 @@ def _message(info: Json, mark: MessageMark | None, session: Session) -> BroughtM
     message = decode_message(encode(info))
     a_name(message.id, "message")
     if message.session_id != session.id:
-        raise InvalidInput(f"message {message.id} is of session {message.session_id!r}, not of {session.id!r}")
+        raise InvalidInput(
+            f"message {message.id} is of session {message.session_id!r}, not of {session.id!r}"
+        )
     _check_number(message.time.created, mark.position if mark else None, mark.turn if mark else None)
     ended, raw = _ended(message, info)
     return BroughtMessage(info=ended, raw=raw, mark=mark or MessageMark())
@@ -173,7 +187,9 @@ def _parts(parts: Sequence[Json], message: Json, session: Session, calls: Calls)
         part = decode_part(encode(plain))
         a_name(part.id, "part")
         if (part.message_id, part.session_id) != (message["id"], session.id):
-            raise InvalidInput(f"part {part.id} does not belong to message {message['id']!r} of {session.id!r}")
+            raise InvalidInput(
+                f"part {part.id} does not belong to message {message['id']!r} of {session.id!r}"
+            )
         if isinstance(part, ToolPart):
             plain = calls.settle(part, plain, mark.call)
             part = decode_part(encode(plain))
@@ -214,12 +230,18 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
     if (task.id, task.parent_id) != (session.id, session.parent_id):
         raise InvalidInput(f"the task of {session.id} is said to be {task.id!r} of {task.parent_id!r}")
     _check_number(task.due, task.crowd, task.run)
+    account = task.account or Account()
     if not task.live:
-        return replace(task, calls=())
+        return replace(task, calls=(), account=account)
     if waits:
         return replace(task, background=True, calls=())
     error = TaskError("MessageAbortedError", CUT_OFF)
-    return replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
+    task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
+    return replace(task, account=account)
+
+
+def _was_live(mark: SessionMark) -> bool:
+    return mark.task is not None and mark.task.get("status", "running") in LIVE
 
 
 def _plain(value: Json) -> Json:
@@ -239,4 +261,6 @@ def _check_number(*numbers: int | None) -> None:
 def session_of(value: Json) -> tuple[SessionId, SessionId | None]:
     """Its id and its parent's, before all else is read."""
     parent = value.get("parentID")
-    return SessionId(a_name(value.get("id"), "session")), None if parent is None else SessionId(a_name(parent, "session"))
+    return SessionId(a_name(value.get("id"), "session")), None if parent is None else SessionId(
+        a_name(parent, "session")
+    )

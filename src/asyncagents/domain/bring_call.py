@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call import Call, render
 from asyncagents.domain.codec import BROKEN
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.older import Json
@@ -14,7 +14,6 @@ from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.domain.shape import encode
 from asyncagents.domain.transfer import CUT_OFF, LARGEST, BroughtMessage
 from asyncagents.domain.transfer_call import at_rest, marked_call, pending_call, unannounced
-from asyncagents.domain.call import render
 from asyncagents.errors import InvalidInput
 
 
@@ -37,10 +36,14 @@ class Calls:
     def settle(self, part: ToolPart, plain: Json, mark: dict[str, Any] | None) -> Json:
         """Its JSON as it is from now on; the call that goes with it is kept."""
         record = self._record(part, mark)
+        known = self._of_record(record, part) if record is not None else None
         if mark is not None:
-            return self._keep(at_rest(marked_call(mark, part), now=self._now), plain)
-        if isinstance(part.state, ToolWaiting) and record is not None:
-            return self._keep(self._of_record(record, part), plain)
+            call = at_rest(marked_call(mark, part), now=self._now)
+            if call.open and known is not None and known.settled:  # its result came first
+                call = call.to(known.state)
+            return self._keep(call, plain)
+        if isinstance(part.state, ToolWaiting) and known is not None:
+            return self._keep(known, plain)
         if isinstance(part.state, ToolPending | ToolRunning | ToolWaiting):
             time = {"start": self._now, **plain["state"].get("time", {}), "end": self._now}
             error = {"status": "error", "input": part.state.input, "error": CUT_OFF, "time": time}

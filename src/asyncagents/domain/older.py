@@ -13,12 +13,12 @@ def whole_session(info: Json, *, directory: str) -> Json:
     """`directory`: where its messages say that it worked, for the oldest do not say it themselves."""
     where = info.get("directory") or directory
     time = _object(info.get("time"))
-    found = _filled(info, slug="imported-session", title="Imported session", version=NOBODY)
+    found = filled(info, slug="imported-session", title="Imported session", version=NOBODY)
     return {
         **found,
         "directory": where,
         "projectID": project_id(where) if isinstance(where, str) else None,
-        "time": _filled(time, updated=time.get("created")),
+        "time": filled(time, updated=time.get("created")),
     }
 
 
@@ -30,7 +30,7 @@ def addressed_session(info: Json, messages: list[Json]) -> Json:
     model = _object(last.get("model"))
     named = {"id": model.get("modelID", NOBODY), "providerID": model.get("providerID", NOBODY)}
     variant = {"variant": model["variant"]} if model.get("variant") is not None else {}
-    return _filled(info, agent=last.get("agent"), model={**named, **variant})
+    return filled(info, agent=last.get("agent"), model={**named, **variant})
 
 
 def where_it_worked(messages: list[Json]) -> str:
@@ -46,28 +46,36 @@ def whole_message(info: Json, *, after: Json | None, asked: str, directory: str)
     if info.get("role") == "user":
         return _whole_question(info, after or {})
     agent = info.get("agent") or info.get("mode") or "build"
-    found = _filled(
-        info, parentID=asked, agent=agent, mode=agent, modelID=NOBODY, providerID=NOBODY, path={}, cost=0, tokens={}
+    found = filled(
+        info,
+        parentID=asked,
+        agent=agent,
+        mode=agent,
+        modelID=NOBODY,
+        providerID=NOBODY,
+        path={},
+        cost=0,
+        tokens={},
     )
-    path = _filled(_object(found["path"]), cwd=directory, root=directory)
+    path = filled(_object(found["path"]), cwd=directory, root=directory)
     return {**found, "path": path, "tokens": _tokens(found["tokens"])}
 
 
 def _whole_question(info: Json, answer: Json) -> Json:
     provider, model = answer.get("providerID") or NOBODY, answer.get("modelID") or NOBODY
-    found = _filled(info, agent=answer.get("agent") or answer.get("mode") or "build", model={})
-    return {**found, "model": _filled(_object(found["model"]), providerID=provider, modelID=model)}
+    found = filled(info, agent=answer.get("agent") or answer.get("mode") or "build", model={})
+    return {**found, "model": filled(_object(found["model"]), providerID=provider, modelID=model)}
 
 
 def whole_part(part: Json, *, at: int) -> Json:
     """`at`: when its message was made."""
     match part.get("type"):
         case "reasoning":
-            return _filled(part, time={"start": at})
+            return filled(part, time={"start": at})
         case "compaction":
-            return _filled(part, auto=False)
+            return filled(part, auto=False)
         case "step-finish":
-            found = _filled(part, reason=NOBODY, cost=0, tokens={})
+            found = filled(part, reason=NOBODY, cost=0, tokens={})
             return {**found, "tokens": _tokens(found["tokens"])}
         case "tool":
             return {**part, "state": _whole_state(_object(part.get("state")), at)}
@@ -76,27 +84,27 @@ def whole_part(part: Json, *, at: int) -> Json:
 
 
 def _whole_state(state: Json, at: int) -> Json:
-    time = _filled(_object(state.get("time")), start=at)
+    time = filled(_object(state.get("time")), start=at)
     match state.get("status"):
         case "completed":
-            found = _filled(state, input={}, output="", title="", metadata={})
-            return {**found, "time": _filled(time, end=time["start"])}
+            found = filled(state, input={}, output="", title="", metadata={})
+            return {**found, "time": filled(time, end=time["start"])}
         case "error":
-            return {**_filled(state, input={}, error=NOBODY), "time": time}
+            return {**filled(state, input={}, error=NOBODY), "time": time}
         case "waiting_async" | "running":
-            return {**_filled(state, input={}), "time": time}
+            return {**filled(state, input={}), "time": time}
         case "pending":
-            return _filled(state, input={}, raw="")
+            return filled(state, input={}, raw="")
         case _:
             return state
 
 
 def _tokens(value: object) -> Json:
-    found = _filled(_object(value), input=0, output=0, reasoning=0, cache={})
-    return {**found, "cache": _filled(_object(found["cache"]), read=0, write=0)}
+    found = filled(_object(value), input=0, output=0, reasoning=0, cache={})
+    return {**found, "cache": filled(_object(found["cache"]), read=0, write=0)}
 
 
-def _filled(value: Json, **missing: Any) -> Json:
+def filled(value: Json, **missing: Any) -> Json:
     """What is there stays, and stays where it is."""
     return {**value, **{name: each for name, each in missing.items() if value.get(name) is None}}
 

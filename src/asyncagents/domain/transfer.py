@@ -1,4 +1,4 @@
-"""Sessions on their way out of one store and into another: the JSON of clients, and beside it what only we know."""
+"""Sessions on their way from one store to another: the JSON of clients, and beside it what only we know."""
 
 import re
 from typing import Any, Literal
@@ -108,5 +108,7 @@ class Brought(Struct, frozen=True, kw_only=True):
     """Those that had a row, and those that wait; their parts are rendered from them."""
     todos: tuple[Todo, ...] | None = None
     task: Task | None = None
+    cut_off: bool = False
+    """The task had not ended, and nobody goes on with it."""
     remarks: tuple[str, ...] = ()
     """What people should know that was not taken over."""

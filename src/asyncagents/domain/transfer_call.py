@@ -22,7 +22,9 @@ def call_mark(call: Call) -> dict[str, Any]:
     said: dict[str, Any] = msgspec.to_builtins(call)
     mark = {name: value for name, value in said.items() if name not in _SAID_BY_PART}
     if isinstance(call.state, Settled):
-        result = {name: value for name, value in mark["state"]["result"].items() if name not in _SAID_BY_STATE}
+        result = {
+            name: value for name, value in mark["state"]["result"].items() if name not in _SAID_BY_STATE
+        }
         mark["state"] = {**mark["state"], "result": result}
     return mark
 
