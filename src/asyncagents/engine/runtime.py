@@ -70,7 +70,7 @@ class Runtime:
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.async_tools = AsyncTools(
-            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets
+            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock
         )
 
     def close(self) -> None:
