@@ -11,7 +11,8 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncagents.app import Setup, bare
+from asyncagents import Runtime, ToolContext, async_tool
+from asyncagents.app import Setup, bare, open_runtime
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call import TIMED_OUT
@@ -232,6 +233,24 @@ async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> 
             await runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("x", b"{}")}, done(UNKNOWN))
 
 
+@pytest.mark.spec("P-01", "P-06")
+async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with posting(tmp_path) as post:
+        await post.send(post.signed(key=b"wrong"))
+        await post.send(post.signed())
+        await resumed_once(post, "v2 is live")
+        heard = repr(post.stage.ears.heard) + repr(await post.stage.messages())
+    kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+    secret = post.secret.removeprefix("whsec_")
+    assert post.id.encode() in kept
+    assert secret.encode() not in kept
+    assert secret not in heard + caplog.text
+
+
 @pytest.mark.spec("P-06")
 async def test_a_secret_that_the_service_chose_counts_for_its_call_only(tmp_path: Path) -> None:
     service = Service(secret=Secret("chosen by the service"))
@@ -288,6 +307,41 @@ async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path
         answer = (await runtime.messages(session.id))[-1].text
 
     assert (taken.status, answer, len(model.requests)) == ("completed", "Shipped.", 2)
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_counts(tmp_path: Path) -> None:
+    runtimes: list[Runtime] = []
+    taken: list[str] = []
+
+    @async_tool
+    async def deploy(context: ToolContext) -> str:
+        """Start a deployment that is done at once."""
+        body = done(context.pending_id)
+        headers = {"X-Webhook-Signature": sign_plain(context.secret, body)}
+        taken.extend([(await runtimes[0].async_tools.receive(headers, body)).status for _ in range(2)])
+        return "started"
+
+    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+        runtimes.append(at.runtime)
+        answer = await at.prompt("ship")
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert (taken, answer.text, told) == (["completed"] * 2, "Shipped.", ["v2 is live"])
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_process_that_serves_nobody_takes_a_webhook_for_one_that_does(tmp_path: Path) -> None:
+    async with (
+        posting(tmp_path) as post,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as door,
+    ):
+        both = await asyncio.gather(
+            door.async_tools.receive(post.signed().headers, post.body), post.send(post.signed())
+        )
+        await resumed_once(post, "v2 is live")
+
+    assert (both[0].status, both[1].status) == ("completed", 200)
 
 
 @pytest.mark.spec("P-06", "P-07")
