@@ -233,6 +233,10 @@ async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> 
             await runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("x", b"{}")}, done(UNKNOWN))
 
 
+def written(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
 @pytest.mark.spec("P-01", "P-06")
 async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -243,7 +247,7 @@ async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
         await post.send(post.signed())
         await resumed_once(post, "v2 is live")
         heard = repr(post.stage.ears.heard) + repr(await post.stage.messages())
-    kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    kept = written(tmp_path)
 
     secret = post.secret.removeprefix("whsec_")
     assert post.id.encode() in kept
