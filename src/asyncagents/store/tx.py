@@ -50,10 +50,6 @@ class Tx(Protocol):
         """A webhook is to be posted then."""
         ...
 
-    def expect_post(self, due: int) -> None:
-        """A webhook is to be posted then."""
-        ...
-
 
 Verb: TypeAlias = Callable[[Tx], Awaitable[T]]
 
@@ -65,8 +61,6 @@ class Commit(Struct, frozen=True):
     woken: list[SessionId]
     interrupted: list[SessionId]
     due: list[int]
-    posts: list[int] = []
-    """When webhooks are to be posted."""
     posts: list[int] = []
     """When webhooks are to be posted."""
 
