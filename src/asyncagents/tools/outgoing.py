@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from asyncagents.engine.post import Answer, Answered, Forbidden, Letter, Unreachable
 from asyncagents.llm.fault import retry_after
@@ -19,7 +20,7 @@ LONGEST = 2_048
 READ_AHEAD = 4_096
 """Of what is answered only the status counts; more than this never gets into memory."""
 
-_PLAIN = re.compile(r"[!-\[\]-~]*", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*", re.ASCII)
 """What no two readers of an address take for different things: no space, no backslash."""
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
@@ -88,7 +89,10 @@ class Outgoing:
             return Forbidden(refusal)
         try:
             async with self._session.post(
-                letter.url, data=BytesIO(letter.body), headers=letter.headers, allow_redirects=False
+                URL(letter.url, encoded=True),
+                data=BytesIO(letter.body),
+                headers=letter.headers,
+                allow_redirects=False,
             ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 response.close()
