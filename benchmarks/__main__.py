@@ -6,7 +6,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-from benchmarks import commit, context, delegate, fan, history, machine, parked, stream, turn
+from benchmarks import commit, context, delegate, fan, history, machine, parked, stream, turn, waiting
 from benchmarks.report import Figure, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -26,8 +26,9 @@ def _figures(full: bool) -> list[Figure]:
             figures += asyncio.run(measure(Path(directory)))
     figures += fan.measure()
     figures += delegate.measure()
-    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-        figures += asyncio.run(parked.measure(Path(directory), full=full))
+    for measure_many in (parked.measure, waiting.measure):
+        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+            figures += asyncio.run(measure_many(Path(directory), full=full))
     return figures
 
 

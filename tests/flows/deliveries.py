@@ -1,5 +1,6 @@
 """Deliveries to a waiting call, each signed by hand, and what a handler must make of them."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -16,7 +17,7 @@ from asyncagents.engine.tool import AnyTool, Pending
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.async_tool import RESULT, WEBHOOK, answer
 from asyncagents.server.http import Answer, Pairs, Request
-from tests.flows.kit import Stage, stage
+from tests.flows.kit import PATIENCE, Stage, stage
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 MIB = 1024 * 1024
@@ -44,7 +45,10 @@ class Post:
         self.stage = at
         self.tools = at.runtime.async_tools
         (self.id, self.secret), (self.other_id, self.other_secret) = service.told
-        self.seconds = SystemClock().now() // 1000
+
+    @property
+    def seconds(self) -> int:
+        return SystemClock().now() // 1000
 
     async def send(self, request: Request) -> Answer:
         return await answer(self.tools, request)
@@ -89,6 +93,26 @@ async def posting(data: Path, service: Service | None = None, **more: Any) -> As
         other = await at.runtime.create_session(directory=data)
         await at.runtime.prompt(other.id, "ship")
         yield Post(at, service)
+
+
+@asynccontextmanager
+async def kept_posting(data: Path) -> AsyncIterator[Post]:
+    """As `posting`, for many tests: a task of its own holds it, since each test is another."""
+    ready, over = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+    async def hold() -> None:
+        async with posting(data) as post:
+            ready.set_result(post)
+            await over.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        holding = asyncio.ensure_future(hold())
+        await asyncio.wait((ready, holding), return_when=asyncio.FIRST_COMPLETED)
+    if holding.done():
+        await holding
+    yield ready.result()
+    over.set()
+    await holding
 
 
 def done(pending_id: str, output: str = "v2 is live") -> bytes:
@@ -246,20 +270,32 @@ MALFORMED: dict[str, Callable[[str], bytes]] = {
     "a result as a text": lambda call_id: b'{"pendingID":"%s","result":"x"}' % call_id.encode(),
     "no output": lambda call_id: b'{"pendingID":"%s","result":{"title":"x"}}' % call_id.encode(),
     "an output as a number": lambda call_id: b'{"pendingID":"%s","result":{"output":1}}' % call_id.encode(),
-    "a title as a list": lambda call_id: b'{"pendingID":"%s","result":{"output":"","title":[]}}' % call_id.encode(),
+    "a title as a list": lambda call_id: (
+        b'{"pendingID":"%s","result":{"output":"","title":[]}}' % call_id.encode()
+    ),
     "metadata as a text": lambda call_id: (
         b'{"pendingID":"%s","result":{"output":"","metadata":"x"}}' % call_id.encode()
     ),
-    "an unknown field": lambda call_id: b'{"pendingID":"%s","result":{"output":"","secret":"x"}}' % call_id.encode(),
+    "an unknown field": lambda call_id: (
+        b'{"pendingID":"%s","result":{"output":"","secret":"x"}}' % call_id.encode()
+    ),
     "two calls": lambda call_id: b'{"pendingID":"tool_1","pendingID":"%s","error":"x"}' % call_id.encode(),
-    "two outputs": lambda call_id: b'{"pendingID":"%s","result":{"output":"a","output":"b"}}' % call_id.encode(),
+    "two outputs": lambda call_id: (
+        b'{"pendingID":"%s","result":{"output":"a","output":"b"}}' % call_id.encode()
+    ),
     "NaN": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": NaN'),
     "infinity": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": -Infinity'),
-    "a number without end": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": ' + b"9" * 9_000),
+    "a number without end": lambda call_id: done(call_id).replace(
+        b'"version": 2', b'"version": ' + b"9" * 9_000
+    ),
     "a float without end": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": 1e400'),
     "half a character": lambda call_id: done(call_id).replace(b"live", b"\\ud800"),
     "a zero": lambda call_id: done(call_id).replace(b"live", b"\\u0000"),
-    "too deep": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": ' + b"[" * 101 + b"]" * 101),
+    "too deep": lambda call_id: done(call_id).replace(
+        b'"version": 2', b'"version": ' + b"[" * 101 + b"]" * 101
+    ),
     "without end": lambda call_id: done(call_id)[:-2] + b',"x":' + b"[" * 1_000_000,
-    "a million pieces": lambda call_id: done(call_id).replace(b'"version": 2', b'"version": [' + b"1," * MIB + b"1]"),
+    "a million pieces": lambda call_id: done(call_id).replace(
+        b'"version": 2', b'"version": [' + b"1," * MIB + b"1]"
+    ),
 }

@@ -7,14 +7,14 @@ If any header of the first is there, the first decides: a stale delivery is not 
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hmac import compare_digest, digest
 from typing import TypeAlias
 
 from msgspec import Struct
 
-Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
-"""As they came: names in any case, any of them more than once."""
+Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+"""As they came: names in any case, any of them more than once, as text or (ASGI) as bytes."""
 
 TOLERANCE_MS = 5 * 60 * 1000
 """How far a timestamp may lie in the past, or in the future of our clock."""
@@ -107,10 +107,22 @@ def _expected(claim: Claim, body: bytes, secrets: Iterable[str]) -> list[bytes]:
 def _chosen(headers: Headers) -> dict[str, list[str]]:
     wanted = {PLAIN, *(f"{prefix}{part}" for prefix in _PREFIXES for part in _PARTS)}
     found: dict[str, list[str]] = {}
-    for name, value in headers.items() if isinstance(headers, Mapping) else headers:
-        if (lowered := name.strip().lower()) in wanted:
-            found.setdefault(lowered, []).append(value.strip())
+    for name, value in _pairs(headers):
+        if (lowered := _text(name).strip().lower()) in wanted:
+            found.setdefault(lowered, []).append(_text(value).strip())
     return found
+
+
+def _pairs(headers: Headers) -> Iterable[tuple[str | bytes, str | bytes]]:
+    if isinstance(headers, Mapping):
+        return headers.items()
+    # Not every framework's headers are a `Mapping`, but all that are not pairs have `items`.
+    items: Callable[[], Iterable[tuple[str, str]]] | None = getattr(headers, "items", None)
+    return headers if items is None else items()
+
+
+def _text(raw: str | bytes) -> str:
+    return raw if isinstance(raw, str) else raw.decode("latin-1")
 
 
 def _standard_claim(found: dict[str, list[str]], now_ms: int) -> Claim | Forged:

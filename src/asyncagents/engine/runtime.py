@@ -28,6 +28,7 @@ from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
+from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
@@ -71,8 +72,9 @@ class Runtime:
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
+        self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets
+            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock
         )
 
     def close(self) -> None:

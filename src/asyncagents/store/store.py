@@ -18,6 +18,7 @@ from asyncagents.domain.why import Situation
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
@@ -67,6 +68,7 @@ class Store(Door):
         self._listen = database.listen
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
+        self.transfer = TransferStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)

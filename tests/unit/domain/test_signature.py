@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import hmac
+from email.message import Message
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -51,6 +53,14 @@ def genuine(
 
 
 GOOD = headed(standard(KEY))
+
+
+def as_message(headers: dict[str, str]) -> Any:
+    """As the server of the standard library holds them: neither a mapping nor pairs."""
+    message = Message()
+    for name, value in headers.items():
+        message[name] = value
+    return message
 
 
 def test_the_published_example_of_the_specifications_libraries_verifies() -> None:
@@ -104,6 +114,9 @@ def test_what_is_signed_here_is_what_anybody_computes(secret: str, key: bytes) -
         [("X-Webhook-Signature", "0" * 64), ("X-Webhook-Signature", plain(KEY))],
         {**GOOD, "X-Webhook-Signature": "nonsense"},
         {**GOOD, "svix-timestamp": "1"},
+        [(name.encode(), value.encode()) for name, value in GOOD.items()],
+        [(b"X-Webhook-Signature", plain(KEY).encode())],
+        as_message(GOOD),
     ],
 )
 def test_a_good_signature_is_genuine_however_its_headers_are_written(headers: Headers) -> None:

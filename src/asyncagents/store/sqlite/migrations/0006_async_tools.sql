@@ -3,6 +3,10 @@
 -- other calls. Of one that is settled, `due` is when it was.
 
 ALTER TABLE call ADD COLUMN pending TEXT;
+-- Those that wait already.
+UPDATE call SET pending = 'waiting', body = CAST(json_set(CAST(body AS TEXT), '$.later', json_object('due', due)) AS BLOB)
+WHERE state = 'open'
+  AND CASE WHEN json_valid(CAST(body AS TEXT)) THEN json_extract(CAST(body AS TEXT), '$.state.kind') = 'async' ELSE 0 END;
 CREATE INDEX call_pending ON call (pending, id) WHERE pending IS NOT NULL;
 CREATE INDEX call_pending_session ON call (session_id, pending, id) WHERE pending IS NOT NULL;
 CREATE INDEX call_kept ON call (due, state, pending) WHERE state = 'settled' AND pending IS NOT NULL;
