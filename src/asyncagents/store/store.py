@@ -15,6 +15,7 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
+from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.transfer import TransferStore
@@ -66,6 +67,7 @@ class Store(Door):
         super().__init__(database)
         self._listen = database.listen
         self.pending = PendingStore(database)
+        self.deliveries = DeliveryStore(database)
         self.transfer = TransferStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
