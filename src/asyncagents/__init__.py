@@ -53,8 +53,10 @@ from asyncagents.errors import (
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
+from asyncagents.plugins.approval import approval
 from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
 from asyncagents.plugins.decorate import async_tool, tool
+from asyncagents.tools.wait import wait as wait_tool
 
 __all__ = [
     "AgentConfig",
@@ -134,6 +136,7 @@ __all__ = [
     "Waiting",
     "WaitingAsync",
     "Why",
+    "approval",
     "async_tool",
     "call",
     "end",
@@ -143,4 +146,5 @@ __all__ = [
     "say",
     "think",
     "tool",
+    "wait_tool",
 ]

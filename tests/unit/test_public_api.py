@@ -82,6 +82,7 @@ PUBLIC = [
     "Waiting",
     "WaitingAsync",
     "Why",
+    "approval",
     "async_tool",
     "call",
     "end",
@@ -91,6 +92,7 @@ PUBLIC = [
     "say",
     "think",
     "tool",
+    "wait_tool",
 ]
 
 
