@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Completed, Open
+from asyncagents.domain.call import Call, Completed, Open, Result
 from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.decision import LATE_MS, overdue
 from asyncagents.domain.event import expiring
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import NotFound
@@ -56,8 +57,17 @@ async def _expire(tx: Tx, call_id: CallId) -> None:
         await _warn(tx, call, state)
         return
     replied(tx, call, "reject")
-    known = Completed(await watched(tx, call)) if state.watch else state.on_due
+    known = Completed(await watched(tx, call)) if state.watch else _over(state, tx.now)
     await settle_open(tx, await the_session(tx, row.control.id), call, known, expired=True)
+
+
+def _over(state: Open, now: int) -> Result:
+    """Whoever wanted to be told at a time is told how long ago that was, if nobody was there."""
+    match state:
+        case Open(kind="wait", due=int(due), on_due=Completed(output) as over) if now - due >= LATE_MS:
+            return replace(over, output=f"{output}\n\n{overdue(now - due)}")
+        case _:
+            return state.on_due
 
 
 async def _warn(tx: Tx, call: Call, state: Open) -> None:
