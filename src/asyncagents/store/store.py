@@ -121,7 +121,7 @@ class Store(Door):
         """End a task whose end was missed."""
         await self._write(lambda tx: task_end.sweep(tx, task_id))
 
-    async def expire(self, limit: int = 500) -> int:
+    async def expire(self, limit: int = expire.PIECE) -> int:
         """Settle overdue calls; returns how many. The rest waits for the next call."""
         return await self._write(lambda tx: expire.expire(tx, limit))
 
