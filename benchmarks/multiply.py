@@ -21,12 +21,12 @@ def multiply(path: Path, count: int) -> None:
         for pragma in FAST:
             db.execute(f"PRAGMA {pragma}")
         ids = _ids(db)
-        (due,) = db.execute("SELECT due FROM call").fetchone()
+        times = _due_times(db)
         for table in TABLES:
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
             for row in db.execute(f"SELECT * FROM {table}").fetchall():  # noqa: S608
                 picked = ", ".join(
-                    _copied(column, value, ids, due) for column, value in zip(columns, row, strict=True)
+                    _copied(column, value, ids, times) for column, value in zip(columns, row, strict=True)
                 )
                 db.execute(
                     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?), "  # noqa: S608
@@ -44,7 +44,13 @@ def _ids(db: sqlite3.Connection) -> list[str]:
     return [row[0] for table in named for row in db.execute(f"SELECT id FROM {table}")]  # noqa: S608
 
 
-def _copied(column: str, value: Any, ids: list[str], due: int) -> str:
+def _due_times(db: sqlite3.Connection) -> list[int]:
+    """When people are warned, and when it is over."""
+    row = db.execute("SELECT body ->> '$.state.warn', body ->> '$.state.due' FROM call").fetchone()
+    return [each for each in row if each is not None]
+
+
+def _copied(column: str, value: Any, ids: list[str], times: list[int]) -> str:
     """An expression over `i`, and `s`: the same in digits."""
     match value:
         case None:
@@ -56,17 +62,18 @@ def _copied(column: str, value: Any, ids: list[str], due: int) -> str:
         case int():
             return str(value)
         case str():
-            return _renamed(value, ids, due)
+            return _renamed(value, ids, times)
         case bytes():
-            return f"CAST({_renamed(value.decode(), ids, due)} AS BLOB)"
+            return f"CAST({_renamed(value.decode(), ids, times)} AS BLOB)"
         case _:
             raise TypeError(f"{column} is {value!r}: a copy of it is not known")
 
 
-def _renamed(text: str, ids: list[str], due: int) -> str:
+def _renamed(text: str, ids: list[str], times: list[int]) -> str:
     """Pieces that are the same in each copy, and between them what is not."""
     text = text.replace("'", "''")
     for each in ids:
         text = text.replace(each, f"{each[:-DIGITS]}' || s || '")
-    text = text.replace(str(due), f"' || ({due} + i) || '")
+    for due in times:
+        text = text.replace(str(due), f"' || ({due} + i) || '")
     return f"'{text}'"

@@ -9,23 +9,21 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from asyncagents import Pending, ScriptedModel, Tool, ToolContext, call, open_runtime, say
+from asyncagents import ScriptedModel, async_tool, call, open_runtime, say
 from benchmarks.multiply import multiply
 from benchmarks.report import Figure
 
 FEW, MANY = 100_000, 1_000_000
 
 
-class Deploy(Struct, frozen=True):
+@async_tool
+async def deploy() -> str:
     """Deploy something; it takes a day."""
-
-
-async def _deploy(args: Deploy, context: ToolContext) -> Pending:
-    return Pending(note="started")
+    return "started"
 
 
 MODEL = ScriptedModel({"ship": [[call("deploy")], [say("done")]]}, remember=False)
-TOOLS = [Tool("deploy", Deploy, _deploy)]
+TOOLS = [deploy]
 
 
 async def park_one(directory: Path) -> None:
@@ -56,12 +54,12 @@ async def look(directory: Path) -> Seen:
         newest = (await runtime.sessions("/project", limit=1))[0]
         ready = time.perf_counter() - begun
         await asyncio.sleep(1)  # the sweep at the start, and some polls
-        memory, live = memory(), runtime.live
+        used, live = memory(), runtime.live
         woken = time.perf_counter()
         (waiting,) = await runtime.open_calls(newest.id)
         await runtime.complete(waiting.id, "v2")
         await runtime.wait(newest.id)
-        return Seen(ready, memory, live, time.perf_counter() - woken)
+        return Seen(ready, used, live, time.perf_counter() - woken)
 
 
 async def _in_a_process(directory: Path) -> Seen:

@@ -27,6 +27,7 @@ from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
+from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
@@ -69,6 +70,7 @@ class Runtime:
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
+        self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock
         )

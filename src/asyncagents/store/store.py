@@ -17,6 +17,7 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
@@ -65,6 +66,7 @@ class Store(Door):
         super().__init__(database)
         self._listen = database.listen
         self.pending = PendingStore(database)
+        self.transfer = TransferStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
