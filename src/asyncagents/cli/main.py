@@ -20,6 +20,7 @@ COMMANDS = {
     "task": "Show one task in full: how far it is, its result, its own tasks.",
     "cancel": "End tasks, batches or sessions, with all below them.",
     "resume": "Send a follow-up to a task, and work on it.",
+    "webhooks": "List webhooks that are owed, delivered or dead.",
     "why": "Say why a session or task does not move.",
     "export": "Write sessions as JSON files that can be imported elsewhere.",
     "import": "Bring in exported sessions, OpenCode's too.",
