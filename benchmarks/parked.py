@@ -26,7 +26,16 @@ MODEL = ScriptedModel({"ship": [[call("deploy")], [say("done")]]}, remember=Fals
 TOOLS = [deploy]
 
 
-async def park_one(directory: Path) -> None:
+async def fill(directory: Path, count: int) -> Path:
+    """A data directory with so many parked sessions, unless it is there."""
+    if not directory.exists():  # noqa: ASYNC240  nothing else runs
+        await _park_one(directory)
+        if count > 1:
+            multiply(directory / "asyncagents.db", count)
+    return directory
+
+
+async def _park_one(directory: Path) -> None:
     async with open_runtime(directory, model=MODEL, tools=TOOLS) as runtime:
         session = await runtime.create_session(directory="/project")
         await runtime.prompt(session.id, "ship")
@@ -73,10 +82,8 @@ async def _in_a_process(directory: Path) -> Seen:
 
 async def measure(directory: Path, *, full: bool = False) -> list[Figure]:
     count = MANY if full else FEW
-    for name in ("one", "many"):
-        await park_one(directory / name)
-    multiply(directory / "many" / "asyncagents.db", count)
-    one, many = await _in_a_process(directory / "one"), await _in_a_process(directory / "many")
+    one = await _in_a_process(await fill(directory / "one", 1))
+    many = await _in_a_process(await fill(directory / "many", count))
     return [
         Figure(f"memory of {count:,} parked sessions", many.memory - one.memory, "MB", "≤ 5"),
         Figure("memory of the process with one", one.memory, "MB"),

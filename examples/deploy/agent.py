@@ -13,6 +13,7 @@ from asyncagents import (
     Session,
     ToolContext,
     ToolResult,
+    WaitingAsync,
     async_tool,
     call,
     open_runtime,
@@ -37,15 +38,16 @@ def deploy(version: str, context: ToolContext) -> Pending:
     Args:
         version: Such as v2.
     """
-    JOBS.mkdir(exist_ok=True)
+    JOBS.mkdir(mode=0o700, exist_ok=True)  # for those only who may bring results
     job = JOBS / f"{context.effect_key}.json"  # the same key, if a crash makes it run again: still one job
-    job.write_text(json.dumps({"pending_id": context.pending_id, "version": version}))
+    todo = {"pending_id": context.pending_id, "secret": context.secret, "version": version}
+    job.write_text(json.dumps(todo))
     return Pending(note=f"{version} is being deployed", external_ref=str(job), estimated_seconds=600)
 
 
 def scripted() -> Model:
     """Plays a script, so that you need no key; a real model says it in its own words."""
-    script = {"Deploy v2.": [[call("deploy", version="v2")], [say("The deploy is over: see its result.")]]}
+    script = {"Deploy v2.": [[call("deploy", version="v2")], [say("The deploy is over.")]]}
     return ScriptedModel(script, otherwise=[say("My script knows only `Deploy v2.`; give me a --model.")])
 
 
@@ -54,9 +56,14 @@ async def main(prompt: str | None, model: str | None) -> None:
         session = await newest(runtime)
         if prompt is not None:
             await runtime.send(session.id, prompt)
-        await runtime.wait(session.id)  # until it rests, or waits for the outside
-        *_, last = await runtime.messages(session.id) or [None]
-        print(last.text if last and last.text else (await runtime.tasks.why(session.id)).sentence)
+        status = await runtime.wait(session.id)  # until it rests, or waits for the outside
+        if isinstance(status, WaitingAsync):
+            print((await runtime.tasks.why(session.id)).sentence)
+            return
+        for done in await runtime.async_tools.list("completed", session.id):
+            print(f"{done.tool}: {done.result.output if done.result else ''}")
+        for last in (await runtime.messages(session.id))[-1:]:
+            print(f"agent: {last.text}")
 
 
 async def newest(runtime: Runtime) -> Session:

@@ -86,10 +86,12 @@ PUBLIC = [
     "ToolError",
     "ToolResult",
     "Unauthorized",
+    "Unavailable",
     "Waiting",
     "WaitingAsync",
     "WebhooksConfig",
     "Why",
+    "approval",
     "async_tool",
     "call",
     "end",
@@ -99,6 +101,7 @@ PUBLIC = [
     "say",
     "think",
     "tool",
+    "wait_tool",
 ]
 
 

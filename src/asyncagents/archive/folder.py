@@ -73,9 +73,11 @@ def names(folder: Path) -> list[Path]:
     """The JSON files of a folder, in the order of their names."""
     if not folder.is_dir():
         return []
-    return sorted(
-        each for each in folder.iterdir() if each.suffix == ".json" and not each.name.startswith(".")
-    )
+    try:
+        found = list(folder.iterdir())
+    except OSError as error:
+        raise InvalidInput(f"{folder}: {error.strerror or error}") from error
+    return sorted(each for each in found if each.suffix == ".json" and not each.name.startswith("."))
 
 
 class Reader:
@@ -110,14 +112,21 @@ class Reader:
 
     def _bytes(self, file: Path, most: int) -> bytes:
         try:
-            handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            raw = _read(file, most)
         except OSError as error:
-            raise InvalidInput(f"{file}: {error.strerror}") from error
-        with os.fdopen(handle, "rb") as opened:
-            about = os.fstat(handle)
-            if not stat.S_ISREG(about.st_mode):
-                raise InvalidInput(f"{file}: this is no plain file")
-            raw = opened.read(most + 1) if about.st_size <= most else b""
-        if about.st_size > most or len(raw) > most:
-            raise InvalidInput(f"{file}: too large, {about.st_size:,} bytes where {most:,} are read")
+            raise InvalidInput(f"{file}: {error.strerror or error}") from error
+        if len(raw) > most:
+            raise InvalidInput(f"{file}: too large, {most:,} bytes and no more are read")
         return raw
+
+
+def _read(file: Path, most: int) -> bytes:
+    """One byte more than is wanted, of what is too large. A pipe is not waited for."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise InvalidInput(f"{file}: this is no plain file")
+        with os.fdopen(handle, "rb", closefd=False) as opened:
+            return opened.read(most + 1)
+    finally:
+        os.close(handle)

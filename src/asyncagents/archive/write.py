@@ -104,17 +104,24 @@ def _make_room(folder: Path) -> None:
 def _write_all(folder: Path, records: Sequence[Record]) -> None:
     for record in records:
         *above, name = record.path
-        _write(folder.joinpath(*above), f"{name}.json", record.body)
+        _write(_below(folder, above), f"{name}.json", record.body)
+
+
+def _below(folder: Path, names: Sequence[str]) -> Path:
+    """Each of them its owner's alone."""
+    for name in names:
+        folder = folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _finish(folder: Path, index: Index) -> None:
-    _write(folder / "pending_tool", "index.json", index.body())
+    _write(_below(folder, ["pending_tool"]), "index.json", index.body())
     _write(folder, MANIFEST, encode({"format": FORMAT}))
 
 
 def _write(folder: Path, name: str, body: bytes) -> None:
     """Whole or not at all, and its owner's alone."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     aside = folder / f".{name}.tmp"
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:

@@ -12,6 +12,7 @@ from asyncagents.engine.runner import Runner
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
+from asyncagents.store.verb.expire import PIECE
 
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
@@ -159,7 +160,8 @@ class Dispatcher:
     async def sweep(self) -> int:
         """Expire what is overdue, take up what nobody runs; returns how long to wait, in ms."""
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
-            await self._store.expire()
+            while await self._store.expire() >= PIECE:
+                pass  # a piece at a time: others write in between
         await self._take_up()
         await self._audit()
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))

@@ -208,12 +208,15 @@ class Runtime:
         *,
         input: dict[str, Any] | None = None,
         message: str = "",
+        by: str = "",
     ) -> Call:
         """Answer a permission with "once", "always" or "reject", a question with a list for each question.
 
-        With `input` a yes is to these arguments instead; with a `message` a no lets the model go on.
+        With `input` a yes is to these arguments instead; with a `message` a no lets the model go on. An
+        approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
         """
-        return await self._store.answer(ask_id, a_reply(reply, input, message))
+        said = a_reply(reply, input, message)
+        return await self._store.answer(ask_id, said, by=a_text(by, "a name"))
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
