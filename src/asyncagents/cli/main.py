@@ -21,7 +21,7 @@ COMMANDS = {
     "cancel": "End tasks, batches or sessions, with all below them.",
     "resume": "Send a follow-up to a task, and work on it.",
     "why": "Say why a session or task does not move.",
-    "export": "Write sessions as JSON files that can be imported elsewhere.",
+    "export": "Write sessions as JSON, for a backup or another machine.",
     "import": "Bring in exported sessions, OpenCode's too.",
     "agents": "List the agents of this directory, or show one in full.",
     "tools": "List the tools that an agent has here, and what the rules say.",

@@ -139,7 +139,7 @@ def _session(info: Json) -> Session:
     if session.parent_id is not None:
         a_name(session.parent_id, "session")
     if not session.directory.startswith("/") or "\0" in session.directory:
-        raise InvalidInput("it does not say in which directory it works: name one")
+        raise InvalidInput("it does not say in which directory it works: name one (--into DIR)")
     _check_number(session.time.created, session.time.updated)
     return session
 
