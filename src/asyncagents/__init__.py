@@ -3,11 +3,21 @@
 from asyncagents.app import open_runtime
 from asyncagents.archive.read import import_from
 from asyncagents.archive.write import export_to
-from asyncagents.config.config import AgentConfig, AsksConfig, CommandConfig, Config, DelegationConfig
+from asyncagents.config.config import (
+    AgentConfig,
+    AsksConfig,
+    AsyncToolsConfig,
+    CommandConfig,
+    Config,
+    DelegationConfig,
+    WebhooksConfig,
+)
+from asyncagents.config.secret import Secret
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.event import (
+    AsyncToolExpiring,
     Event,
     MessageUpdated,
     PartDelta,
@@ -35,6 +45,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import JsonFormat
 from asyncagents.domain.part_input import AgentInput, FileInput, SubtaskInput, TextInput
+from asyncagents.domain.pending_tool import PendingToolCall, ToolResult
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
@@ -51,12 +62,17 @@ from asyncagents.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    ResultRefused,
     ToolError,
+    Unauthorized,
+    Unavailable,
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
+from asyncagents.plugins.approval import approval
 from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
 from asyncagents.plugins.decorate import async_tool, tool
+from asyncagents.tools.wait import wait as wait_tool
 
 __all__ = [
     "AgentConfig",
@@ -67,6 +83,8 @@ __all__ = [
     "Ask",
     "AsksConfig",
     "AsyncAgentsError",
+    "AsyncToolExpiring",
+    "AsyncToolsConfig",
     "Attachment",
     "BackgroundTask",
     "Busy",
@@ -96,6 +114,7 @@ __all__ = [
     "PartDelta",
     "PartUpdated",
     "Pending",
+    "PendingToolCall",
     "PermissionAsked",
     "PermissionReplied",
     "Plugin",
@@ -107,10 +126,12 @@ __all__ = [
     "QuestionRejected",
     "QuestionReplied",
     "Reject",
+    "ResultRefused",
     "Retry",
     "Rule",
     "Runtime",
     "ScriptedModel",
+    "Secret",
     "Session",
     "SessionDeleted",
     "SessionError",
@@ -133,9 +154,14 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolResult",
+    "Unauthorized",
+    "Unavailable",
     "Waiting",
     "WaitingAsync",
+    "WebhooksConfig",
     "Why",
+    "approval",
     "async_tool",
     "call",
     "end",
@@ -147,4 +173,5 @@ __all__ = [
     "say",
     "think",
     "tool",
+    "wait_tool",
 ]

@@ -149,11 +149,20 @@ def _whole(
 ) -> Iterator[tuple[Json, Any, Sequence[Json]]]:
     """With what older programs leave out; a step that was under way has ended."""
     asked = ""
-    for at, (info, parts) in enumerate(ordered):
-        following = (each for each, _ in ordered[at + 1 :] if each.get("role") == "assistant")
-        plain = whole_message(_plain(info), after=next(following, None), asked=asked, directory=directory)
+    for (info, parts), after in zip(ordered, _answers(ordered), strict=True):
+        plain = whole_message(_plain(info), after=after, asked=asked, directory=directory)
         asked = str(plain.get("id")) if plain.get("role") == "user" else asked
         yield plain, _mark(info, MessageMark), parts
+
+
+def _answers(ordered: Sequence[tuple[Json, Sequence[Json]]]) -> list[Json | None]:
+    """For each message, the next one that answers."""
+    found: list[Json | None] = []
+    following: Json | None = None
+    for info, _ in reversed(ordered):
+        found.append(following)
+        following = info if info.get("role") == "assistant" else following
+    return found[::-1]
 
 
 def _message(info: Json, mark: MessageMark | None, session: Session) -> BroughtMessage:
