@@ -26,7 +26,7 @@ from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import LIVE, Account, Task, TaskError
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.transfer import (
-    CUT_OFF,
+    CUT_SHORT,
     LARGEST,
     MARK,
     Brought,
@@ -181,7 +181,7 @@ def _ended(message: Message, info: Json) -> tuple[Message, bytes]:
     """Nobody goes on with a step that another process was writing."""
     if not isinstance(message, AssistantMessage) or message.time.completed is not None:
         return message, encode(info)
-    cut = {"name": "MessageAbortedError", "data": {"message": CUT_OFF}}
+    cut = {"name": "MessageAbortedError", "data": {"message": CUT_SHORT}}
     time = {**info["time"], "completed": message.time.created}
     waiting = message.finish is not None or message.error is not None
     info = {**info, "time": time} if waiting else {**info, "time": time, "error": cut}
@@ -244,7 +244,7 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
         return replace(task, calls=(), account=account)
     if waits:
         return replace(task, background=True, calls=())
-    error = TaskError("MessageAbortedError", CUT_OFF)
+    error = TaskError("MessageAbortedError", CUT_SHORT)
     task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
     return replace(task, account=account)
 
