@@ -22,7 +22,7 @@ COMMANDS = {
     "resume": "Send a follow-up to a task, and work on it.",
     "webhooks": "List webhooks that are owed, delivered or dead.",
     "why": "Say why a session or task does not move.",
-    "export": "Write sessions as JSON files that can be imported elsewhere.",
+    "export": "Write sessions as JSON, for a backup or another machine.",
     "import": "Bring in exported sessions, OpenCode's too.",
     "agents": "List the agents of this directory, or show one in full.",
     "tools": "List the tools that an agent has here, and what the rules say.",
