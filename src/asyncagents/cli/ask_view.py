@@ -7,6 +7,7 @@ from asyncagents.cli.task_words import label
 from asyncagents.cli.tool_line import diff_lines, named
 from asyncagents.domain.ask import PermissionRequest, Question
 from asyncagents.domain.call import Call
+from asyncagents.domain.decision import moment
 from asyncagents.domain.session import Session
 from asyncagents.domain.waiting import Waiting
 
@@ -18,9 +19,11 @@ def ask_lines(waiting: Waiting) -> list[Line]:
     """Who wants what, and all that helps to decide; a question shows its options when it is put."""
     state = waiting.call.open
     assert state is not None, "only what is open waits"
-    head = f"{waiting.call.tool} asks"
+    head = f"{waiting.call.tool} asks{f' {waiting.who}' if waiting.who else ''}"
     if state.ask is not None:
         head = f"{head} for the permission {state.ask.permission!r}: {', '.join(state.ask.patterns)}"
+    if waiting.until is not None:
+        head = f"{head}, until {moment(waiting.until)}"
     lines = [Line(one_line(head, MOST_HEAD), "loud")]
     if len(waiting.lineage) > 1:
         lines.append(Line(f"  for {lineage_text(waiting.lineage)}", "loud"))

@@ -41,7 +41,7 @@ def approval(
     `seconds` without one the model is told that nobody answered.
     """
     who = options.pop("who", "")
-    if not isinstance(who, str) or len(who) > MOST_WHO:
+    if not (isinstance(who, str) and len(who) <= MOST_WHO):  # types are promised, not checked
         raise InvalidInput(f"who is a text of at most {MOST_WHO} characters: whom the approval asks")
 
     def decorate(decorated: Function) -> AnyTool:
