@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -10,23 +9,30 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from asyncagents import Pending, ScriptedModel, Tool, ToolContext, call, open_runtime, say
+from asyncagents import ScriptedModel, async_tool, call, open_runtime, say
+from benchmarks.multiply import multiply
 from benchmarks.report import Figure
 
 FEW, MANY = 100_000, 1_000_000
 
 
-class Deploy(Struct, frozen=True):
+@async_tool
+async def deploy() -> str:
     """Deploy something; it takes a day."""
-
-
-async def _deploy(args: Deploy, context: ToolContext) -> Pending:
-    return Pending(note="started")
+    return "started"
 
 
 MODEL = ScriptedModel({"ship": [[call("deploy")], [say("done")]]}, remember=False)
-TOOLS = [Tool("deploy", Deploy, _deploy)]
-TABLES = ("session", "message", "part", "input", "call", "request")
+TOOLS = [deploy]
+
+
+async def fill(directory: Path, count: int) -> Path:
+    """A data directory with so many parked sessions, unless it is there."""
+    if not directory.exists():  # noqa: ASYNC240  nothing else runs
+        await _park_one(directory)
+        if count > 1:
+            multiply(directory / "asyncagents.db", count)
+    return directory
 
 
 async def _park_one(directory: Path) -> None:
@@ -35,35 +41,7 @@ async def _park_one(directory: Path) -> None:
         await runtime.prompt(session.id, "ship")
 
 
-def _multiply(path: Path, count: int) -> None:
-    """Copy the rows of the one parked session; in each copy every id ends with the number of the copy."""
-    db = sqlite3.connect(path)
-    ids = [row[0] for table in TABLES[:3] + TABLES[4:] for row in db.execute(f"SELECT id FROM {table}")]  # noqa: S608
-    for table in TABLES:
-        columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-        picked = ", ".join(_copied(column, ids) for column in columns)
-        db.execute(
-            f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1}) "  # noqa: S608
-            f"INSERT INTO {table} SELECT {picked} FROM {table}, n"
-        )
-    db.commit()
-    db.close()
-
-
-def _copied(column: str, ids: list[str]) -> str:
-    if column in ("info", "body"):
-        return f"CAST({_renamed(f'CAST({column} AS TEXT)', ids)} AS BLOB)"
-    text = column.endswith("id") or column in ("key", "status")
-    return _renamed(column, ids) if text else column
-
-
-def _renamed(expression: str, ids: list[str]) -> str:
-    for each in ids:
-        expression = f"replace({expression}, '{each}', '{each[:-7]}' || printf('%07d', i))"
-    return expression
-
-
-def _memory() -> float:
+def memory() -> float:
     """Resident megabytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -85,12 +63,12 @@ async def look(directory: Path) -> Seen:
         newest = (await runtime.sessions("/project", limit=1))[0]
         ready = time.perf_counter() - begun
         await asyncio.sleep(1)  # the sweep at the start, and some polls
-        memory, live = _memory(), runtime.live
+        used, live = memory(), runtime.live
         woken = time.perf_counter()
         (waiting,) = await runtime.open_calls(newest.id)
         await runtime.complete(waiting.id, "v2")
         await runtime.wait(newest.id)
-        return Seen(ready, memory, live, time.perf_counter() - woken)
+        return Seen(ready, used, live, time.perf_counter() - woken)
 
 
 async def _in_a_process(directory: Path) -> Seen:
@@ -104,10 +82,8 @@ async def _in_a_process(directory: Path) -> Seen:
 
 async def measure(directory: Path, *, full: bool = False) -> list[Figure]:
     count = MANY if full else FEW
-    for name in ("one", "many"):
-        await _park_one(directory / name)
-    _multiply(directory / "many" / "asyncagents.db", count)
-    one, many = await _in_a_process(directory / "one"), await _in_a_process(directory / "many")
+    one = await _in_a_process(await fill(directory / "one", 1))
+    many = await _in_a_process(await fill(directory / "many", count))
     return [
         Figure(f"memory of {count:,} parked sessions", many.memory - one.memory, "MB", "≤ 5"),
         Figure("memory of the process with one", one.memory, "MB"),

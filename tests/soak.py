@@ -17,7 +17,8 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from tests.simulation.hunt import reason
-from tests.simulation.scenario import play
+from tests.simulation.parks import PARKS
+from tests.simulation.play import play
 from tests.simulation.trees import TREES
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +26,8 @@ RESULTS = ROOT / "soak-results"
 WORKERS = 2
 COUNTED = {
     "tasks", "ends", "forks", "resumes", "cancels", "aborts", "moved", "deleted", "requests",
+    "calls", "results", "duplicates", "conflicts", "early", "late", "batches resumed", "calls expired",
+    "calls cancelled", "calls aborted", "calls completed", "calls failed", "calls in doubt",
     "notices told", "notices consumed", "notices quiet", "tasks completed", "tasks error", "tasks cancelled",
 }  # fmt: skip
 
@@ -38,7 +41,7 @@ class Tally(Struct):
     next_seed: int = 10_000
     broken: list[str] = []
     counts: dict[str, int] = {}
-    """Of tasks: launched, ended, told of, and what was done to them."""
+    """Of tasks: launched, ended, told of, and what was done to them; of async calls, what they came to."""
 
 
 def commit() -> str:
@@ -53,11 +56,11 @@ def _git(*words: str) -> str:
 
 
 def _work(first: int, seconds: float) -> Tally:
-    """One worker: every second seed until the time is up, with trees and without."""
+    """One worker: every second seed until the time is up, of each of the three kinds of worlds."""
     tally = Tally(next_seed=first, counts={})
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        for seed in (tally.next_seed, TREES + tally.next_seed):
+        for seed in (tally.next_seed, TREES + tally.next_seed, PARKS + tally.next_seed):
             _play(tally, seed)
         tally.next_seed += WORKERS
     return tally
@@ -98,7 +101,7 @@ def _sum(counts: list[dict[str, int]]) -> dict[str, int]:
 def _report(tally: Tally) -> None:
     print(f"simulation of {commit()}: {tally.seeds} seeds, {tally.crashes} crashes in {tally.seconds:.0f} s")
     print(f"  {tally.crashes / tally.seconds:.1f} crashes a second, {len(tally.broken)} violations")
-    print("  trees: " + ", ".join(f"{many} {what}" for what, many in tally.counts.items()))
+    print("  counted: " + ", ".join(f"{many} {what}" for what, many in tally.counts.items()))
     if not tally.broken:
         print(
             f"  with 95 % confidence fewer than 3/{tally.seeds} = {3 / tally.seeds:.1e} of such worlds fail"
@@ -116,7 +119,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
     parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
     parser.add_argument("--fans", type=int, default=20, help="fan-outs, killed five times each, afterwards")
+    parser.add_argument("--parks", type=int, default=100, help="kills around waits for results, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
+    parser.add_argument("--waiting", type=int, default=2000, help="cuts while results come in, afterwards")
     parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -132,8 +137,11 @@ def main() -> int:
         failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
     if options.fans:
         failed |= _run("tests.e2e.task_kills", "--rounds", str(options.fans)) != 0
-    if options.cuts:
-        failed |= _run("tests.e2e.powercuts", "--cuts", str(options.cuts)) != 0
+    if options.parks:
+        failed |= _run("tests.e2e.park_kills", "--kills", str(options.parks)) != 0
+    if options.cuts or options.waiting:
+        cuts, waiting = str(options.cuts + options.waiting), str(options.waiting)
+        failed |= _run("tests.e2e.powercuts", "--cuts", cuts, "--waiting", waiting) != 0
     if options.properties:
         failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
     return int(failed)

@@ -1,11 +1,21 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
-from asyncagents.config.config import AgentConfig, AsksConfig, CommandConfig, Config, DelegationConfig
+from asyncagents.config.config import (
+    AgentConfig,
+    AsksConfig,
+    AsyncToolsConfig,
+    CommandConfig,
+    Config,
+    DelegationConfig,
+    WebhooksConfig,
+)
+from asyncagents.config.secret import Secret
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.event import (
+    AsyncToolExpiring,
     Event,
     MessageUpdated,
     PartDelta,
@@ -33,6 +43,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import JsonFormat
 from asyncagents.domain.part_input import AgentInput, FileInput, SubtaskInput, TextInput
+from asyncagents.domain.pending_tool import PendingToolCall, ToolResult
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
@@ -49,7 +60,9 @@ from asyncagents.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    ResultRefused,
     ToolError,
+    Unauthorized,
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
@@ -67,6 +80,8 @@ __all__ = [
     "Ask",
     "AsksConfig",
     "AsyncAgentsError",
+    "AsyncToolExpiring",
+    "AsyncToolsConfig",
     "Attachment",
     "BackgroundTask",
     "Busy",
@@ -96,6 +111,7 @@ __all__ = [
     "PartDelta",
     "PartUpdated",
     "Pending",
+    "PendingToolCall",
     "PermissionAsked",
     "PermissionReplied",
     "Plugin",
@@ -107,10 +123,12 @@ __all__ = [
     "QuestionRejected",
     "QuestionReplied",
     "Reject",
+    "ResultRefused",
     "Retry",
     "Rule",
     "Runtime",
     "ScriptedModel",
+    "Secret",
     "Session",
     "SessionDeleted",
     "SessionError",
@@ -133,8 +151,11 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolResult",
+    "Unauthorized",
     "Waiting",
     "WaitingAsync",
+    "WebhooksConfig",
     "Why",
     "approval",
     "async_tool",

@@ -33,6 +33,7 @@ from asyncagents.testing.powercut import PowerCut
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
 from tests.e2e.crowd import Crowd
+from tests.e2e.park_crowd import Couriers, ParkCast, check_owed
 from tests.e2e.witness import Outcome, Powered, WatchedWriter, Witness
 from tests.simulation.cast import Cast
 from tests.simulation.checker import check
@@ -48,6 +49,8 @@ FIRST_OPERATIONS = 120
 """About as many as a new database takes to be made."""
 OPERATIONS = 1_800
 """About as many as a life takes that no cut ends."""
+WAITING = 1_000_000
+"""From this seed on, sessions wait for results, and results are most of what is acknowledged."""
 
 
 class Tally(Struct):
@@ -59,6 +62,10 @@ class Tally(Struct):
     """What was acknowledged."""
     largest: int = 0
     """So many verbs shared a commit."""
+    results: int = 0
+    """Of calls that waited: so many were acknowledged."""
+    owed: int = 0
+    """So many outgoing messages were written down with them."""
     bad: list[int] = field(default_factory=list)
     """The seeds of worlds in which something was lost or broken."""
 
@@ -67,6 +74,8 @@ class Tally(Struct):
         self.outcomes += other.outcomes
         self.verbs += other.verbs
         self.largest = max(self.largest, other.largest)
+        self.results += other.results
+        self.owed += other.owed
         self.bad += other.bad
 
 
@@ -106,10 +115,12 @@ class World:
 
     def __init__(self, directory: Path, seed: int, *, synchronous: str) -> None:
         self.rng = random.Random(f"powercuts:{seed}")
-        self.crowd = Crowd(self.rng)
+        self.crowd = Crowd(self.rng) if seed < WAITING else Couriers(self.rng)
         self.witness = Witness()
         self.operations = 0
-        self._cast = Cast(self.crowd.stage, seed)
+        self.owed = 0
+        stage = self.crowd.stage
+        self._cast = Cast(stage, seed) if seed < WAITING else ParkCast(stage, seed)
         self._synchronous = synchronous
         self._checkpoint = self.rng.choice([8, 30, 1000])
         self._lives = 0
@@ -139,6 +150,7 @@ class World:
         self._live(Process(self._machine(path), self._lives, self._cast.setup), self.crowd.rest)
         self.crowd.stage.check_unbroken()
         check(self.crowd.stage, path)
+        self.owed = check_owed(path)
 
     def _machine(self, path: Path) -> Machine:
         return Machine(path, self.rng.randrange(2**32), Odds(SeededRng(0)))
@@ -190,6 +202,7 @@ def cut_once(directory: Path, seed: int, *, synchronous: str = "FULL") -> Tally:
             return tally
     world.rest()
     tally.verbs, tally.largest = world.witness.verbs, world.witness.largest
+    tally.results, tally.owed = world.crowd.stage.counts.get("results", 0), world.owed
     return tally
 
 
@@ -238,19 +251,22 @@ def _memory() -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--waiting", type=int, default=0, help="so many of them while results come in")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--synchronous", default="FULL")
     options = parser.parse_args()
     began = time.monotonic()
     try:
-        tally = cut_often(options.seed, options.cuts, synchronous=options.synchronous)
+        tally = cut_often(options.seed, options.cuts - options.waiting, synchronous=options.synchronous)
+        tally.add(cut_often(WAITING + options.seed, options.waiting, synchronous=options.synchronous))
     except Violation as violation:
         sys.stdout.write(f"violation: {violation}\n")
         return 1
     seconds = time.monotonic() - began
     sys.stdout.write(f"{tally.cuts} power cuts in {seconds:.0f} s ({tally.cuts / seconds:.1f}/s): ")
     sys.stdout.write(f"{dict(tally.outcomes)}; acknowledged {dict(tally.verbs)}, ")
-    sys.stdout.write(f"up to {tally.largest} in a commit; bad seeds: {tally.bad or 'none'}\n")
+    sys.stdout.write(f"up to {tally.largest} in a commit, {tally.results} results of open calls, ")
+    sys.stdout.write(f"{tally.owed} of them owed to others; bad seeds: {tally.bad or 'none'}\n")
     return 1 if tally.bad else 0
 
 

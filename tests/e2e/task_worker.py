@@ -25,11 +25,11 @@ class Work(Struct, frozen=True):
     ms: int
 
 
-def local(data: Path, url: str) -> Config:
+def local(data: Path, url: str, *, key: str = "local") -> Config:
     provider = ProviderConfig(
         npm="@ai-sdk/openai-compatible",
         base_url=f"{url}/v1",
-        api_key=Secret("local"),
+        api_key=Secret(key),
         concurrency=1000,
         models={"local": ModelConfig()},
     )

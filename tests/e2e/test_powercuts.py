@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.powercuts import cut_often, cut_once
+from tests.e2e.powercuts import WAITING, cut_often, cut_once
 
 SLICES = 8
 CUTS_A_SLICE = 25
@@ -34,6 +34,15 @@ def test_no_acknowledgement_is_lost_and_nothing_is_half_done(part: int) -> None:
     assert tally.outcomes["kept"] >= CUTS_A_SLICE
     assert tally.largest > 20, "no commit had many members"
     assert EVERY_VERB - set(tally.verbs) <= {"settle", "answer", "cancel"}, "the people have become idle"
+
+
+@pytest.mark.spec("X-11", "P-04", "P-12")
+def test_no_acknowledged_result_of_an_open_call_is_lost_nor_what_is_owed_with_it() -> None:
+    tally = cut_often(WAITING, CUTS_A_SLICE)
+    assert set(tally.outcomes) == {"kept"}, tally.outcomes
+    assert tally.results > 5 * CUTS_A_SLICE, "hardly any result came in"
+    assert tally.owed > CUTS_A_SLICE
+    assert tally.largest > 10, "no commit had many results"
 
 
 @pytest.mark.spec("X-11")

@@ -55,11 +55,16 @@ def _check_ended(forest: Forest, cancel: Cancel, tree: set[str]) -> None:
             fail("I9", f"run {task.run} of {task.id} outlived the cancel of {cancel.session_id}")
 
 
+def _ms(at: float) -> int:
+    """As the clock of the loop has it: without float dust."""
+    return EPOCH_MS + int(at * 1000 + 0.001)
+
+
 def _check_stopped(
     stage: Stage, forest: Forest, cancel: Cancel, tree: set[str], *, acknowledged: int
 ) -> None:
     for ask in stage.asks:
-        at = int(ask.at * 1000) + EPOCH_MS
+        at = _ms(ask.at)
         if ask.process in stage.suspects or ask.session_id not in tree or at <= acknowledged:
             continue
         query = (
@@ -74,6 +79,6 @@ def _check_stopped(
         if call is None or effect.process in stage.suspects or call.session_id not in tree:
             continue
         began = forest.turns.get((call.session_id, call.turn))
-        late = int(effect.at * 1000) + EPOCH_MS > acknowledged
+        late = _ms(effect.at) > acknowledged
         if began is not None and began < cancel.rev and late:
             fail("I9", f"{call.tool} of {call.session_id} ran after the cancel of {cancel.session_id}")

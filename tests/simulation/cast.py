@@ -223,7 +223,7 @@ class Cast:
     def setup(self, process: Process) -> Setup:
         model = WildModel(self._stage, process, self._seed, self._grove)
         props = Props(self._stage, process, self._seed).tools()
-        before_rest = rest_in_peace if self._seed % 3 else _nobody_objects
+        before_rest = rest_in_peace if self._seed % 3 else nobody_objects
         grove = self._grove
         if grove is None:
             place = Gatehouse(props, ask_everything)
@@ -235,7 +235,7 @@ class Cast:
         return Setup(model=model, furnish=furnish, before_rest=before_rest)
 
 
-async def _nobody_objects(snapshot: Snapshot, reason: Reason) -> Verdict:
+async def nobody_objects(snapshot: Snapshot, reason: Reason) -> Verdict:
     """As if somebody had been asked: then a turn does not end together with its last step."""
     return ()
 

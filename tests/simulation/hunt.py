@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tests.simulation.scenario import play
+from tests.simulation.play import play
 from tests.simulation.stage import Violation
 
 

@@ -1,6 +1,7 @@
 """Bugs put into a copy of the source on purpose: the simulation must find each of them."""
 
 from tests.simulation.mutant import Mutant
+from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
 
 MUTANTS = (
@@ -206,4 +207,5 @@ MUTANTS = (
         first=268,
     ),
     *TREE_MUTANTS,
+    *PARK_MUTANTS,
 )

@@ -64,6 +64,13 @@ class Rows:
                           AND state = 'running' AND depth > 0) < {}"""
         return {row[0] for row in self._query(query.format(crowd))}
 
+    def asleep(self) -> list[str]:
+        """Sessions that stopped in the middle of a turn, with nothing that could go on without them."""
+        query = """SELECT id FROM session
+                   WHERE state = 'idle' AND in_turn AND backoff IS NULL AND NOT EXISTS (
+                     SELECT 1 FROM call WHERE call.session_id = session.id AND call.state <> 'settled')"""
+        return [row[0] for row in self._query(query)]
+
     def read(self) -> list[tuple[str]]:
         """Sessions that somebody is about to read or to wait for."""
         query = """SELECT session.id FROM call JOIN session ON session.id = call.body ->> '$.input.task_id'

@@ -1,16 +1,11 @@
 """One seed: processes that crash, clients that prompt, answer, deliver and abort, and then the quiet end."""
 
 import asyncio
-import logging
 import random
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-
-from msgspec import Struct
 
 from asyncagents.domain.call import Always, Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
@@ -20,28 +15,15 @@ from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound, RequestError, StoreError
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
-from asyncagents.testing.simloop import SimLoop
-from tests.simulation.cast import MOST_STEPS, Cast
-from tests.simulation.checker import check, check_steps
+from tests.simulation.cast import Cast
 from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Rows
 from tests.simulation.stage import Ended, Stage, Violation
-from tests.simulation.tree_checker import check_trees
 from tests.simulation.tree_clients import TreeClients
-from tests.simulation.trees import TREE_STEPS, grove
+from tests.simulation.trees import grove
 
 T = TypeVar("T")
 ACTIVE_SECONDS = 25
-QUIET_SECONDS = 600
-MAX_STEPS = 20_000
-TREE_MAX_STEPS = 80_000
-
-
-class Summary(Struct, frozen=True):
-    seed: int
-    crashes: int
-    digest: str
-    counts: dict[str, int]
 
 
 class Lost(Exception):
@@ -49,6 +31,11 @@ class Lost(Exception):
 
 
 class Scenario:
+    crews = (1, 1, 2)
+    """How many processes begin."""
+    quiet_seconds = 600
+    look_seconds = 5
+
     def __init__(self, seed: int, path: Path) -> None:
         self.rng = random.Random(f"scenario:{seed}")
         self.grove = grove(seed)
@@ -56,7 +43,7 @@ class Scenario:
         self.stage = Stage(rows, crowd=self.grove.limits.concurrent if self.grove else 0)
         self.stage.dead = lambda number: self.everybody[number].dead
         self.everybody: dict[int, Process] = {}
-        self.cast = Cast(self.stage, seed, self.grove)
+        self.setup = Cast(self.stage, seed, self.grove).setup
         self.trees = TreeClients(self) if self.grove else None
         self.odds = Odds(
             SeededRng(seed + 1),
@@ -69,19 +56,17 @@ class Scenario:
         self._number = 0
         self._group: asyncio.TaskGroup | None = None
         self._keys = 0
+        self.dark_until = 0.0
+        """Nobody starts a process before."""
 
     async def play(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for _ in range(self.rng.choice([1, 1, 2])):
+            for _ in range(self.rng.choice(self.crews)):
                 self._start()
             keeper = group.create_task(self._keep_alive())
             await self._create_sessions()
-            acts = [group.create_task(self._client()) for _ in range(self.rng.randrange(6, 18))]
-            if self.trees is not None:
-                acts += self.trees.begin(group)
-            acts.append(group.create_task(self._nemesis()))
-            acts.append(group.create_task(self._follow()))
+            acts = self._begin(group)
             await asyncio.sleep(ACTIVE_SECONDS)
             self.odds.on = False
             await self._drain(acts)
@@ -91,12 +76,20 @@ class Scenario:
             for process in self._living():
                 process.stop()
 
+    def _begin(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        acts = [group.create_task(self._client()) for _ in range(self.rng.randrange(6, 18))]
+        if self.trees is not None:
+            acts += self.trees.begin(group)
+        acts.append(group.create_task(self._nemesis()))
+        acts.append(group.create_task(self._follow()))
+        return acts
+
     # Processes.
 
     def _start(self) -> None:
         assert self._group is not None
         self._number += 1
-        process = Process(self.machine, self._number, self.cast.setup)
+        process = Process(self.machine, self._number, self.setup)
         self.processes.append(process)
         self.everybody[process.number] = process
         self._group.create_task(process.live())
@@ -112,6 +105,8 @@ class Scenario:
                 if process.dead:
                     self.stage.died(process.number)
             self.processes = [p for p in self.processes if not p.over.is_set() and not p.dead]
+            if asyncio.get_running_loop().time() < self.dark_until:
+                continue
             if not self.processes or (len(self.processes) < 2 and self.rng.random() < 0.1):
                 self._start()
 
@@ -181,10 +176,10 @@ class Scenario:
         act = self.rng.choices(
             [
                 self.prompt,
-                self._send,
+                self.send,
                 self.quiet,
                 self.abort,
-                self._answer,
+                self.answer_asks,
                 self._deliver,
                 self.compact,
             ],
@@ -213,7 +208,7 @@ class Scenario:
         self.stage.prompts[message_id] = text
         self.stage.answers[message_id] = answer.info.id
 
-    async def _send(self, session_id: SessionId) -> None:
+    async def send(self, session_id: SessionId) -> None:
         key, text = self.text(session_id)
         send = self.insist if self.rng.random() < 0.7 else self.request
         message_id = await send(lambda r: r.send(session_id, text, key=key))
@@ -242,7 +237,7 @@ class Scenario:
             self.stage.aborted.setdefault(session_id, []).append((asked, acknowledged))
             self.stage.ended.append(Ended(session_id, asked, acknowledged))
 
-    async def _answer(self, session_id: SessionId) -> None:
+    async def answer_asks(self, session_id: SessionId) -> None:
         for call in await self.insist(lambda r: r.open_calls(session_id)):
             if call.ask_id is not None:
                 other = Once({"n": self.rng.randrange(9)})
@@ -305,17 +300,17 @@ class Scenario:
     async def _drain(self, acts: list[asyncio.Task[None]]) -> None:
         """Everything that waits is answered; then everybody is served and at rest, in bounded time."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + QUIET_SECONDS
+        deadline = loop.time() + self.quiet_seconds
         while loop.time() < deadline:
-            await asyncio.sleep(5)
+            await asyncio.sleep(self.look_seconds)
             if self.trees is not None:
                 self.trees.check_queue()
             for session_id in await self._waiting():
-                await self._settle_all(session_id)
+                await self.attempt(partial(self._settle_all, session_id))
             if all(act.done() for act in acts) and await self._at_rest():
                 return
         raise Violation(
-            f"I6: not at rest after {QUIET_SECONDS} s: {await self.insist(lambda r: r.statuses())}"
+            f"I6: not at rest after {self.quiet_seconds} s: {await self.insist(lambda r: r.statuses())}"
         )
 
     async def _waiting(self) -> list[SessionId]:
@@ -324,7 +319,7 @@ class Scenario:
         return list(await self.insist(lambda r: r.statuses()))
 
     async def _settle_all(self, session_id: SessionId) -> None:
-        for call in await self.insist(lambda r: r.open_calls(session_id)):  # none, if it is gone
+        for call in await self.insist(lambda r: r.open_calls(session_id)):
             if call.open and call.open.ask and call.ask_id:
                 await self._reply(call.ask_id, Once())
             elif call.open and call.open.question and call.ask_id:
@@ -348,31 +343,3 @@ async def _create(runtime: Runtime, *, key: str) -> Session:
 
 async def _wish(runtime: Runtime, *, session_id: SessionId, key: str) -> object:
     return await runtime._store.admit(runtime._inputs.compaction(session_id, key=key, to={}))
-
-
-def play(seed: int, *, keep_trace: bool = False) -> Summary:
-    """Run one seed and check every promise; raises `Violation`, with the seed."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    directory = Path(tempfile.mkdtemp(prefix="sim", dir=_memory()))
-    scenario = Scenario(seed, directory / "sim.db")
-    loop = SimLoop(seed, keep_trace=keep_trace, max_steps=TREE_MAX_STEPS if scenario.grove else MAX_STEPS)
-    try:
-        loop.set_exception_handler(scenario.stage.broke)
-        loop.run(scenario.play)
-        scenario.stage.check_unbroken()
-        check(scenario.stage, scenario.machine.path)
-        check_steps(scenario.machine.path, TREE_STEPS if scenario.grove else MOST_STEPS)
-        if scenario.grove is not None:
-            check_trees(scenario.stage, scenario.machine.path, scenario.grove)
-        scenario.stage.counts["steps"] = loop.steps
-        return Summary(seed, scenario.machine.crashes, loop.trace_digest(), scenario.stage.counts)
-    finally:
-        logging.disable(before)
-        if scenario.stage.rows is not None:
-            scenario.stage.rows.close()
-        shutil.rmtree(directory)
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -3,19 +3,24 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.scenario import play
+from tests.simulation.parks import PARKS
+from tests.simulation.play import play
 from tests.simulation.trees import MOST_SESSIONS, TREES
 
 ROOT = Path(__file__).parents[2]
+HUNT = (sys.executable, "-m", "tests.simulation.hunt")
 SLICES = 4
 SEEDS_A_SLICE = 50
 TREE_SLICES = 4
 TREES_A_SLICE = 20
+PARK_SLICES = 3
+PARKS_A_SLICE = 15
 
 
 @pytest.mark.spec("X-11", "S-12", "C-10")
@@ -48,6 +53,23 @@ def test_no_promise_about_tasks_is_broken_whatever_crashes(
     assert MOST_SESSIONS / 3 < biggest < MOST_SESSIONS
 
 
+@pytest.mark.spec("X-11", "P-04", "P-05", "P-07", "P-08", "P-14")
+@pytest.mark.parametrize("part", range(PARK_SLICES))
+def test_every_result_resumes_its_session_once_whatever_crashes(
+    part: int, record_property: Callable[[str, object], None]
+) -> None:
+    crashes, counts = 0, Counter[str]()
+    for seed in range(PARKS + part * PARKS_A_SLICE, PARKS + (part + 1) * PARKS_A_SLICE):
+        done = play(seed)
+        crashes += done.crashes
+        counts.update(done.counts)
+    record_property("simulated crashes", crashes)
+    for kind in ("calls", "duplicates", "conflicts", "early", "late", "calls expired", "batches resumed"):
+        record_property(kind, counts[kind])
+        assert counts[kind] > PARKS_A_SLICE / 3, f"hardly any {kind} any more"
+    assert crashes > PARKS_A_SLICE / 2, "the simulation has become too peaceful"
+
+
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("seed", [16584, 17123, 17143, 19119, 20069, 22632, 22951, 24632])
 def test_a_last_write_that_fails_leaves_no_part_open(seed: int) -> None:
@@ -63,15 +85,15 @@ def test_an_abort_does_not_spin_while_its_runtime_closes() -> None:
 
 @pytest.mark.spec("X-11")
 def test_a_seed_gives_the_same_trace_in_every_process() -> None:
-    for world in (0, TREES):
-        first, second = (_digests(world, hash_seed) for hash_seed in ("1", "2"))
+    for world, many in ((0, 15), (TREES, 15), (PARKS, 8)):
+        first, second = (_digests(world, many, hash_seed) for hash_seed in ("1", "2"))
         assert first.splitlines() == second.splitlines()
-        assert len(set(first.split())) == 30
+        assert len(set(first.split())) == 2 * many
 
 
-def _digests(world: int, hash_seed: str) -> str:
+def _digests(world: int, many: int, hash_seed: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.hunt", "--digests", "--first", str(world), "--seeds", "15"],
+        [*HUNT, "--digests", "--first", str(world), "--seeds", str(many)],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,

@@ -4,6 +4,7 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
+from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Settled
 from asyncagents.domain.task import Task
 from asyncagents.domain.task_text import sync_output
@@ -11,18 +12,18 @@ from tests.simulation.cancel_checker import check_cancels
 from tests.simulation.forest import Forest, fail
 from tests.simulation.notice_checker import check_notices
 from tests.simulation.stage import Stage
-from tests.simulation.trees import MOST_SESSIONS, Grove
+from tests.simulation.trees import MOST_SESSIONS
 
 SLACK_MS = 45_000
 
 
-def check_trees(stage: Stage, path: Path, grove: Grove) -> None:
+def check_trees(stage: Stage, path: Path, limits: DelegationConfig) -> None:
     db = sqlite3.connect(path)
     try:
         forest = Forest(db)
-        _check_limits(forest, grove)
+        _check_limits(forest, limits)
         for task in forest.tasks.values():
-            _check_task(forest, task, grove.limits.seconds)
+            _check_task(forest, task, limits.seconds)
             _check_end(forest, task)
             _check_sync(forest, task)
             _check_fork(forest, task)
@@ -44,14 +45,14 @@ def _count(stage: Stage, forest: Forest) -> None:
         stage.count(f"tasks {task.status}")
 
 
-def _check_limits(forest: Forest, grove: Grove) -> None:
+def _check_limits(forest: Forest, limits: DelegationConfig) -> None:
     """D-10: no deeper and no more than may be."""
     deepest = forest.db.execute("SELECT MAX(depth) FROM session").fetchone()[0] or 0
-    if deepest > grove.limits.depth:
-        fail("D-10", f"a session stands {deepest} deep, and {grove.limits.depth} is the limit")
+    if deepest > limits.depth:
+        fail("D-10", f"a session stands {deepest} deep, and {limits.depth} is the limit")
     for parent_id, many in Counter(task.parent_id for task in forest.tasks.values()).items():
-        if many > grove.limits.spawns:
-            fail("D-10", f"{parent_id} launched {many} tasks, not {grove.limits.spawns}")
+        if many > limits.spawns:
+            fail("D-10", f"{parent_id} launched {many} tasks, not {limits.spawns}")
     if len(forest.parents) > MOST_SESSIONS:
         fail("D-10", f"{len(forest.parents)} sessions")
 

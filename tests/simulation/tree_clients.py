@@ -52,7 +52,7 @@ class TreeClients:
             await self._world.attempt(partial(self._try, partial(act, task)))
 
     async def _some_task(self) -> SessionId | None:
-        tasks = await self._world.insist(_tasks)
+        tasks = await self._world.insist(tasks_of)
         return self._rng.choice(tasks).session_id if tasks else None
 
     async def _try(self, act: Callable[[], Awaitable[None]]) -> None:
@@ -122,8 +122,8 @@ class TreeClients:
     async def at_rest(self) -> bool:
         if await self._world.insist(lambda r: r.statuses()):
             return False
-        return not await self._world.insist(partial(_tasks, live=True))
+        return not await self._world.insist(partial(tasks_of, live=True))
 
 
-async def _tasks(runtime: Runtime, *, live: bool = False) -> tuple[BackgroundTask, ...]:
+async def tasks_of(runtime: Runtime, *, live: bool = False) -> tuple[BackgroundTask, ...]:
     return await runtime.tasks.list(live=live, limit=100)

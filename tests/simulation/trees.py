@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
+from tests.simulation.parks import PARKS
 
 TREES = 1_000_000
 """Seeds from here on are such worlds."""
@@ -48,7 +49,7 @@ class Grove(Struct, frozen=True, kw_only=True):
 
 def grove(seed: int) -> Grove | None:
     """None: nobody launches anybody."""
-    if seed < TREES:
+    if not TREES <= seed < PARKS:
         return None
     rng = random.Random(f"grove:{seed}")
     crowd, depth = rng.choice([(1, 5), (1, 2), (2, 3), (2, 5), (5, 3), (20, 4)])

@@ -288,9 +288,14 @@ def _tool_state(call: Call) -> ToolState:
         case Open(kind="task", title=title, metadata=metadata):
             time = PartTime(start=start)
             return ToolRunning(input=call.input, title=title or None, metadata=metadata or None, time=time)
-        case Open(note=note):
+        case Open(note=note, title=title, metadata=metadata):
             return ToolWaiting(
-                input=call.input, pending_id=call.id, output=note or None, time=PartTime(start=start)
+                input=call.input,
+                pending_id=call.id,
+                output=note or None,
+                title=title or None,
+                metadata=metadata or None,
+                time=PartTime(start=start),
             )
         case Settled(result, at):
             return _settled_state(call.input, result, PartTime(start=start, end=at, compacted=call.compacted))

@@ -8,14 +8,17 @@ import msgspec
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call import CANCELLED, Call, Completed, Failed, Settled
+from asyncagents.domain.delivered import MOST_BYTES, Delivered, claimed_id, read_delivered
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall, ToolResult, pending_tool
+from asyncagents.domain.port import Clock
+from asyncagents.domain.signature import Forged, Headers, check, read_claim
 from asyncagents.domain.status import Status
 from asyncagents.engine.input import a_text
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tool import Validate
 from asyncagents.engine.workplace import Workplaces, enter
-from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused
+from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, Unauthorized
 from asyncagents.store.body import body
 from asyncagents.store.store import Store
 
@@ -28,12 +31,13 @@ class AsyncTools:
     """Of a runtime: `runtime.async_tools`. Every result is durable before its method returns."""
 
     def __init__(
-        self, *, store: Store, workplaces: Workplaces, keys: Keys, shared: tuple[Secret, ...]
+        self, *, store: Store, workplaces: Workplaces, keys: Keys, shared: tuple[Secret, ...], clock: Clock
     ) -> None:
         self._store = store
         self._workplaces = workplaces
         self._keys = keys
         self._shared = shared
+        self._clock = clock
 
     async def submit_result(
         self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None
@@ -51,6 +55,35 @@ class AsyncTools:
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
         """Tell that what a call waits for has failed; the session goes on with that."""
         return await self._settle(CallId(pending_id), Failed(a_text(error, "an error")))
+
+    async def submit(self, sent: Delivered) -> PendingToolCall:
+        """Either of both, as it was read from what somebody sent."""
+        match sent.result:
+            case Completed(output, title, metadata):
+                return await self.submit_result(sent.pending_id, output, title=title, metadata=metadata)
+            case Failed(error):
+                return await self.submit_error(sent.pending_id, error)
+
+    async def receive(self, headers: Headers, body: bytes) -> PendingToolCall:
+        """Take a webhook as it came, the body byte for byte: what it says counts if its signature does.
+
+        `Unauthorized` is the answer to everything that is not signed with a secret of the call it names,
+        whether there is such a call or not; only who knows its secret learns that it is gone (`NotFound`).
+        """
+        claim = read_claim(headers, self._clock.now())
+        if isinstance(claim, Forged):
+            raise Unauthorized(claim.reason)
+        if len(body) > MOST_BYTES:
+            raise InvalidInput(f"the body of a webhook has at most {MOST_BYTES} bytes")
+        pending_id = claimed_id(body)
+        verdict = check(claim, body, [secret.reveal() for secret in await self.secrets(pending_id)])
+        if isinstance(verdict, Forged):
+            raise Unauthorized(verdict.reason)
+        sent = read_delivered(body)
+        if sent.pending_id != pending_id:
+            raise InvalidInput("the body names two calls")
+        await self.get(pending_id)  # a secret that many calls share opens none but those that wait outside
+        return await self.submit(sent)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
         """Wait no longer: the call has failed with `cancelled`, and the session goes on."""

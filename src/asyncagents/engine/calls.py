@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.config.secret import Secret
 from asyncagents.domain.call import (
     BY_HAND,
     EDITED,
@@ -226,7 +227,9 @@ class Calls:
                 if isinstance(kept, Completed) and "tool.execute.after" in job.hooks.names:
                     return await job.hooks.tool_after(call, kept)
                 return kept
-            case Opened() | Together():
+            case Opened(state):
+                return replace(outcome, state=job.report.while_waiting(state))
+            case Together():
                 return outcome
 
     async def _outcome(self, call: Call, job: Job) -> Ended:
@@ -339,6 +342,8 @@ def _checked(outcome: object) -> Outcome:
             pass
         case Pending(kind=kind, questions=questions, approval=approval):
             _pendings.decode(body(replace(outcome, secret=None, webhook_secret=None)))
+            if not all(isinstance(each, Secret | None) for each in (outcome.secret, outcome.webhook_secret)):
+                raise TypeError("a secret is given as Secret(…), so that nobody prints it")
             odd = kind == "wait" if questions else kind == "question"
             if approval and not (kind == "async" and len(questions) == 1 and questions[0].options):
                 raise TypeError("an approval is of kind async and asks one question, with options")

@@ -12,6 +12,7 @@ from asyncagents.engine.runner import Runner
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
+from asyncagents.store.verb.expire import PIECE
 
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
@@ -73,6 +74,11 @@ class Dispatcher:
         """From here on sessions are run: all of the pool, or those of one tree."""
         self._root = root
         self._serving.set()
+
+    async def serving(self) -> SessionId | None:
+        """Returns once it serves: the tree that it serves, or (None) all."""
+        await self._serving.wait()
+        return self._root
 
     def committed(self, commit: Commit) -> None:
         """The store's report: wake, and interrupt what was cancelled or deleted."""
@@ -154,7 +160,8 @@ class Dispatcher:
     async def sweep(self) -> int:
         """Expire what is overdue, take up what nobody runs; returns how long to wait, in ms."""
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
-            await self._store.expire()
+            while await self._store.expire() >= PIECE:
+                pass  # a piece at a time: others write in between
         await self._take_up()
         await self._audit()
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
@@ -180,8 +187,10 @@ class Dispatcher:
             return
         self._next_audit = self._clock.now() + AUDIT_MS
         await self._conclude()
-        while await self._store.pending.forget_settled(self._clock.now() - self._keep_ms, PAGE) == PAGE:
-            pass
+        before = self._clock.now() - self._keep_ms
+        for forget in (self._store.pending.forget_settled, self._store.deliveries.forget):
+            while await forget(before, PAGE) == PAGE:
+                pass
 
     async def _conclude(self) -> None:
         for task_id in await self._store.unconcluded():

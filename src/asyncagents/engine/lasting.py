@@ -148,13 +148,13 @@ def _estimated(pending: Pending, lasting: Lasting | None) -> float | None:
 
 
 def _due(seconds: float | None, now: int) -> int | None:
-    if seconds is None or math.isinf(seconds):
+    if seconds is None or not math.isfinite(seconds):
         return None
     return min(now + int(seconds * 1000), FAR)
 
 
 def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else min(int(seconds * 1000), FAR)
+    return None if seconds is None or not math.isfinite(seconds) else min(int(seconds * 1000), FAR)
 
 
 def _warn(due: int | None, now: int) -> int | None:

@@ -118,7 +118,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     """A task whose end it waits for."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-    """For people, while a task is waited for."""
+    """For people, while it is waited for."""
     external_ref: str = ""
     """What the other side calls it."""
     estimated_seconds: float | None = None

@@ -15,8 +15,10 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
+from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
@@ -65,6 +67,8 @@ class Store(Door):
         super().__init__(database)
         self._listen = database.listen
         self.pending = PendingStore(database)
+        self.deliveries = DeliveryStore(database)
+        self.transfer = TransferStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
@@ -117,7 +121,7 @@ class Store(Door):
         """End a task whose end was missed."""
         await self._write(lambda tx: task_end.sweep(tx, task_id))
 
-    async def expire(self, limit: int = 500) -> int:
+    async def expire(self, limit: int = expire.PIECE) -> int:
         """Settle overdue calls; returns how many. The rest waits for the next call."""
         return await self._write(lambda tx: expire.expire(tx, limit))
 

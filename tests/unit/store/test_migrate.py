@@ -1,5 +1,6 @@
 """A database is brought to this program's schema: forward only, backed up first, refused when too new."""
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -225,3 +226,23 @@ def test_a_script_is_cut_at_the_ends_of_its_statements() -> None:
         "INSERT INTO a VALUES ('it''s;');",
         "SELECT 1",
     ]
+
+
+def test_calls_that_waited_before_are_listed_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, first=5)
+    waiting = b'{"id":"%s","state":{"type":"open","kind":"%s","since":1}}'
+    rows = [("a", "open", waiting % (b"a", b"async"), 7), ("b", "open", waiting % (b"b", b"question"), None)]
+    rows += [("c", "open", b"{broken", None), ("d", "settled", b'{"id":"d"}', None)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, state, body, due in rows:
+            connection.execute(
+                "INSERT INTO call (id, session_id, part_id, state, due, shown_pending, body, version, rev) "
+                "VALUES (?, 's', 'p', ?, ?, 0, ?, 1, 1)",
+                (name, state, due, body),
+            )
+    _migrate(path, first=6)
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT id, body FROM call WHERE pending IS NOT NULL").fetchall()
+    assert [row[0] for row in found] == ["a"]
+    assert json.loads(found[0][1])["later"] == {"due": 7}

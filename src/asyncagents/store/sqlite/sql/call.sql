@@ -57,7 +57,7 @@ ON CONFLICT (id) DO UPDATE SET ask_id = excluded.ask_id, state = excluded.state,
 WHERE call.version <= excluded.version;
 
 -- name: due_calls
-SELECT id FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
+SELECT id, body, version FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
 
 -- name: forget_due
 -- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.

@@ -1,0 +1,200 @@
+"""Who sent these bytes: HMAC signatures of webhooks, made and verified. Nothing here raises for any input.
+
+Two schemes: Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`, also by their `svix-`
+names) signs `id.timestamp.body`; the plain `X-Webhook-Signature` is the hex HMAC-SHA256 of the body alone.
+If any header of the first is there, the first decides: a stale delivery is not saved by adding the second.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from hmac import compare_digest, digest
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+"""As they came: names in any case, any of them more than once, as text or (ASGI) as bytes."""
+
+TOLERANCE_MS = 5 * 60 * 1000
+"""How far a timestamp may lie in the past, or in the future of our clock."""
+
+MOST_CHARACTERS = 4096
+MOST_SIGNATURES = 16
+"""What one delivery may ask us to compare; a rotation needs two."""
+
+PLAIN = "x-webhook-signature"
+_PREFIXES = ("webhook-", "svix-")
+_PARTS = ("id", "timestamp", "signature")
+_KEY = "whsec_"
+# No dot: `id.timestamp.body` could be cut elsewhere. No quote, no brace: a JSON body that was signed plainly
+# can never be presented as the signed text of the other scheme.
+_ID = re.compile(r"[A-Za-z0-9_:@/+=~-]{1,256}", re.ASCII)
+_TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+_MISMATCH = "no signature matches: sign the body, byte for byte as it is sent, with the secret of this call"
+_UNSIGNED = (
+    "it is not signed: send the webhook-id, webhook-timestamp and webhook-signature headers of Standard"
+    " Webhooks, or X-Webhook-Signature"
+)
+
+
+class Genuine(Struct, frozen=True):
+    """Who sent it knows a secret, and these bytes are what was sent."""
+
+
+class Forged(Struct, frozen=True):
+    """It proves nothing. The reason comes from the headers and the clock alone and may be told to anyone."""
+
+    reason: str
+
+
+Verdict: TypeAlias = Genuine | Forged
+
+
+class Claim(Struct, frozen=True):
+    """A signature in good form and in good time, not yet compared."""
+
+    signatures: tuple[bytes, ...]
+    head: bytes | None
+    """What was signed before the body; None: a plain signature, of the body alone."""
+
+
+def sign_standard(secret: str, id: str, timestamp: int, body: bytes) -> str:
+    """The value of `webhook-signature`; `timestamp` is in seconds, as the header writes it."""
+    return f"v1,{b64encode(_standard(_standard_key(secret), _head(id, str(timestamp)), body)).decode()}"
+
+
+def sign_plain(secret: str, body: bytes) -> str:
+    """The value of `X-Webhook-Signature`: hex, keyed with the secret's own characters, `whsec_` and all."""
+    return digest(_bytes(secret), body, "sha256").hex()
+
+
+def verify(headers: Headers, body: bytes, secrets: Iterable[str], now_ms: int) -> Verdict:
+    """Whether one of the secrets signed these bytes, in time. Without a secret nothing is genuine."""
+    claim = read_claim(headers, now_ms)
+    return claim if isinstance(claim, Forged) else check(claim, body, secrets)
+
+
+def read_claim(headers: Headers, now_ms: int) -> Claim | Forged:
+    """What can be judged without a secret, so before anything is looked up for it."""
+    found = _chosen(headers)
+    for prefix in _PREFIXES:
+        if any(f"{prefix}{part}" in found for part in _PARTS):
+            return _standard_claim({part: found.get(f"{prefix}{part}", []) for part in _PARTS}, now_ms)
+    return _plain_claim(found[PLAIN]) if PLAIN in found else Forged(_UNSIGNED)
+
+
+def check(claim: Claim, body: bytes, secrets: Iterable[str]) -> Verdict:
+    """Every signature is compared with every secret, whatever was found before: the time tells nothing."""
+    genuine = False
+    for expected in _expected(claim, body, secrets):
+        for given in claim.signatures:
+            genuine |= compare_digest(expected, given)
+    return Genuine() if genuine else Forged(_MISMATCH)
+
+
+def _expected(claim: Claim, body: bytes, secrets: Iterable[str]) -> list[bytes]:
+    # A blank one, left by a setting that was not filled in, would be known to everybody.
+    known = [secret for secret in dict.fromkeys(secrets) if secret.removeprefix(_KEY).strip()]
+    if claim.head is not None:
+        return [b64encode(_standard(_standard_key(secret), claim.head, body)) for secret in known]
+    # Recipes for the plain header differ in whether they decode the key; both know the secret.
+    keys = [key for secret in known for key in dict.fromkeys((_bytes(secret), _standard_key(secret)))]
+    return [digest(key, body, "sha256").hex().encode() for key in keys]
+
+
+def _chosen(headers: Headers) -> dict[str, list[str]]:
+    wanted = {PLAIN, *(f"{prefix}{part}" for prefix in _PREFIXES for part in _PARTS)}
+    found: dict[str, list[str]] = {}
+    for name, value in _pairs(headers):
+        if (lowered := _text(name).strip().lower()) in wanted:
+            found.setdefault(lowered, []).append(_text(value).strip())
+    return found
+
+
+def _pairs(headers: Headers) -> Iterable[tuple[str | bytes, str | bytes]]:
+    if isinstance(headers, Mapping):
+        return headers.items()
+    # Not every framework's headers are a `Mapping`, but all that are not pairs have `items`.
+    items: Callable[[], Iterable[tuple[str, str]]] | None = getattr(headers, "items", None)
+    return headers if items is None else items()
+
+
+def _text(raw: str | bytes) -> str:
+    return raw if isinstance(raw, str) else raw.decode("latin-1")
+
+
+def _standard_claim(found: dict[str, list[str]], now_ms: int) -> Claim | Forged:
+    message_id, timestamp = _only(found["id"]), _only(found["timestamp"])
+    if message_id is None or not _ID.fullmatch(message_id):
+        return Forged(
+            "webhook-id is missing, there twice, or no id: letters, digits and _ : @ / + = ~ - only"
+        )
+    if timestamp is None or not _TIMESTAMP.fullmatch(timestamp):
+        return Forged("webhook-timestamp is missing, there twice, or not a number of seconds since 1970")
+    if abs(now_ms - int(timestamp) * 1000) > TOLERANCE_MS:
+        return Forged(
+            "webhook-timestamp is more than five minutes off: sign each attempt anew, check the clock"
+        )
+    listed = _listed(found["signature"])
+    if listed is None:
+        return Forged(_too_many("webhook-signature"))
+    # A proxy joins repeated headers with a comma and a space. Other versions (v1a) are not ours to check.
+    given = (word.removesuffix(",").partition(",") for word in listed)
+    signatures = tuple(_bytes(value) for version, _, value in given if version == "v1" and value)
+    if not signatures:
+        return Forged("webhook-signature has no signature of version v1: write v1, a comma and base64")
+    return Claim(signatures, _head(message_id, timestamp))
+
+
+def _plain_claim(values: list[str]) -> Claim | Forged:
+    listed = _listed(values)
+    if listed is None:
+        return Forged(_too_many("X-Webhook-Signature"))
+    given = (_bytes(word).removesuffix(b",").lower().removeprefix(b"sha256=") for word in listed)
+    signatures = tuple(word for word in given if word)
+    if not signatures:
+        return Forged("X-Webhook-Signature is empty: write the hex HMAC-SHA256 of the body")
+    return Claim(signatures, None)
+
+
+def _only(values: list[str]) -> str | None:
+    """One value, maybe repeated alike; two that differ are nobody's word."""
+    return values[0] if len(set(values)) == 1 else None
+
+
+def _listed(values: list[str]) -> list[str] | None:
+    """The words of a header; None: more than anybody needs."""
+    if sum(map(len, values)) > MOST_CHARACTERS:
+        return None
+    words = [word for value in values for word in value.split()]
+    return words if len(words) <= MOST_SIGNATURES else None
+
+
+def _too_many(name: str) -> str:
+    return f"{name} is too long: at most {MOST_SIGNATURES} signatures, {MOST_CHARACTERS} characters"
+
+
+def _head(id: str, timestamp: str) -> bytes:
+    return _bytes(f"{id}.{timestamp}.")
+
+
+def _standard(key: bytes, head: bytes, body: bytes) -> bytes:
+    return digest(key, head + body, "sha256")
+
+
+def _standard_key(secret: str) -> bytes:
+    """`whsec_` and base64 stand for the decoded bytes, any other text for itself."""
+    if not secret.startswith(_KEY):
+        return _bytes(secret)
+    encoded = secret.removeprefix(_KEY).rstrip("=")
+    try:
+        return b64decode(_bytes(encoded + "=" * (-len(encoded) % 4)), validate=True) or _bytes(secret)
+    except ValueError:
+        return _bytes(secret)
+
+
+def _bytes(text: str) -> bytes:
+    """Headers and settings may hold half a character; it is no reason to fail."""
+    return text.encode("utf-8", "surrogatepass")

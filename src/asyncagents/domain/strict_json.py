@@ -1,0 +1,86 @@
+"""JSON from strangers: read as it is meant, or refused with a sentence; never guessed at."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, NoReturn
+
+from asyncagents.domain.text import whole
+from asyncagents.errors import InvalidInput
+
+DEPTH = 100
+"""How deep it may nest; what is stored has the same limit."""
+
+_BEYOND = 2**63
+_MOST_CHARACTERS = len(str(-_BEYOND))
+_TOO_DEEP = f"the body nests more than {DEPTH} levels deep; flatten it"
+
+
+def read_json(raw: bytes) -> Any:
+    """One JSON value that every reader reads alike, and every store keeps."""
+    try:
+        text = raw.decode("utf-8")
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float, parse_int=_integer
+        )
+    except RecursionError:
+        raise InvalidInput(_TOO_DEEP) from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the body is not UTF-8: byte {error.start} is no part of a character") from None
+    except ValueError as error:
+        raise InvalidInput(f"the body is not JSON: {str(error)[:200]}") from None
+    if "\\u" in text or text.count("[") + text.count("{") > DEPTH:  # only these can hide what is refused
+        _check(value)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise InvalidInput(f"the key {twice[:80]!r} stands twice in one object; write it once")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise InvalidInput(f"{name} is no number of JSON; write null or a text")
+
+
+def _float(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise InvalidInput(f"the number {text[:40]} is too large; write it as a text")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_CHARACTERS or not -_BEYOND <= (number := int(text)) < _BEYOND:
+        raise InvalidInput(f"the number {text[:40]} is too large; write it as a text")
+    return number
+
+
+def _check(value: Any) -> None:
+    """Not by recursion: how deep it nests is what is asked."""
+    layer, depth = [value], 0
+    while layer:
+        if depth > DEPTH:
+            raise InvalidInput(_TOO_DEEP)
+        for text in (item for item in layer if isinstance(item, str)):
+            _check_text(text)
+        layer = [inner for item in layer for inner in _inside(item)]
+        depth += 1
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise InvalidInput("the body has a text with a zero character in it (\\u0000); leave it out")
+    if whole(text) != text:
+        raise InvalidInput("the body has a text with half a character in it (a lone surrogate); leave it out")

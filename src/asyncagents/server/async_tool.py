@@ -1,0 +1,158 @@
+"""`/async-tool`: results from outside come in, and who has them sees what is waited for.
+
+Each handler makes an answer of a raw request. A webhook needs nothing but its signature; who may use the
+other routes is decided before they are called.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, get_args
+
+from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.delivered import MOST_BYTES, Delivered, read_delivered
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.pending_tool import PendingStatus
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.async_tools import AsyncTools
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.http import Answer, Request, answered, refused, shown
+
+Handler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Answer]]
+
+RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
+PENDING = "/async-tool/pending"
+_JSON = "application/json"
+_FILTERS = ("status", "sessionID", "after", "limit")
+_EVERYWHERE = ("directory", "workspace")
+"""What OpenCode's clients add to every query."""
+_LONGEST = 200
+_STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
+
+
+class Taken(Shape, frozen=True, kw_only=True):
+    """All that a sender of webhooks is told: what the call was given, and by whom, is not its matter."""
+
+    pending_id: CallId
+    status: PendingStatus
+
+
+async def answer(tools: AsyncTools, request: Request) -> Answer:
+    """Of whichever of these routes is meant."""
+    handlers = _handlers(request.path)
+    if not handlers:
+        return refused(404, "there is no such route")
+    handler = handlers.get(request.method)
+    if handler is None:
+        return refused(405, f"this route takes {' and '.join(handlers)}")
+    return await answered(handler(tools, request))
+
+
+def _handlers(path: str) -> dict[str, Handler]:
+    match path:
+        case "/async-tool/result":
+            return {"POST": post_result}
+        case "/async-tool/error":
+            return {"POST": post_error}
+        case "/async-tool/webhook":
+            return {"POST": post_webhook}
+        case "/async-tool/pending":
+            return {"GET": list_pending}
+        case _ if path.startswith(f"{PENDING}/") and "/" not in path.removeprefix(f"{PENDING}/"):
+            return {"GET": get_pending, "DELETE": delete_pending}
+        case _:
+            return {}
+
+
+async def post_result(tools: AsyncTools, request: Request) -> Answer:
+    """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
+    sent = _sent(request)
+    if isinstance(sent, Answer):
+        return sent
+    if not isinstance(sent.result, Completed):
+        raise InvalidInput(f"this is an error, not a result: send it to {ERROR}")
+    return shown(await tools.submit(sent))
+
+
+async def post_error(tools: AsyncTools, request: Request) -> Answer:
+    """`{"pendingID", "error"}`"""
+    sent = _sent(request)
+    if isinstance(sent, Answer):
+        return sent
+    if not isinstance(sent.result, Failed):
+        raise InvalidInput(f"this is a result, not an error: send it to {RESULT}")
+    return shown(await tools.submit(sent))
+
+
+async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
+    """Either of both, signed. Its content type is the sender's matter."""
+    if len(request.body) > MOST_BYTES:
+        return _too_large()
+    call = await tools.receive(request.headers, request.body)
+    return shown(Taken(pending_id=call.id, status=call.status))
+
+
+async def list_pending(tools: AsyncTools, request: Request) -> Answer:
+    """The oldest first, at most `limit`; the next page is `after` the last id, until a page is empty."""
+    given = _filters(request)
+    status = given.get("status", "waiting")
+    if status not in _STATUSES:
+        raise InvalidInput(f"status is one of {', '.join(_STATUSES)}")
+    session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
+    if session_id is not None and not _is_id(session_id):
+        raise NotFound("session", session_id)
+    found = await tools.list(
+        _STATUSES[_STATUSES.index(status)],
+        session_id,
+        after=given.get("after", ""),
+        limit=_limit(given.get("limit", "100")),
+    )
+    return shown(found)
+
+
+async def get_pending(tools: AsyncTools, request: Request) -> Answer:
+    return shown(await tools.get(_path_id(request)))
+
+
+async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
+    """Wait no longer: the call has failed with `cancelled`, and the session goes on."""
+    return shown(await tools.cancel(_path_id(request)))
+
+
+def _sent(request: Request) -> Delivered | Answer:
+    if len(request.body) > MOST_BYTES:
+        return _too_large()
+    kind = request.header("content-type").partition(";")[0].strip().lower()
+    if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
+        return refused(415, f"send JSON, with content-type: {_JSON}")
+    return read_delivered(request.body)
+
+
+def _too_large() -> Answer:
+    return refused(413, f"a result has at most {MOST_BYTES // 2**20} MiB; send a link to what is larger")
+
+
+def _filters(request: Request) -> dict[str, str]:
+    given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
+    for name, value in given:
+        if name not in _FILTERS or len(value) > _LONGEST or (value and not value.isprintable()):
+            raise InvalidInput(f"the filters are {', '.join(_FILTERS)}")
+    if len(dict(given)) < len(given):
+        raise InvalidInput("a filter is given once")
+    return dict(given)
+
+
+def _limit(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 4:
+        raise InvalidInput("limit is a number from 1 to 1000")
+    return int(text)
+
+
+def _path_id(request: Request) -> str:
+    named = request.path.removeprefix(f"{PENDING}/")
+    if not _is_id(named):
+        raise NotFound("pending call", named[:_LONGEST])
+    return named
+
+
+def _is_id(text: str) -> bool:
+    """Whether a database can be asked for it."""
+    return 0 < len(text) <= _LONGEST and text.isprintable()

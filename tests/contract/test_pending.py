@@ -1,0 +1,190 @@
+"""Calls whose result comes later: what is kept of them, who may settle them, and when they are forgotten."""
+
+import asyncio
+
+import pytest
+
+from asyncagents.domain.call import CANCELLED, Completed, Failed, Later, Open, Requested, Running, Settled
+from asyncagents.domain.event import AsyncToolExpiring, QuestionRejected
+from asyncagents.domain.fact import KeepSecret
+from asyncagents.domain.id import CallId
+from asyncagents.domain.pending_tool import pending_status, pending_tool
+from asyncagents.errors import AlreadySettled, Conflict, NotFound
+from asyncagents.store.verb.step import Move
+from tests.contract.build import ALICE, BOB, Lab, done, state_of
+
+DAY = 86_400_000
+LATER = Later(due=DAY, estimated=5, external_ref="job-7", checked=True)
+
+
+def waiting(lab: Lab, later: Later = LATER, **more: int | None) -> Open:
+    return Open(kind="async", since=lab.clock.now(), later=later, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("P-01")
+async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_end(lab: Lab) -> None:
+    _, lease, (call,) = await lab.called(None)
+    assert (call.later, pending_status(call)) == (None, None)
+    begun = await lab.move(lease, call, Running(lease.fence, Later(due=7)))
+    assert (begun.later, begun.state, pending_status(begun)) == (
+        Later(due=7), Running(lease.fence), "processing",
+    )  # fmt: skip
+    opened = await lab.move(lease, call, waiting(lab))
+    assert (opened.later, pending_status(opened)) == (LATER, "waiting")
+    assert isinstance(opened.state, Open)
+    assert opened.state.later is None
+    settled = await lab.store.settle(call.id, done())
+    assert (settled.later, pending_status(settled)) == (LATER, "completed")
+    assert pending_tool(settled).external_ref == "job-7"
+
+
+@pytest.mark.spec("P-09")
+async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -> None:
+    first, _, calls = await lab.called(*(waiting(lab) for _ in range(3)))
+    second, _, (other,) = await lab.called(waiting(lab))
+    ids = sorted([*(call.id for call in calls), other.id])
+    pending = lab.store.pending
+
+    assert [call.id for call in await pending.calls("waiting", None, after="", limit=9)] == ids
+    page = await pending.calls("waiting", None, after=ids[0], limit=2)
+    assert [call.id for call in page] == ids[1:3]
+    assert [call.id for call in await pending.calls("waiting", second, after="", limit=9)] == [other.id]
+    await lab.store.settle(calls[0].id, done())
+    await lab.store.settle(calls[1].id, Failed(CANCELLED))
+    for status, found in (("completed", calls[0]), ("failed", calls[1]), ("waiting", calls[2])):
+        listed = await pending.calls(status, first, after="", limit=9)  # type: ignore[arg-type]
+        assert [call.id for call in listed] == [found.id]
+
+
+@pytest.mark.spec("P-05")
+async def test_what_does_not_wait_for_the_outside_is_no_pending_call(lab: Lab) -> None:
+    session_id, _, (plain,) = await lab.called(None)
+    for unknown in (plain.id, CallId("tool_nothing"), CallId("")):
+        with pytest.raises(NotFound, match="no pending call"):
+            await lab.store.pending.call(unknown)
+        with pytest.raises(NotFound, match="no pending call"):
+            await lab.store.pending.resume(unknown)
+    assert await lab.store.pending.calls("waiting", session_id, after="", limit=9) == ()
+
+
+@pytest.mark.spec("P-08")
+async def test_a_result_is_taken_while_a_start_that_was_cut_off_waits_to_run_again(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    await lab.move(lease, call, Running(lease.fence, LATER))
+    lease = await lab.claim(session_id, BOB, dead=ALICE)
+    await lab.store.advance(lease, (Move(call.id, Requested()),))
+    await lab.store.settle(call.id, done())
+    snapshot = await lab.store.advance(lease, (Move(call.id, Running(lease.fence)),))
+    assert snapshot.executing == ()
+    assert state_of(await lab.store.call(call.id)) == "Settled"
+
+
+async def test_a_call_that_never_started_takes_no_result(lab: Lab) -> None:
+    _, _, (call,) = await lab.called(None)
+    with pytest.raises(Conflict, match="not started"):
+        await lab.store.settle(call.id, done())
+
+
+@pytest.mark.spec("P-07")
+async def test_people_are_warned_once_and_nobody_is_woken_by_it(lab: Lab) -> None:
+    now = lab.clock.now()
+    session_id, lease, (call,) = await lab.called(waiting(lab, due=now + 100, warn=now + 90))
+    snapshot = await lab.store.snapshot(lease)
+    await lab.store.park(lease, snapshot.control.wake_seq)
+    assert await lab.store.next_due() == now + 90
+    lab.clock.advance(90)
+    lab.commits.clear()
+    assert await lab.store.expire() == 1
+    (warning,) = (e for commit in lab.commits for e in commit.events if isinstance(e, AsyncToolExpiring))
+    assert warning == AsyncToolExpiring(
+        session_id=session_id, pending_id=call.id, tool=call.tool, timeout=now + 100
+    )
+    assert lab.woken == []
+    assert await lab.store.expire() == 0
+    assert await lab.store.next_due() == now + 100
+    lab.clock.advance(10)
+    assert await lab.store.expire() == 1
+    expired = await lab.store.pending.call(call.id)
+    assert (pending_status(expired), lab.woken) == ("expired", [session_id])
+
+
+@pytest.mark.spec("P-07")
+async def test_who_was_away_for_all_of_it_is_not_warned_of_what_is_over(lab: Lab) -> None:
+    now = lab.clock.now()
+    _, _, (call,) = await lab.called(waiting(lab, due=now + 100, warn=now + 90))
+    lab.clock.advance(1_000)
+    lab.commits.clear()
+    assert await lab.store.expire() == 1
+    assert not [e for commit in lab.commits for e in commit.events if isinstance(e, AsyncToolExpiring)]
+    assert pending_status(await lab.store.pending.call(call.id)) == "expired"
+
+
+async def test_secrets_are_kept_beside_a_call_and_go_with_its_session(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    secret = KeepSecret(session_id, call.id, "in", "whsec_abc")
+    await lab.store.open_call(lease, call.id, waiting(lab), (secret,))
+    assert await lab.store.pending.issued_secret(call.id) == "whsec_abc"
+    assert "abc" not in repr(secret)
+    await lab.store.delete_session(session_id)
+    assert await lab.store.pending.issued_secret(call.id) is None
+
+
+async def test_one_first_key_counts_for_all_who_propose_one(lab: Lab) -> None:
+    assert await lab.store.pending.keys() == ()
+    proposed = [bytes([n]) * 32 for n in range(5)]
+    answers = await asyncio.gather(*(lab.store.pending.first_key(key) for key in proposed))
+    assert len(set(answers)) == 1
+    new = await lab.store.pending.new_key(b"n" * 32)
+    assert new == (b"n" * 32, *answers[0])
+
+
+@pytest.mark.spec("P-15")
+async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab) -> None:
+    session_id, lease, calls = await lab.called(*(waiting(lab) for _ in range(4)))
+    secret = KeepSecret(session_id, calls[0].id, "in", "whsec_abc")
+    await lab.store.open_call(lease, calls[0].id, waiting(lab), (secret,))
+    for call in calls[:3]:
+        lab.clock.advance(10)
+        await lab.store.settle(call.id, done())
+    parts = [entry.parts for entry in await lab.store.messages(session_id)]
+    before = lab.clock.now() - 10
+
+    assert await lab.store.pending.forget_settled(before, 1) == 1
+    assert await lab.store.pending.forget_settled(before, 9) == 1
+    assert await lab.store.pending.forget_settled(before, 9) == 0
+    assert await lab.store.pending.issued_secret(calls[0].id) is None
+    for gone in calls[:2]:
+        with pytest.raises(NotFound):
+            await lab.store.pending.call(gone.id)
+    assert (await lab.store.pending.call(calls[2].id)).settled
+    assert [entry.parts for entry in await lab.store.messages(session_id)] == parts
+
+
+@pytest.mark.spec("P-05")
+async def test_of_two_results_at_once_one_counts_and_the_other_hears_which(lab: Lab) -> None:
+    _, _, (call,) = await lab.called(waiting(lab))
+    both = await asyncio.gather(
+        lab.store.settle(call.id, Completed("one")),
+        lab.store.settle(call.id, Completed("two")),
+        return_exceptions=True,
+    )
+    (kept,) = (each for each in both if not isinstance(each, BaseException))
+    (refused,) = (each for each in both if isinstance(each, BaseException))
+    assert isinstance(kept.state, Settled)
+    assert isinstance(refused, AlreadySettled)
+    assert isinstance(kept.state.result, Completed)
+    assert kept.state.result.output in refused.first
+
+
+async def test_a_question_that_goes_with_a_call_is_closed_by_its_result(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    asked = lab.question(session_id).question
+    assert asked is not None
+    state = Open(kind="async", since=lab.clock.now(), later=LATER, question=asked)
+    await lab.store.open_call(lease, call.id, state)
+    lab.commits.clear()
+    await lab.store.settle(call.id, done())
+    closed = [e for commit in lab.commits for e in commit.events if isinstance(e, QuestionRejected)]
+    assert [event.request_id for event in closed] == [asked.id]

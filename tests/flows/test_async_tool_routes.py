@@ -1,0 +1,269 @@
+"""The routes of `/async-tool` as functions: what a request of raw bytes is answered."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncagents.domain.event import SessionIdle
+from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK, answer
+from asyncagents.server.http import Answer, Pairs, Request
+from tests.flows.deliveries import SCRIPT, UNKNOWN, Post, Service, done, failed, kept_posting, posting
+from tests.flows.kit import stage
+
+alike = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Post]:
+    """One for all who change nothing."""
+    async with kept_posting(tmp_path_factory.mktemp("kept")) as post:
+        yield post
+
+
+def said(answer: Answer) -> Any:
+    return json.loads(answer.body)
+
+
+def get(path: str, **query: str) -> Request:
+    return Request(method="GET", path=path, query=tuple(query.items()))
+
+
+def delete(id: str) -> Request:
+    return Request(method="DELETE", path=f"{PENDING}/{id}")
+
+
+@pytest.mark.spec("P-03", "P-04", "P-05")
+async def test_a_result_is_taken_once_and_answered_alike(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        first, again = await post.send(post.result(post.body)), await post.send(post.result(post.body))
+        await post.stage.ears.until(SessionIdle)
+        other = await post.send(post.result(done(post.id, "v3")))
+        known = await post.send(get(f"{PENDING}/{post.id}"))
+
+    assert (first.status, other.status) == (200, 409)
+    assert first == again == known
+    assert said(first)["status"] == "completed"
+    assert said(other) == {"name": "ConflictError", "data": {"message": said(other)["data"]["message"]}}
+    assert "v2 is live" in said(other)["data"]["message"]
+
+
+@pytest.mark.spec("P-03", "P-04")
+async def test_an_error_is_taken_by_its_own_route(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        crossed = [
+            await post.send(post.result(failed(post.id))),
+            await post.send(post.result(post.body, ERROR)),
+        ]
+        taken = await post.send(post.result(failed(post.id), ERROR))
+
+    assert [answer.status for answer in crossed] == [400, 400]
+    assert (taken.status, said(taken)["status"], said(taken)["error"]) == (200, "failed", "no route")
+
+
+@alike
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("application/json", 404),
+        ("Application/JSON; charset=utf-8", 404),
+        ("application/cloudevents+json", 404),
+        ("", 415),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=application/json", 415),
+        ("text/html+json", 415),
+        ("\udcff", 415),
+    ],
+)
+async def test_results_come_as_json(kept: Post, kind: str, status: int) -> None:
+    headers = (("Content-Type", kind),) if kind else ()
+    before = await kept.state()
+    taken = await kept.send(Request(method="POST", path=RESULT, headers=headers, body=done(UNKNOWN)))
+    assert (taken.status, await kept.state()) == (status, before)
+
+
+@pytest.mark.spec("P-03", "P-05")
+async def test_who_is_not_known_is_404(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        await post.stage.runtime.delete_session(post.stage.session_id)
+        answers = [
+            await post.send(request)
+            for request in (
+                post.result(done(UNKNOWN)),
+                post.result(failed(UNKNOWN), ERROR),
+                post.result(post.body),
+                get(f"{PENDING}/{UNKNOWN}"),
+                get(f"{PENDING}/{post.id}"),
+                delete(UNKNOWN),
+                delete(post.id),
+                get(f"{PENDING}/\0"),
+                get(f"{PENDING}/\ud800"),
+                get(f"{PENDING}/{'x' * 100_000}"),
+                get(f"{PENDING}/"),
+                get(f"{PENDING}/a/b"),
+                get("/async-tool"),
+                get(PENDING, sessionID="ses_gone"),
+                get(PENDING, sessionID=""),
+            )
+        ]
+
+    assert {answer.status for answer in answers} == {404}
+    assert {said(answer)["name"] for answer in answers} == {"NotFoundError"}
+    assert all(len(answer.body) < 1_000 for answer in answers)
+
+
+@pytest.mark.spec("P-14", "P-03")
+async def test_a_call_is_cancelled_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        first = await post.send(delete(post.id))
+        await post.stage.ears.until(SessionIdle)
+        again = await post.send(delete(post.id))
+        late = await post.send(post.signed())
+
+    assert first == again
+    assert (first.status, said(first)["status"], said(first)["error"]) == (200, "failed", "cancelled")
+    assert late.status == 409
+
+
+@pytest.mark.spec("P-03", "P-09")
+async def test_what_waits_is_listed_page_by_page_and_by_filter(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        every = said(await post.send(get(PENDING)))
+        first = said(await post.send(get(PENDING, limit="1", directory="/somewhere")))
+        second = said(await post.send(get(PENDING, limit="1", after=first[0]["id"])))
+        last = said(await post.send(get(PENDING, after=second[0]["id"])))
+        own = said(await post.send(get(PENDING, sessionID=post.stage.session_id)))
+        await post.send(delete(post.id))
+        gone = said(await post.send(get(PENDING, status="failed", sessionID=post.stage.session_id)))
+        left = said(await post.send(get(PENDING)))
+        nothing = [said(await post.send(get(PENDING, status=status))) for status in ("processing", "expired")]
+
+    assert [call["id"] for call in every] == [post.id, post.other_id]
+    assert (first, second, last) == (every[:1], every[1:], [])
+    assert own == every[:1]
+    assert ([call["id"] for call in gone], left, nothing) == ([post.id], every[1:], [[], []])
+    assert {call["status"] for call in every} == {"waiting"}
+    assert post.secret not in json.dumps(every)
+
+
+@alike
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize(
+    "query",
+    [
+        (("status", "done"),),
+        (("status", ""),),
+        (("limit", "0"),),
+        (("limit", "-1"),),
+        (("limit", "1001"),),
+        (("limit", "9" * 5000),),
+        (("limit", "²"),),
+        (("limit", "1.5"),),
+        (("after", "\ud800"),),
+        (("after", "\0"),),
+        (("after", "x" * 1000),),
+        (("sessionID", "\ud800"),),
+        (("state", "waiting"),),
+        (("limit", "1"), ("limit", "2")),
+        (("\ud800", "\0"),),
+    ],
+)
+async def test_a_filter_that_makes_no_sense_is_400(kept: Post, query: Pairs) -> None:
+    refused = await kept.send(Request(method="GET", path=PENDING, query=query))
+    assert (refused.status, said(refused)["name"]) == (400, "BadRequest")
+
+
+@alike
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", RESULT),
+        ("PUT", ERROR),
+        ("GET", WEBHOOK),
+        ("POST", PENDING),
+        ("PATCH", f"{PENDING}/x"),
+        ("", PENDING),
+    ],
+)
+async def test_a_method_that_a_route_does_not_take_is_405(kept: Post, method: str, path: str) -> None:
+    refused = await kept.send(Request(method=method, path=path, body=kept.body))
+    assert (refused.status, said(refused)["name"]) == (405, "MethodNotAllowedError")
+
+
+@pytest.mark.spec("P-03")
+async def test_while_the_store_does_not_answer_it_is_503_and_nothing_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with posting(tmp_path) as post:
+        pass
+    requests = (
+        post.result(post.body),
+        post.result(failed(post.id), ERROR),
+        post.signed(),
+        get(PENDING),
+        get(f"{PENDING}/{post.id}"),
+        delete(post.id),
+    )
+    answers = [await post.send(request) for request in requests]
+
+    assert {answer.status for answer in answers} == {503}
+    assert all("again later" in said(answer)["data"]["message"] for answer in answers)
+    assert post.secret not in caplog.text + str(answers)
+    assert "Closed" in caplog.text
+
+
+@pytest.mark.spec("P-03")
+async def test_whatever_is_asked_the_answer_is_json_and_never_ours_to_mend(tmp_path: Path) -> None:
+    texts = st.text(max_size=20) | st.sampled_from(
+        ["\ud800", "\0", UNKNOWN, "waiting", "1", "application/json"]
+    )
+    filters = st.sampled_from(["status", "sessionID", "after", "limit"])
+    asked: list[Request] = []
+
+    @settings(max_examples=300)
+    @given(
+        st.builds(
+            Request,
+            method=st.sampled_from(["GET", "POST", "DELETE"]),
+            path=st.sampled_from([RESULT, ERROR, WEBHOOK, PENDING])
+            | texts.map(lambda text: f"{PENDING}/{text}")
+            | texts,
+            query=st.lists(st.tuples(filters | texts, texts), max_size=3).map(tuple),
+            headers=st.lists(st.tuples(st.just("content-type") | texts, texts), max_size=2).map(tuple),
+            body=st.binary(max_size=40)
+            | texts.map(lambda text: json.dumps({"pendingID": text, "error": text}).encode()),
+        )
+    )
+    def collect(request: Request) -> None:
+        asked.append(request)
+
+    collect()
+    async with posting(tmp_path) as post:
+        before = await post.state()
+        for request in asked:
+            got = await post.send(request)
+            said(got)
+            assert got.status in {200, 400, 401, 404, 405, 415}
+            assert got.status != 200 or request.method == "GET"
+        assert await post.state() == before
+
+
+@pytest.mark.spec("P-03")
+async def test_a_call_that_only_runs_here_is_nobodys_to_see(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[Service().tool]) as at:
+        await at.prompt("ship")
+        call = await at.open_call()
+        shown = await answer(at.runtime.async_tools, get(f"{PENDING}/{call.id}"))
+
+    assert shown.status == 200
+    assert set(said(shown)) == {
+        "id", "sessionID", "messageID", "partID", "callID", "tool", "input", "status", "timeout", "time",
+    }  # fmt: skip

@@ -1,0 +1,454 @@
+"""Results that strangers bring: only what a call's secret signed counts, once, and nothing breaks on them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncagents import Runtime, ToolContext, async_tool
+from asyncagents.app import Setup, bare, open_runtime
+from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import TIMED_OUT
+from asyncagents.domain.delivered import MOST_BYTES
+from asyncagents.domain.event import SessionIdle
+from asyncagents.domain.pending_tool import ToolResult
+from asyncagents.domain.signature import sign_plain, sign_standard
+from asyncagents.errors import InvalidInput, NotFound, Unauthorized
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.server.http import Answer, Pairs, Request
+from asyncagents.testing.clock import FakeClock
+from tests.flows.deliveries import (
+    FORGED,
+    MALFORMED,
+    MIB,
+    SCRIPT,
+    UNKNOWN,
+    Make,
+    Post,
+    Service,
+    added,
+    bodied,
+    changed,
+    done,
+    failed,
+    kept_posting,
+    posting,
+    standard,
+)
+from tests.flows.kit import PATIENCE, Gate, open_world, stage
+
+alike = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Post]:
+    """One for all who change nothing."""
+    async with kept_posting(tmp_path_factory.mktemp("kept")) as post:
+        yield post
+
+
+def said(answer: Answer) -> Any:
+    return json.loads(answer.body)
+
+
+def message(answer: Answer) -> str:
+    text = said(answer)["data"]["message"]
+    assert isinstance(text, str)
+    return text
+
+
+async def resumed_once(post: Post, result: str) -> None:
+    """The session of the call went on, with this result, and asked the model once more."""
+    async with asyncio.timeout(PATIENCE):
+        await post.stage.ears.until(SessionIdle, lambda event: event.session_id == post.stage.session_id)
+    told = [told.output for told in post.stage.told() if isinstance(told, FromTool)]
+    assert (told, len(post.stage.model.requests)) == ([result], 3)
+
+
+@alike
+@pytest.mark.spec("P-06", "P-03", "P-05")
+@pytest.mark.parametrize("name", FORGED)
+async def test_what_is_not_signed_for_this_call_is_401_and_changes_nothing(
+    kept: Post, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = await kept.state()
+    answer = await kept.send(FORGED[name](kept))
+    assert (answer.status, said(answer)["name"]) == (401, "UnauthorizedError")
+    assert await kept.state() == before
+    for secret in (kept.secret, kept.secret.removeprefix("whsec_"), kept.other_secret):
+        assert secret not in answer.body.decode() + caplog.text
+
+
+@alike
+@pytest.mark.spec("P-06", "P-03", "P-05")
+@pytest.mark.parametrize("name", MALFORMED)
+async def test_what_is_signed_but_malformed_is_400_and_changes_nothing(kept: Post, name: str) -> None:
+    body = MALFORMED[name](kept.id)
+    before = await kept.state()
+    signed = [
+        await kept.send(kept.signed(body)),
+        await kept.send(kept.plainly(body)),
+        await kept.send(kept.result(body)),
+    ]
+    unsigned = await kept.send(kept.webhook((), body))
+    assert await kept.state() == before
+
+    assert [answer.status for answer in (*signed, unsigned)] == [400, 400, 400, 401]
+    assert {said(answer)["name"] for answer in signed} == {"BadRequest"}
+    assert all(10 < len(message(answer)) < 300 for answer in signed)
+
+
+TAKEN: dict[str, Make] = {
+    "by Standard Webhooks": lambda post: post.signed(),
+    "by the names of svix": lambda post: Request(
+        method="POST",
+        path="/async-tool/webhook",
+        headers=tuple((name.replace("webhook", "Svix"), value) for name, value in post.signed().headers),
+        body=post.body,
+    ),
+    "a little late": lambda post: post.signed(shift=-280),
+    "a little early": lambda post: post.signed(shift=280),
+    "while keys are rotated": lambda post: changed(
+        post.signed(), "webhook-signature", lambda value: f"v1,AAAA v1a,BBBB {value}"
+    ),
+    "with the header twice": lambda post: added(post.signed(), ("webhook-signature", "v1,AAAA")),
+    "as text": lambda post: added(post.signed(), ("content-type", "text/plain")),
+    "plainly": lambda post: post.plainly(),
+    "plainly, with a prefix": lambda post: changed(
+        post.plainly(), "x-webhook-signature", lambda value: f"sha256={value}"
+    ),
+    "plainly, in capitals": lambda post: changed(post.plainly(), "x-webhook-signature", str.upper),
+    "with a broken plain one beside it": lambda post: added(post.signed(), ("X-Webhook-Signature", "x")),
+    "with more around it": lambda post: post.signed(
+        post.body[:-1] + b', "type": "deploy.done", "data": [1]}'
+    ),
+    "as we sign it": lambda post: post.webhook(
+        (
+            ("webhook-id", "dlv_1"),
+            ("webhook-timestamp", str(post.seconds)),
+            ("webhook-signature", sign_standard(post.secret, "dlv_1", post.seconds, post.body)),
+        )
+    ),
+    "as we sign it plainly": lambda post: post.webhook(
+        (("x-webhook-signature", sign_plain(post.secret, post.body)),)
+    ),
+}
+
+
+@pytest.mark.spec("P-06", "P-04", "P-05")
+@pytest.mark.parametrize("name", TAKEN)
+async def test_what_is_signed_resumes_the_session_once_and_again_it_gets_the_first_answer(
+    tmp_path: Path, name: str
+) -> None:
+    async with posting(tmp_path) as post:
+        request = TAKEN[name](post)
+        first, *others = await asyncio.gather(*(post.send(request) for _ in range(3)))
+        await resumed_once(post, "v2 is live")
+        before = await post.state()
+        again = await post.send(request)
+        assert await post.state() == before
+        call = await post.tools.get(post.id)
+
+    assert {answer.status for answer in (first, *others, again)} == {200}
+    assert {answer.body for answer in (first, *others, again)} == {first.body}
+    assert said(first) == {"pendingID": post.id, "status": "completed"}
+    assert call.result == ToolResult(title="Deployed", output="v2 is live", metadata={"version": 2})
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_signed_error_resumes_the_session_too(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        answer = await post.send(post.signed(failed(post.id)))
+        await resumed_once(post, "no route")
+
+    assert (answer.status, said(answer)) == (200, {"pendingID": post.id, "status": "failed"})
+
+
+@pytest.mark.spec("P-05", "P-06")
+async def test_another_result_is_a_conflict_that_names_the_first(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        await post.send(post.signed())
+        await resumed_once(post, "v2 is live")
+        before = await post.state()
+        others = [
+            await post.send(post.signed(done(post.id, "v3"))),
+            await post.send(post.plainly(failed(post.id))),
+            await post.send(post.result(done(post.id, "v3"))),
+            await post.send(Request(method="DELETE", path=f"/async-tool/pending/{post.id}")),
+        ]
+        assert await post.state() == before
+
+    assert [answer.status for answer in others] == [409] * 4
+    assert all("v2 is live" in message(answer) for answer in others)
+
+
+@pytest.mark.spec("P-06", "P-05")
+async def test_of_two_results_at_once_one_counts_and_the_other_is_told_so(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        one, other = await asyncio.gather(
+            post.send(post.signed()), post.send(post.plainly(done(post.id, "v3")))
+        )
+        await resumed_once(post, "v2 is live" if one.status == 200 else "v3")
+
+    assert sorted((one.status, other.status)) == [200, 409]
+
+
+@pytest.mark.spec("P-06", "P-03")
+async def test_only_who_knows_its_secret_learns_that_a_call_is_gone(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        (never,) = await post.tools.secrets(UNKNOWN)
+        unknown = done(UNKNOWN)
+        headers = standard(never.reveal(), unknown, post.seconds)
+        await post.stage.runtime.delete_session(post.stage.session_id)
+        genuine = [await post.send(post.webhook(headers, unknown)), await post.send(post.signed())]
+        strangers = [await post.send(make(post)) for make in FORGED.values()]
+
+    assert [answer.status for answer in genuine] == [404, 404]
+    assert {answer.status for answer in strangers} == {401}
+
+
+@pytest.mark.spec("P-06")
+async def test_an_unknown_call_and_a_wrong_signature_are_told_alike(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        known = await post.send(post.signed(key=b"wrong"))
+        unknown = await post.send(post.signed(done(UNKNOWN), key=b"wrong"))
+
+    assert known == unknown
+
+
+@pytest.mark.spec("P-06")
+async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> None:
+    setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([]))
+    async with open_world(tmp_path, setup, clock=FakeClock()) as runtime:
+        assert await runtime.async_tools.secrets(UNKNOWN) == ()
+        with pytest.raises(Unauthorized):
+            await runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("x", b"{}")}, done(UNKNOWN))
+
+
+def written(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.spec("P-01", "P-06")
+async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with posting(tmp_path) as post:
+        await post.send(post.signed(key=b"wrong"))
+        await post.send(post.signed())
+        await resumed_once(post, "v2 is live")
+        heard = repr(post.stage.ears.heard) + repr(await post.stage.messages())
+    kept = written(tmp_path)
+
+    secret = post.secret.removeprefix("whsec_")
+    assert post.id.encode() in kept
+    assert secret.encode() not in kept
+    assert secret not in heard + caplog.text
+
+
+@pytest.mark.spec("P-06")
+async def test_a_secret_that_the_service_chose_counts_for_its_call_only(tmp_path: Path) -> None:
+    service = Service(secret=Secret("chosen by the service"))
+    async with posting(tmp_path, service) as post:
+        chosen = await post.send(post.plainly(secret="chosen by the service"))
+        made = await post.send(post.signed())
+        listed = await post.send(Request(method="GET", path=f"/async-tool/pending/{post.id}"))
+
+    assert (chosen.status, made.status) == (200, 200)
+    assert b"chosen" not in chosen.body + listed.body
+
+
+@pytest.mark.spec("P-06")
+async def test_secrets_that_services_share_are_rotated_by_configuration(tmp_path: Path) -> None:
+    config = AsyncToolsConfig(secrets=(Secret("new one"), Secret("old one"), Secret("")))
+    async with posting(tmp_path, async_tools=config) as post:
+        gone, empty = await post.send(post.plainly(secret="oldest one")), post.body
+        blank = await post.send(post.webhook((("X-Webhook-Signature", sign_plain("", empty)),)))
+        old = await post.send(post.plainly(secret="old one"))
+        new = await post.send(post.plainly(done(post.other_id), secret="new one"))
+        lost = await post.send(post.plainly(done(UNKNOWN), secret="new one"))
+
+    assert [answer.status for answer in (gone, blank, old, new, lost)] == [401, 401, 200, 200, 404]
+
+
+@pytest.mark.spec("P-06")
+async def test_after_the_key_of_the_store_was_rotated_secrets_that_were_told_still_count(
+    tmp_path: Path,
+) -> None:
+    async with posting(tmp_path) as post:
+        await post.tools.rotate_key()
+        answer = await post.send(post.signed())
+
+    assert answer.status == 200
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path) -> None:
+    service, model = Service(), ScriptedModel(SCRIPT)
+    clock = FakeClock()
+    setup = Setup(model=model, furnish=bare([service.tool]))
+    async with open_world(tmp_path, setup, clock=clock) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "ship")
+    ((pending_id, secret),) = service.told
+    clock.advance(3600_000)
+    async with open_world(tmp_path, setup, clock=clock) as runtime, asyncio.timeout(PATIENCE):
+        body = done(pending_id)
+        stale = standard(secret, body, clock.now() // 1000 - 3600)
+        with pytest.raises(Unauthorized, match="five minutes"):
+            await runtime.async_tools.receive(stale, body)
+        taken = await runtime.async_tools.receive(dict(standard(secret, body, clock.now() // 1000)), body)
+        await runtime.wait(session.id)
+        answer = (await runtime.messages(session.id))[-1].text
+
+    assert (taken.status, answer, len(model.requests)) == ("completed", "Shipped.", 2)
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_counts(tmp_path: Path) -> None:
+    runtimes: list[Runtime] = []
+    taken: list[str] = []
+
+    @async_tool
+    async def deploy(context: ToolContext) -> str:
+        """Start a deployment that is done at once."""
+        body = done(context.pending_id)
+        headers = {"X-Webhook-Signature": sign_plain(context.secret, body)}
+        taken.extend([(await runtimes[0].async_tools.receive(headers, body)).status for _ in range(2)])
+        return "started"
+
+    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+        runtimes.append(at.runtime)
+        answer = await at.prompt("ship")
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert (taken, answer.text, told) == (["completed"] * 2, "Shipped.", ["v2 is live"])
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_process_that_serves_nobody_takes_a_webhook_for_one_that_does(tmp_path: Path) -> None:
+    async with (
+        posting(tmp_path) as post,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as door,
+    ):
+        both = await asyncio.gather(
+            door.async_tools.receive(post.signed().headers, post.body), post.send(post.signed())
+        )
+        await resumed_once(post, "v2 is live")
+
+    assert (both[0].status, both[1].status) == ("completed", 200)
+
+
+@pytest.mark.spec("P-06", "P-07")
+async def test_after_expiry_a_signed_result_is_a_conflict(tmp_path: Path) -> None:
+    async with posting(tmp_path, Service(seconds=0.02)) as post:
+        await resumed_late(post)
+        answer = await post.send(post.signed())
+
+    assert answer.status == 409
+    assert TIMED_OUT in message(answer)
+
+
+async def resumed_late(post: Post) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await post.stage.runtime.wait(post.stage.session_id)
+        while (await post.tools.get(post.id)).status != "expired":
+            await post.stage.ears.until(SessionIdle)
+
+
+@pytest.mark.spec("P-03", "P-05")
+async def test_what_the_tool_does_not_take_is_422_and_the_call_still_waits(tmp_path: Path) -> None:
+    def check(result: ToolResult) -> bool:
+        return result.metadata.get("version") == 2
+
+    async with posting(tmp_path, Service(check=check)) as post:
+        wrong = done(post.id).replace(b'"version": 2', b'"version": 3')
+        before = await post.state()
+        refused = [await post.send(post.signed(wrong)), await post.send(post.result(wrong))]
+        assert await post.state() == before
+        taken = await post.send(post.signed())
+        await resumed_once(post, "v2 is live")
+
+    assert [answer.status for answer in (*refused, taken)] == [422, 422, 200]
+    assert said(refused[0])["name"] == "ResultRefusedError"
+
+
+@pytest.mark.spec("P-06", "P-10")
+async def test_a_body_without_end_is_413_before_it_is_read(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        large = done(post.id, "x" * MOST_BYTES)
+        before = await post.state()
+        answers = [
+            await post.send(post.signed(large)),
+            await post.send(post.webhook((), large)),
+            await post.send(post.result(large)),
+            await post.send(post.result(large, "/async-tool/error")),
+        ]
+        assert await post.state() == before
+        with pytest.raises(InvalidInput):
+            await post.tools.receive(post.signed(large).headers, large)
+        fits = await post.send(post.signed(done(post.id, "x" * (MOST_BYTES - MIB))))
+
+    assert [answer.status for answer in answers] == [413] * 4
+    assert fits.status == 200
+
+
+@pytest.mark.spec("P-06")
+async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_path: Path) -> None:
+    gate, config = Gate("deploy"), AsyncToolsConfig(secrets=(Secret("shared"),))
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
+        prompt = asyncio.ensure_future(at.prompt("ship"))
+        await gate.until_started()
+        (running,) = await at.runtime._store.calls(at.session_id)
+        body = done(running.id)
+        with pytest.raises(NotFound):
+            await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)
+        gate.go.set()
+        await prompt
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert told == ["through"]
+
+
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["webhook-id", "webhook-timestamp", "Webhook-Signature", "svix-id", "X-Webhook-Signature"]
+        ),
+        st.text(max_size=60) | st.sampled_from(["v1,AAAA", "sha256=", "v1,", "1763294400", "\udcff"]),
+    ),
+    max_size=5,
+).map(tuple)
+CUTS = st.tuples(st.integers(0, 120), st.integers(0, 20), st.binary(max_size=12))
+
+
+@pytest.mark.spec("P-06")
+async def test_no_headers_and_no_bytes_break_the_handler_or_settle_a_call(tmp_path: Path) -> None:
+    tries: list[tuple[Pairs, tuple[int, int, bytes]]] = []
+
+    @settings(max_examples=250)
+    @given(HEADERS, CUTS)
+    def collect(headers: Pairs, cut: tuple[int, int, bytes]) -> None:
+        tries.append((headers, cut))
+
+    collect()
+    async with posting(tmp_path) as post:
+        before = await post.state()
+        statuses: set[int] = set()
+        for headers, (at, length, junk) in tries:
+            spoilt = post.body[:at] + junk + post.body[at + length :]
+            wrong = spoilt if spoilt != post.body else b"{}"
+            statuses.add((await post.send(post.webhook(headers, wrong))).status)
+            statuses.add((await post.send(added(bodied(post.signed(), wrong), *headers))).status)
+        assert await post.state() == before
+
+    assert statuses <= {400, 401}

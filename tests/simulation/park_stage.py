@@ -1,0 +1,92 @@
+"""What the outside knows of calls that wait for it: what it sent, what it was answered, what models read."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from asyncagents.domain.call import Completed, Failed, Result, pending_text
+from asyncagents.domain.id import CallId
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.llm.model import FromModel, FromTool, Told
+from tests.simulation.parks import BAD, Errand, errand
+from tests.simulation.rows import Rows
+from tests.simulation.stage import Stage
+
+
+class Refused(Struct, frozen=True):
+    """Somebody came with a result, and was told of another."""
+
+    call_id: CallId
+    result: Result
+    first: str
+
+
+class ParkStage(Stage):
+    def __init__(self, rows: Rows, seed: int) -> None:
+        super().__init__(rows)
+        self._seed = seed
+        self.serve: Callable[[CallId, Errand], None] = lambda call_id, errand: None
+        """The outside hears of a call that was begun."""
+        self.errands: dict[CallId, Errand] = {}
+        self.dues: dict[CallId, list[int | None]] = {}
+        """When each run of a tool said that its wait would be over, in ms."""
+        self.settled: dict[CallId, PendingToolCall] = {}
+        """What was acknowledged."""
+        self.secrets: dict[CallId, set[str]] = {}
+        """What the tool was told to have results signed with."""
+        self.offered: dict[CallId, list[Result]] = {}
+        """What was sent, acknowledged or not."""
+        self.refused: list[Refused] = []
+        self.repeats: dict[str, int] = {}
+        """Requests that were sent again, word for word."""
+
+    def hire(self, call_id: CallId, *, timer: bool = False) -> Errand:
+        """A tool has been started; a second run of the same call is no news."""
+        known = self.errands.get(call_id)
+        if known is None:
+            known = self.errands[call_id] = errand(self._seed, call_id, timer=timer)
+            self.serve(call_id, known)
+        return known
+
+    def acknowledged(self, call: PendingToolCall, result: Result) -> None:
+        """Whoever says the same gets the same answer, whenever it comes."""
+        if _given(call) != result or call.status != ("failed" if call.error else "completed"):
+            self.violate(f"P-05: {result} was acknowledged for {call.id}, and it is {call}")
+        if call.tool == "build" and call.result and call.result.output.startswith(BAD):
+            self.violate(f"P-05: {result} was taken by {call.id}, which does not take it")
+        first = self.settled.setdefault(call.id, call)
+        if first != call:
+            self.violate(f"P-05: {call.id} was {first} and is {call}")
+        self.acknowledged_result(call.id, result)
+
+    def asked(self, session: str, messages: Sequence[Told], *, summary: bool = False) -> int:
+        """A model is asked because something is new, and never while a call of its last step is out."""
+        before = self.requests.get(session, ())
+        tries = super().asked(session, messages, summary=summary)
+        if tuple(messages) == before:
+            self.repeats[session] = self.repeats.get(session, 0) + 1
+            return tries
+        if isinstance(messages[-1], FromModel):
+            self.violate(f"P-04: {session} was resumed, and there was nothing new")
+        batch = _last_batch(messages)
+        if any(told.output == pending_text(told.call_id, told.tool) for told in batch):
+            self.violate(f"P-04: {session} was resumed before all of {batch} were in")
+        if batch:
+            self.count("batches resumed")
+        return tries
+
+
+def _given(call: PendingToolCall) -> Result | None:
+    if call.result is None:
+        return None if call.error is None else Failed(call.error)
+    return Completed(call.result.output, call.result.title, call.result.metadata)
+
+
+def _last_batch(messages: Sequence[Told]) -> list[FromTool]:
+    """The results that came last, if nothing was said after them."""
+    batch: list[FromTool] = []
+    for told in reversed(messages):
+        if not isinstance(told, FromTool):
+            break
+        batch.append(told)
+    return batch

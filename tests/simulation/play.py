@@ -1,0 +1,68 @@
+"""One seed, played in virtual time and checked: which world it is, the seed says."""
+
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.testing.simloop import SimLoop
+from tests.simulation.cast import MOST_STEPS
+from tests.simulation.checker import check, check_steps
+from tests.simulation.park_checker import check_parks, forget_old
+from tests.simulation.park_world import ParkWorld
+from tests.simulation.parks import PARKS
+from tests.simulation.scenario import Scenario
+from tests.simulation.tree_checker import check_trees
+from tests.simulation.trees import TREE_STEPS
+
+MAX_STEPS = 20_000
+LONG_MAX_STEPS = 80_000
+
+
+class Summary(Struct, frozen=True):
+    seed: int
+    crashes: int
+    digest: str
+    counts: dict[str, int]
+
+
+def play(seed: int, *, keep_trace: bool = False) -> Summary:
+    """Run one seed and check every promise; raises `Violation`, with the seed."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    directory = Path(tempfile.mkdtemp(prefix="sim", dir=_memory()))
+    scenario = (ParkWorld if seed >= PARKS else Scenario)(seed, directory / "sim.db")
+    plain = type(scenario) is Scenario and scenario.grove is None
+    loop = SimLoop(seed, keep_trace=keep_trace, max_steps=MAX_STEPS if plain else LONG_MAX_STEPS)
+    try:
+        loop.set_exception_handler(scenario.stage.broke)
+        loop.run(scenario.play)
+        scenario.stage.check_unbroken()
+        _check(scenario)
+        scenario.stage.counts["steps"] = loop.steps
+        return Summary(seed, scenario.machine.crashes, loop.trace_digest(), scenario.stage.counts)
+    finally:
+        logging.disable(before)
+        if scenario.stage.rows is not None:
+            scenario.stage.rows.close()
+        shutil.rmtree(directory)
+
+
+def _check(scenario: Scenario) -> None:
+    path = scenario.machine.path
+    if isinstance(scenario, ParkWorld):
+        forget_old(scenario.book, path)
+    check(scenario.stage, path)
+    if isinstance(scenario, ParkWorld):
+        check_trees(scenario.stage, path, scenario.park.limits)
+        check_parks(scenario.book, path)
+        return
+    check_steps(path, TREE_STEPS if scenario.grove else MOST_STEPS)
+    if scenario.grove is not None:
+        check_trees(scenario.stage, path, scenario.grove.limits)
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
