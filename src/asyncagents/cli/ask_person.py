@@ -171,18 +171,19 @@ class Asker:
         answers: list[tuple[str, ...]] = []
         for question in request.questions:
             self._screen.show(question_lines(question))
-            reply = await self._question(question)
+            reply = await self._question(question, decision=remark)
             if not isinstance(reply, tuple):
                 return reply
             said = await self._typed(REMARK) if remark else None
             answers.append((*reply, said) if said else reply)
         return Answers(tuple(answers))
 
-    async def _question(self, question: Question) -> tuple[str, ...] | Reject | None:
-        """None: it is left open."""
+    async def _question(self, question: Question, *, decision: bool) -> tuple[str, ...] | Reject | None:
+        """None: it is left open. A decision has a no among its options."""
         labels = {option.label for option in question.options}
-        while (line := await self._typed(question_choices(question))) is not None:
-            if line in {"q", "n"} - labels:
+        words = {"q"} if decision else {"q", "n"}
+        while (line := await self._typed(question_choices(question, decision=decision))) is not None:
+            if line in words - labels:
                 return None if line == "q" else Reject(await self._typed(WHY) or "")
             try:
                 return options_chosen(question, line)

@@ -77,7 +77,9 @@ def question_lines(question: Question) -> list[Line]:
     return lines
 
 
-def question_choices(question: Question) -> str:
+def question_choices(question: Question, *, decision: bool = False) -> str:
+    if decision:
+        return "a number (q: leave it open and quit) > "
     if not question.options:
         return "your answer (q: leave it open and quit, n: do not answer) > "
     how = "numbers with commas between them" if question.multiple else "a number"
