@@ -101,7 +101,7 @@ async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(t
 
     assert refused.code == 6
     assert "deploy does not take this result: a version begins with v" in refused.err
-    assert distrusted.code == 4
+    assert distrusted.code == 1
     assert "are checked by the tool, which this process does not have" in distrusted.err
     assert f"hint: `asyncagents trust {desk.project}`" in distrusted.err
     assert (ran.code, ran.out) == (0, "Done.\n")

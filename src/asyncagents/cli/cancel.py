@@ -13,7 +13,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 @data_dir_option
 @click.pass_context
 def cancel(context: click.Context, /, *, ids: tuple[str, ...], as_json: bool, data_dir: Path | None) -> None:
-    """End tasks, batches, sessions or pending calls, with all below them.
+    """End tasks, batches, sessions, all below them, or pending calls.
 
     ID is a task, a session, a batch (`bat_…`) or a pending call (`tool_…`), and may be shortened. Whoever
     launched a task is told of its end; whoever works on it stops. A pending call has failed as cancelled, and

@@ -20,7 +20,7 @@ COMMANDS = {
     "submit": "Give a call its result, which some tool or program waits for.",
     "tasks": "Show the tasks of this directory as a tree, now or as they go on.",
     "task": "Show one task in full: how far it is, its result, its own tasks.",
-    "cancel": "End tasks, batches, sessions or pending calls, with all below them.",
+    "cancel": "End tasks, batches, sessions, all below them, or pending calls.",
     "resume": "Send a follow-up to a task, and work on it.",
     "why": "Say why a session or task does not move.",
     "export": "Write sessions as JSON files that can be imported elsewhere.",

@@ -39,8 +39,9 @@ def submit(  # noqa: PLR0913  its options
     session goes on in the process that serves it, else with the next `asyncagents run --session`, or here
     with --run.
 
-    Exit codes: 0 accepted, also if it was before; 2 no such call, or wrong usage; 4 it has another result
-    already, or takes none; 6 its tool refused the result, and it still waits. With --run, those of `run`.
+    Exit codes: 0 accepted, also if it was before; 1 its tool must look at it and is not here; 2 no such call,
+    or wrong usage; 4 it has another result already, or takes none; 6 its tool refused the result, and it
+    still waits. With --run, those of `run`.
     """
     import asyncio
 

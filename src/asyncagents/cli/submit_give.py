@@ -19,7 +19,7 @@ from asyncagents.config.trust import is_trusted
 from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import AlreadySettled, Conflict, InvalidInput, NotFound, ResultRefused
+from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, Unavailable
 
 LISTED = "`asyncagents pending` lists what waits for a result"
 PREFIX = "tool_"
@@ -99,8 +99,10 @@ async def give(data: Path, given: Given) -> Submitted:
                 )
         except ResultRefused as error:
             raise Complaint(str(error), hint="the call still waits", code=REFUSED) from error
+        except Unavailable as error:
+            raise await _unjudged(runtime, call, error) from error
         except Conflict as error:
-            raise await _conflict(runtime, call, error) from error
+            raise Complaint(str(error), code=CONFLICT) from error
         except InvalidInput as error:
             raise Complaint(str(error), code=USAGE) from error
         return await _submitted(runtime, done, before=call.time.completed is not None)
@@ -129,16 +131,12 @@ def unknown(start: str) -> Complaint:
     return Complaint(f"there is no pending call with id {start!r}", hint=LISTED, code=USAGE)
 
 
-async def _conflict(runtime: Runtime, call: PendingToolCall, error: Conflict) -> Complaint:
-    if isinstance(error, AlreadySettled):
-        return Complaint(str(error), hint="the first result counts", code=CONFLICT)
+async def _unjudged(runtime: Runtime, call: PendingToolCall, error: Unavailable) -> Complaint:
     place = (await runtime.session(call.session_id)).directory
-    hint = (
-        ""
-        if is_trusted(system_environment(), Path(place))
-        else f"`asyncagents trust {place}` lets its tools count"
-    )
-    return Complaint(str(error), hint=hint, code=CONFLICT)
+    hint = "submit it where the agent runs"
+    if not is_trusted(system_environment(), Path(place)):
+        hint = f"`asyncagents trust {place}` lets its tools count"
+    return Complaint(str(error), hint=hint)
 
 
 def _metadata(given: Given) -> dict[str, Any] | None:
