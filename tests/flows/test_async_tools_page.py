@@ -36,7 +36,7 @@ from tests.flows.test_pages import DOCS, blocks
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")
 TOOL, PROGRAM, DELIVERY = blocks("async-tools.md")
 SHIP = ScriptedModel({"ship": [[call("deploy", version="v2")], [say("Shipped.")]]})
-PAGE_ONLY_FOR_US = {"kind", "on_due", "questions", "watch", "title", "metadata"}
+PAGE_ONLY_FOR_US = {"kind", "on_due", "questions", "watch", "title", "metadata", "due", "who", "approval"}
 
 
 @pytest.fixture
