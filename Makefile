@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 UV      = $(shell command -v uv || echo $(BIN)/uv)
-CODE    = $(wildcard src tests scripts benchmarks)
+CODE    = $(wildcard src tests scripts benchmarks examples)
 
 # bash counts its own SECONDS and may leak it: only `make soak SECONDS=60` sets ours.
 SOAK_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),1200)

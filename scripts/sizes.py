@@ -33,6 +33,7 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "sqlite3": {"store", "testing"},
     "tree_sitter": {"tools"},
     "tree_sitter_bash": {"tools"},
+    "yarl": {"tools"},
 }
 
 # Who may call a function.

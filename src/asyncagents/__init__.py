@@ -66,8 +66,10 @@ from asyncagents.errors import (
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
+from asyncagents.plugins.approval import approval
 from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
 from asyncagents.plugins.decorate import async_tool, tool
+from asyncagents.tools.wait import wait as wait_tool
 
 __all__ = [
     "AgentConfig",
@@ -155,6 +157,7 @@ __all__ = [
     "WaitingAsync",
     "WebhooksConfig",
     "Why",
+    "approval",
     "async_tool",
     "call",
     "end",
@@ -164,4 +167,5 @@ __all__ = [
     "say",
     "think",
     "tool",
+    "wait_tool",
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.config import DAY, AsyncToolsConfig, Config, DelegationConfig
 from asyncagents.config.env import system_environment
@@ -23,10 +24,12 @@ from asyncagents.engine.agents import DEFAULT_AGENT
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
+from asyncagents.engine.courier import Courier
 from asyncagents.engine.decide import is_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults
 from asyncagents.engine.keys import Keys
+from asyncagents.engine.post import Post, switched_off
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.title import Titles
@@ -43,6 +46,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database
+from asyncagents.tools.post import open_post
 
 POLL_SECONDS = 0.075
 _log = logging.getLogger(__name__)
@@ -115,6 +119,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     check: Callable[[ModelRef], None] = unchecked
     """Raises what is known to be wrong with a model without asking it."""
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
+    post: Post = switched_off
 
 
 @asynccontextmanager
@@ -197,7 +202,8 @@ async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
     try:
         async with (
             open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database,
-            start(World(database, owners, clock, rng, ids), setup) as runtime,
+            open_post(setup.async_tools.webhooks) as post,
+            start(World(database, owners, clock, rng, ids), replace(setup, post=post)) as runtime,
         ):
             yield runtime
     finally:
@@ -254,8 +260,9 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     """Put the pieces together and keep them going until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        runtime, dispatcher, titles = _assemble(world, setup, group)
-        chores = [group.create_task(_poll_forever(world)), group.create_task(dispatcher.sweep_forever())]
+        runtime, dispatcher, courier, titles = _assemble(world, setup, group)
+        work = _poll_forever(world), dispatcher.sweep_forever(), courier.work_forever()
+        chores = [group.create_task(each) for each in work]
         if setup.serve:
             dispatcher.serve()
         try:
@@ -265,6 +272,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
         for chore in chores:
             chore.cancel()
         await dispatcher.stop()
+        await courier.stop()
         titles.stop()
         if setup.plugins is not None:
             await setup.plugins.end()
@@ -273,7 +281,9 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
         raise failure
 
 
-def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Runtime, Dispatcher, Titles]:
+def _assemble(
+    world: World, setup: Setup, group: asyncio.TaskGroup
+) -> tuple[Runtime, Dispatcher, Courier, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
     mirror = Mirror(bus=bus, clock=world.clock)
     desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
@@ -290,6 +300,8 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
         group=group,
         keep_ms=int(setup.async_tools.keep_days * DAY * 1000),
     )
+    courier = Courier(store, setup.post, dispatcher.serving, clock=world.clock, rng=world.rng, group=group)
+    store.listen(courier.committed)
     store.listen(_heard(dispatcher, answers, bus, mirror))
     runtime = Runtime(
         store=store,
@@ -306,7 +318,7 @@ def _assemble(world: World, setup: Setup, group: asyncio.TaskGroup) -> tuple[Run
     )
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)
-    return runtime, dispatcher, titles
+    return runtime, dispatcher, courier, titles
 
 
 def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -> Callable[[Commit], None]:

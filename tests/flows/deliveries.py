@@ -19,7 +19,7 @@ from asyncagents.server.async_tool import RESULT, WEBHOOK, answer
 from asyncagents.server.http import Answer, Pairs, Request
 from tests.flows.kit import PATIENCE, Stage, stage
 
-SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
+SCRIPT = {name: [[call("deploy")], [say("Shipped.")]] for name in ("ship", "ship too")}
 MIB = 1024 * 1024
 JSON = (("content-type", "application/json"),)
 
@@ -91,7 +91,7 @@ async def posting(data: Path, service: Service | None = None, **more: Any) -> As
     async with stage(data, SCRIPT, tools=[service.tool], **more) as at:
         await at.prompt("ship")
         other = await at.runtime.create_session(directory=data)
-        await at.runtime.prompt(other.id, "ship")
+        await at.runtime.prompt(other.id, "ship too")
         yield Post(at, service)
 
 

@@ -459,6 +459,36 @@ async def test_an_async_tool_may_say_its_reference_as_plain_json(tmp_path: Path)
     assert state.output == "Job job-9 started"
 
 
+async def test_what_it_said_of_its_work_is_shown_while_it_is_waited_for(tmp_path: Path) -> None:
+    @async_tool(name="deploy")
+    def start(target: str, context: ToolContext) -> str:
+        """Deploy."""
+        context.metadata({"job": 7}, title=f"Deploying to {target}")
+        return "started"
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        await at.prompt("ship")
+        (state,) = await at.states()
+
+    assert isinstance(state, ToolWaiting)
+    assert (state.title, state.metadata, state.output) == ("Deploying to staging", {"job": 7}, "started")
+
+
+async def test_a_secret_as_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    @async_tool(name="deploy")
+    def start(target: str) -> Pending:
+        """Deploy."""
+        return Pending(secret="whsec_plain")  # type: ignore[arg-type]
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        await at.prompt("ship")
+        (state,) = await at.states()
+
+    assert isinstance(state, ErrorState)
+    assert "Secret(…)" in state.error
+    assert "plain" not in state.error
+
+
 async def test_what_an_async_tool_may_not_say_is_its_failure(tmp_path: Path) -> None:
     @async_tool(name="deploy")
     def start(target: str) -> dict[str, object]:

@@ -11,7 +11,8 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncagents.app import Setup, bare
+from asyncagents import Runtime, ToolContext, async_tool
+from asyncagents.app import Setup, bare, open_runtime
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call import TIMED_OUT
@@ -42,7 +43,7 @@ from tests.flows.deliveries import (
     posting,
     standard,
 )
-from tests.flows.kit import PATIENCE, open_world
+from tests.flows.kit import PATIENCE, Gate, open_world, stage
 
 alike = pytest.mark.asyncio(loop_scope="module")
 
@@ -154,13 +155,12 @@ async def test_what_is_signed_resumes_the_session_once_and_again_it_gets_the_fir
         before = await post.state()
         again = await post.send(request)
         assert await post.state() == before
+        call = await post.tools.get(post.id)
 
     assert {answer.status for answer in (first, *others, again)} == {200}
     assert {answer.body for answer in (first, *others, again)} == {first.body}
-    call = said(first)
-    assert (call["id"], call["status"]) == (post.id, "completed")
-    assert call["result"] == {"title": "Deployed", "output": "v2 is live", "metadata": {"version": 2}}
-    assert post.secret not in first.body.decode()
+    assert said(first) == {"pendingID": post.id, "status": "completed"}
+    assert call.result == ToolResult(title="Deployed", output="v2 is live", metadata={"version": 2})
 
 
 @pytest.mark.spec("P-06", "P-04")
@@ -169,7 +169,7 @@ async def test_a_signed_error_resumes_the_session_too(tmp_path: Path) -> None:
         answer = await post.send(post.signed(failed(post.id)))
         await resumed_once(post, "no route")
 
-    assert (answer.status, said(answer)["status"], said(answer)["error"]) == (200, "failed", "no route")
+    assert (answer.status, said(answer)) == (200, {"pendingID": post.id, "status": "failed"})
 
 
 @pytest.mark.spec("P-05", "P-06")
@@ -196,11 +196,9 @@ async def test_of_two_results_at_once_one_counts_and_the_other_is_told_so(tmp_pa
         one, other = await asyncio.gather(
             post.send(post.signed()), post.send(post.plainly(done(post.id, "v3")))
         )
-        winner, output = (one, "v2 is live") if one.status == 200 else (other, "v3")
-        await resumed_once(post, output)
+        await resumed_once(post, "v2 is live" if one.status == 200 else "v3")
 
     assert sorted((one.status, other.status)) == [200, 409]
-    assert said(winner)["result"]["output"] == output
 
 
 @pytest.mark.spec("P-06", "P-03")
@@ -233,6 +231,28 @@ async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> 
         assert await runtime.async_tools.secrets(UNKNOWN) == ()
         with pytest.raises(Unauthorized):
             await runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("x", b"{}")}, done(UNKNOWN))
+
+
+def written(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.spec("P-01", "P-06")
+async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with posting(tmp_path) as post:
+        await post.send(post.signed(key=b"wrong"))
+        await post.send(post.signed())
+        await resumed_once(post, "v2 is live")
+        heard = repr(post.stage.ears.heard) + repr(await post.stage.messages())
+    kept = written(tmp_path)
+
+    secret = post.secret.removeprefix("whsec_")
+    assert post.id.encode() in kept
+    assert secret.encode() not in kept
+    assert secret not in heard + caplog.text
 
 
 @pytest.mark.spec("P-06")
@@ -293,6 +313,41 @@ async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path
     assert (taken.status, answer, len(model.requests)) == ("completed", "Shipped.", 2)
 
 
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_counts(tmp_path: Path) -> None:
+    runtimes: list[Runtime] = []
+    taken: list[str] = []
+
+    @async_tool
+    async def deploy(context: ToolContext) -> str:
+        """Start a deployment that is done at once."""
+        body = done(context.pending_id)
+        headers = {"X-Webhook-Signature": sign_plain(context.secret, body)}
+        taken.extend([(await runtimes[0].async_tools.receive(headers, body)).status for _ in range(2)])
+        return "started"
+
+    async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
+        runtimes.append(at.runtime)
+        answer = await at.prompt("ship")
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert (taken, answer.text, told) == (["completed"] * 2, "Shipped.", ["v2 is live"])
+
+
+@pytest.mark.spec("P-06", "P-04")
+async def test_a_process_that_serves_nobody_takes_a_webhook_for_one_that_does(tmp_path: Path) -> None:
+    async with (
+        posting(tmp_path) as post,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as door,
+    ):
+        both = await asyncio.gather(
+            door.async_tools.receive(post.signed().headers, post.body), post.send(post.signed())
+        )
+        await resumed_once(post, "v2 is live")
+
+    assert (both[0].status, both[1].status) == ("completed", 200)
+
+
 @pytest.mark.spec("P-06", "P-07")
 async def test_after_expiry_a_signed_result_is_a_conflict(tmp_path: Path) -> None:
     async with posting(tmp_path, Service(seconds=0.02)) as post:
@@ -348,14 +403,20 @@ async def test_a_body_without_end_is_413_before_it_is_read(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("P-06")
-async def test_no_call_but_one_that_waits_for_the_outside_is_settled_by_a_shared_secret(
-    tmp_path: Path,
-) -> None:
-    config = AsyncToolsConfig(secrets=(Secret("shared"),))
-    async with posting(tmp_path, async_tools=config) as post:
-        body = done("tool_of_nobody")
+async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_path: Path) -> None:
+    gate, config = Gate("deploy"), AsyncToolsConfig(secrets=(Secret("shared"),))
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
+        prompt = asyncio.ensure_future(at.prompt("ship"))
+        await gate.until_started()
+        (running,) = await at.runtime._store.calls(at.session_id)
+        body = done(running.id)
         with pytest.raises(NotFound):
-            await post.tools.receive(post.plainly(body, secret="shared").headers, body)
+            await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)
+        gate.go.set()
+        await prompt
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert told == ["through"]
 
 
 HEADERS = st.lists(

@@ -4,15 +4,21 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from asyncagents import Completed, Failed, Pending, Tool, ToolContext
 from asyncagents.app import Setup
+from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.call import Effect as CallEffect
 from asyncagents.domain.message import ModelRef
+from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.domain.window import Window
 from asyncagents.engine.runner import rest_in_peace
-from asyncagents.engine.tool import AnyTool, Outcome, ask_everything
+from asyncagents.engine.tool import AnyTool, Lasting, Outcome, Plan, ask_everything
 from asyncagents.engine.workplace import Workplaces
 from asyncagents.llm.model import (
     FromModel,
@@ -33,10 +39,16 @@ from asyncagents.testing.clock import EPOCH_MS
 from asyncagents.testing.process import Process
 from tests.simulation.cast import Do, Props, Treehouse, WildModel, nobody_objects
 from tests.simulation.park_stage import ParkStage
-from tests.simulation.parks import Park, wishes
+from tests.simulation.parks import BAD, BEGUN, Park, wishes
 
+QUESTION = Question(question="Which?", header="Q", options=(Option(label="A", description="a"),))
 LAST = "last words"
 """Who hears this makes no more calls."""
+
+
+async def _taken(result: ToolResult) -> str | None:
+    await asyncio.sleep(0.01)
+    return "it is bad" if result.output.startswith(BAD) else None
 
 
 class ParkModel(WildModel):
@@ -110,6 +122,7 @@ class ParkCast:
             model=ParkModel(self._stage, process, self._seed, self._park),
             furnish=furnish,
             before_rest=rest_in_peace if self._seed % 3 else nobody_objects,
+            async_tools=AsyncToolsConfig(keep_days=self._park.keep / 86_400),
         )
 
 
@@ -122,24 +135,44 @@ class ParkProps(Props):
         return (
             Tool("look", Do, self._guarded(self._look), effect="none", timeout=20),
             Tool("pay", Do, self._guarded(self._pay), timeout=20),
-            Tool("job", Do, self._guarded(self._send_out), timeout=20),
-            Tool("errand", Do, self._guarded(self._send_out), effect="idempotent", timeout=20),
-            Tool("deploy", Do, self._guarded(self._send_out), plan=self._ask, timeout=20),
+            self._begun("job"),
+            self._begun("errand", effect="idempotent"),
+            self._begun("build"),
+            self._begun("deploy", plan=self._ask),
+            self._begun("survey"),
+            Tool("old", Do, self._guarded(self._send_out), timeout=20),
             Tool("nap", Do, self._guarded(self._nap), effect="none", timeout=20),
             Tool("quiz", Do, self._guarded(self._quiz), effect="none", timeout=20),
             Tool("boom", Do, self._guarded(self._boom), effect="none", timeout=20),
         )
 
+    def _begun(self, name: str, *, effect: CallEffect = "once", plan: Plan[Do] | None = None) -> AnyTool:
+        """A tool of which is known that its work goes on elsewhere, before it says so."""
+        lasting = Lasting(
+            seconds=UNSET if name == "deploy" else BEGUN[name], validate=_taken if name == "build" else None
+        )
+        run = self._guarded(self._survey if name == "survey" else self._send_out)
+        return Tool(name, Do, run, effect=effect, plan=plan, timeout=20, lasting=lasting)
+
     async def _send_out(self, args: Do, context: ToolContext) -> Outcome:
         """Somebody outside has it from here on, and may be faster than this tool."""
         self._affect("job", context)
+        if context.secret:
+            self._book.secrets.setdefault(context.call_id, set()).add(context.secret)
         errand = self._book.hire(context.call_id)
         await asyncio.sleep(errand.begins)
         if args.n == 8:
             ends: list[Outcome] = [Completed("at once"), Failed("not today")]
             return self._rng(context).choice(ends)
         self._open(context, errand.seconds)
-        return Pending(note="sent out", seconds=errand.seconds, on_due=errand.on_due)
+        return Pending(
+            note="sent out", seconds=errand.seconds, on_due=errand.on_due, webhook_url=errand.webhook
+        )
+
+    async def _survey(self, args: Do, context: ToolContext) -> Outcome:
+        """A person may answer, or somebody who asked one elsewhere; the session need not wait."""
+        waits = await self._send_out(args, context)
+        return replace(waits, questions=(QUESTION,)) if isinstance(waits, Pending) else waits
 
     async def _nap(self, args: Do, context: ToolContext) -> Outcome:
         errand = self._book.hire(context.call_id, timer=True)
@@ -148,9 +181,8 @@ class ParkProps(Props):
         return Pending(kind="wait", seconds=errand.seconds, on_due=errand.on_due)
 
     async def _quiz(self, args: Do, context: ToolContext) -> Outcome:
-        question = Question(question="Which?", header="Q", options=(Option(label="A", description="a"),))
         seconds = self._rng(context).choice([None, 6, 40])
-        return Pending(kind="question", questions=(question,), seconds=seconds)
+        return Pending(kind="question", questions=(QUESTION,), seconds=seconds)
 
     def _open(self, context: ToolContext, seconds: float | None) -> None:
         if self._process.dead:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from asyncagents.domain.call import (
@@ -20,24 +21,43 @@ from asyncagents.domain.call import (
     pending_text,
     result_text,
 )
+from asyncagents.domain.pending_tool import PendingToolCall, pending_status
 from asyncagents.domain.shape import encode
 from asyncagents.llm.model import FromTool, FromUser, Told
 from tests.simulation.checker import all_calls
+from tests.simulation.delivery_checker import check_deliveries
 from tests.simulation.park_stage import ParkStage
-from tests.simulation.parks import CANCELLED
+from tests.simulation.parks import BEGUN, CANCELLED, SENT_OUT
 from tests.simulation.stage import Violation
 
-SENT_OUT = ("job", "errand", "deploy", "nap")
+
+def forget_old(book: ParkStage, path: Path) -> None:
+    """Rows that nobody may ask for any more are gone; what the model has read of them is not."""
+    with closing(sqlite3.connect(path)) as db:
+        known = {row[0] for row in db.execute("SELECT id FROM call")}
+    book.results = {key: result for key, result in book.results.items() if key in known}
+    book.effects = [effect for effect in book.effects if effect.call_id in known]
+    for call_id, call in book.settled.items():
+        if call_id not in known and call.session_id in book.sessions and call.session_id not in book.deleted:
+            book.count("forgotten")
+            _check_read(call, book.requests[book.name(call.session_id)])
+
+
+def _check_read(call: PendingToolCall, told: Sequence[Told]) -> None:
+    text = call.result.output if call.result else call.error
+    read = [each.output for each in told if isinstance(each, FromTool)]
+    read += [found.result for each in told if isinstance(each, FromUser) and (found := arrived(each.text))]
+    if text != CANCELLED.error and read.count(text or "") != 1:
+        _fail("P-04", f"the model was told {read.count(text or '')} times of {call.id}, which is forgotten")
 
 
 def check_parks(book: ParkStage, path: Path) -> None:
-    db = sqlite3.connect(path)
-    try:
+    with closing(sqlite3.connect(path)) as db:
         calls = all_calls(db)
         _check_repeats(book, db)
         _check_late(db, calls)
-    finally:
-        db.close()
+        _check_listed(db, calls)
+        check_deliveries(book, db, calls)
     _check_refusals(book, calls)
     for call in calls.values():
         _check_result(book, call)
@@ -86,7 +106,7 @@ def _check_refusals(book: ParkStage, calls: dict[str, Call]) -> None:
     for refused in book.refused:
         call = calls.get(refused.call_id)
         if call is None:
-            continue  # deleted since
+            continue  # deleted, or forgotten
         if _result(call) == refused.result:
             _fail("P-05", f"{refused.result} was refused for {call.id}, and is its result")
         if refused.first != encode(_result(call)).decode()[:200]:
@@ -97,30 +117,41 @@ def _check_result(book: ParkStage, call: Call) -> None:
     """Nobody made it up: somebody sent it, or its tool said so, or its time was over, or it was ended."""
     if call.tool not in SENT_OUT:
         return
-    result = _result(call)
-    if result in book.offered.get(call.id, ()):
+    assert isinstance(call.state, Settled)
+    if call.state.expired:
+        _check_expiry(book, call, call.state)
         return
-    if _expired(book, call):
-        _check_expiry(book, call)
+    result = _result(call)
+    if result in book.offered.get(call.id, ()) or (call.tool == "survey" and call.reply is not None):
         return
     allowed = [Failed(ABORTED), Completed("at once"), Failed("not today")]
     if call.tool == "nap":
         allowed = [Failed(ABORTED), Completed(WAIT_ENDED)]
-    if result not in allowed and not _text(result).startswith((IN_DOUBT, "The user ", "Not run: ")):
+    refused = ("The user ", "Not run: ", *([IN_DOUBT] if call.tool == "old" else []))
+    if result not in allowed and not _text(result).startswith(refused):
         _fail("P-05", f"{call.tool} {call.id} has the result {result}, and nobody gave it")
 
 
-def _expired(book: ParkStage, call: Call) -> bool:
-    errand = book.errands.get(call.id)
+def _check_expiry(book: ParkStage, call: Call, state: Settled) -> None:
+    """When its tool had said, or, if that was never heard, when such a tool is given up."""
     default: Result = Completed(WAIT_OVER) if call.tool == "nap" else Failed(TIMED_OUT)
-    return errand is not None and _result(call) == (errand.on_due or default)
+    errand = book.errands.get(call.id)
+    if state.result not in (default, errand and errand.on_due):
+        _fail("P-07", f"{call.id} timed out with {state.result}")
+    if call.later is None:  # nobody may ask for it any more
+        return
+    due = call.later.due
+    usual = BEGUN.get(call.tool)
+    heard = due in book.dues.get(call.id, ())
+    if due is None or state.at < due or not (heard or (usual and due >= call.created + usual * 1000)):
+        _fail("P-07", f"{call.id} timed out at {state.at}, due {due}, of {book.dues.get(call.id)}")
 
 
-def _check_expiry(book: ParkStage, call: Call) -> None:
-    assert isinstance(call.state, Settled)
-    dues = [due for due in book.dues.get(call.id, ()) if due is not None]
-    if not dues or call.state.at < min(dues):
-        _fail("P-07", f"{call.id} timed out at {call.state.at}, and was due at {dues}")
+def _check_listed(db: sqlite3.Connection, calls: dict[str, Call]) -> None:
+    """P-09: it is found by what it is."""
+    for call_id, listed in db.execute("SELECT id, pending FROM call"):
+        if listed != pending_status(calls[call_id]):
+            _fail("P-09", f"{call_id} is listed as {listed}, and is {calls[call_id].state}")
 
 
 def _check_told(calls: Sequence[Call], told: Sequence[Told]) -> None:
@@ -143,19 +174,20 @@ def _count(book: ParkStage, calls: dict[str, Call]) -> None:
         book.count("calls")
         if call.shown_pending:
             book.count("late")
-        book.count(f"calls {_kind(book, call)}")
+        book.count(f"calls {_kind(call)}")
 
 
-def _kind(book: ParkStage, call: Call) -> str:
-    match _result(call):
+def _kind(call: Call) -> str:
+    assert isinstance(call.state, Settled)
+    if call.state.expired:
+        return "expired"
+    match call.state.result:
         case Failed("cancelled") as result if result == CANCELLED:
             return "cancelled"
         case Failed(error) if error == ABORTED:
             return "aborted"
         case Failed(error) if error.startswith(IN_DOUBT):
             return "in doubt"
-        case _ if _expired(book, call):
-            return "expired"
         case Failed():
             return "failed"
         case Completed():

@@ -1,15 +1,19 @@
 """The outside of worlds of async calls: it sends results once, often, at once, too late, or differently."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from asyncagents.domain.call import Call, Completed, Result
-from asyncagents.domain.id import CallId
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.domain.status import Status
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import AlreadySettled, Conflict, NotFound
+from asyncagents.errors import AlreadySettled, NotFound, RequestError, ResultRefused
 from tests.simulation.park_stage import Refused
-from tests.simulation.parks import Errand, Send
+from tests.simulation.parks import BAD, Errand, Send
 from tests.simulation.scenario import ACTIVE_SECONDS, Lost
 
 if TYPE_CHECKING:
@@ -38,8 +42,12 @@ class ParkClients:
     async def _client(self) -> None:
         await asyncio.sleep(self._rng.random() * ACTIVE_SECONDS)
         world, session_id = self._world, self._rng.choice(self._world.stage.sessions)
-        acts = [world.prompt, world.send, world.quiet, world.abort, world.answer_asks, world.delete]
-        weights = [25, 35, 6, 5, 25, 4 if world.park.deletes else 0]
+        acts = [world.prompt, world.send, world.quiet, world.abort, world.answer_asks, self._resume]
+        weights = [25, 35, 6, 5, 25, 12]
+        if world.park.deletes:
+            acts, weights = [*acts, world.delete], [*weights, 4]
+        if world.park.rotates:
+            acts, weights = [*acts, self._rotate], [*weights, 9]
         act = self._rng.choices(acts, weights)[0]
         await world.attempt(partial(act, session_id))
 
@@ -61,14 +69,8 @@ class ParkClients:
             call = await (self._world.insist(give) if insists else self._world.request(give))
         except Lost:
             book.count("lost results")
-        except AlreadySettled as error:
-            book.count("conflicts")
-            book.refused.append(Refused(call_id, result, error.first))
-        except NotFound as error:
-            if not book.deleted:
-                book.violate(f"I0: what was acknowledged is gone: {error}")
-        except Conflict:
-            book.count("refused results")
+        except RequestError as error:
+            self._refused(call_id, result, error)
         else:
             known = call_id in book.settled
             book.acknowledged(call, result)
@@ -76,8 +78,56 @@ class ParkClients:
             if not known and not opened:
                 book.count("early")
 
+    def _refused(self, call_id: CallId, result: Result, error: RequestError) -> None:
+        book = self._book
+        match error:
+            case AlreadySettled():
+                book.count("conflicts")
+                book.refused.append(Refused(call_id, result, error.first))
+            case NotFound():
+                if not book.deleted and not self._world.may_be_forgotten(call_id):
+                    book.violate(f"I0: what was acknowledged is gone: {error}")
+            case ResultRefused():
+                book.count("bad results")
+                if not isinstance(result, Completed) or not result.output.startswith(BAD):
+                    book.violate(f"P-05: {result} was refused for {call_id}, as if it were bad")
+            case _:
+                book.count("refused results")
 
-async def _give(runtime: Runtime, *, call_id: CallId, result: Result) -> Call:
-    if isinstance(result, Completed):
-        return await runtime.complete(call_id, result.output)
-    return await runtime.fail(call_id, result.error)
+    async def _resume(self, session_id: SessionId) -> None:
+        """Of one who wants to be sure. It wakes a session that has nothing to do, or no more than it had."""
+        for call_id in [*self._book.settled][-3:]:
+            with suppress(NotFound):
+                await self._world.request(partial(_resume, call_id=call_id))
+                self._book.count("woken")
+
+    async def _rotate(self, session_id: SessionId) -> None:
+        await self._world.request(lambda r: r.async_tools.rotate_key())
+
+    async def check_secrets(self) -> None:
+        """What a tool was once told counts, whoever is asked."""
+        for call_id, told in self._book.secrets.items():
+            secrets = await self._world.insist(partial(_secrets, call_id=call_id))
+            if not told <= {each.reveal() for each in secrets}:
+                self._book.violate(f"P-06: what {call_id} was told to sign with does not count any more")
+            if len(told) > 1 and not self._world.park.rotates:
+                self._book.violate(f"P-06: {call_id} was told {len(told)} secrets")
+
+
+async def _give(runtime: Runtime, *, call_id: CallId, result: Result) -> PendingToolCall:
+    tools = runtime.async_tools
+    match result:
+        case Completed(output, title, metadata):
+            return await tools.submit_result(call_id, output, title=title, metadata=metadata)
+        case Failed("cancelled"):
+            return await tools.cancel(call_id)
+        case Failed(error):
+            return await tools.submit_error(call_id, error)
+
+
+async def _resume(runtime: Runtime, *, call_id: CallId) -> Status:
+    return await runtime.async_tools.resume(call_id)
+
+
+async def _secrets(runtime: Runtime, *, call_id: CallId) -> tuple[Secret, ...]:
+    return await runtime.async_tools.secrets(call_id)

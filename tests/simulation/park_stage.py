@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Call, Result, Settled, pending_text
+from asyncagents.domain.call import Completed, Failed, Result, pending_text
 from asyncagents.domain.id import CallId
+from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.llm.model import FromModel, FromTool, Told
-from tests.simulation.parks import Errand, errand
+from tests.simulation.parks import BAD, Errand, errand
 from tests.simulation.rows import Rows
 from tests.simulation.stage import Stage
 
@@ -29,8 +30,10 @@ class ParkStage(Stage):
         self.errands: dict[CallId, Errand] = {}
         self.dues: dict[CallId, list[int | None]] = {}
         """When each run of a tool said that its wait would be over, in ms."""
-        self.settled: dict[CallId, Settled] = {}
+        self.settled: dict[CallId, PendingToolCall] = {}
         """What was acknowledged."""
+        self.secrets: dict[CallId, set[str]] = {}
+        """What the tool was told to have results signed with."""
         self.offered: dict[CallId, list[Result]] = {}
         """What was sent, acknowledged or not."""
         self.refused: list[Refused] = []
@@ -45,13 +48,15 @@ class ParkStage(Stage):
             self.serve(call_id, known)
         return known
 
-    def acknowledged(self, call: Call, result: Result) -> None:
+    def acknowledged(self, call: PendingToolCall, result: Result) -> None:
         """Whoever says the same gets the same answer, whenever it comes."""
-        if not isinstance(call.state, Settled) or call.state.result != result:
-            self.violate(f"P-05: {result} was acknowledged for {call.id}, and it is {call.state}")
-        first = self.settled.setdefault(call.id, call.state)
-        if first != call.state:
-            self.violate(f"P-05: {call.id} was {first} and is {call.state}")
+        if _given(call) != result or call.status != ("failed" if call.error else "completed"):
+            self.violate(f"P-05: {result} was acknowledged for {call.id}, and it is {call}")
+        if call.tool == "build" and call.result and call.result.output.startswith(BAD):
+            self.violate(f"P-05: {result} was taken by {call.id}, which does not take it")
+        first = self.settled.setdefault(call.id, call)
+        if first != call:
+            self.violate(f"P-05: {call.id} was {first} and is {call}")
         self.acknowledged_result(call.id, result)
 
     def asked(self, session: str, messages: Sequence[Told], *, summary: bool = False) -> int:
@@ -69,6 +74,12 @@ class ParkStage(Stage):
         if batch:
             self.count("batches resumed")
         return tries
+
+
+def _given(call: PendingToolCall) -> Result | None:
+    if call.result is None:
+        return None if call.error is None else Failed(call.error)
+    return Completed(call.result.output, call.result.title, call.result.metadata)
 
 
 def _last_batch(messages: Sequence[Told]) -> list[FromTool]:

@@ -5,8 +5,8 @@ import random
 from functools import partial
 from pathlib import Path
 
-from asyncagents.domain.call import Answers, Completed, Once
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.call import Answers, Completed, Once, Open
+from asyncagents.domain.id import CallId, SessionId
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound
 from asyncagents.testing.clock import EPOCH_MS
@@ -20,6 +20,8 @@ from tests.simulation.tree_clients import tasks_of
 
 SWEPT = 40
 """So long after its time something may be found."""
+FORGOTTEN = 1000
+"""So long after its time somebody looks for what is old."""
 
 
 class ParkWorld(Scenario):
@@ -58,11 +60,14 @@ class ParkWorld(Scenario):
     async def _drain(self, acts: list[asyncio.Task[None]]) -> None:
         """Then everybody is spoken to once more, and so the model reads all that it has not read yet."""
         await super()._drain(acts)
+        if self.park.keep < FORGOTTEN:
+            await asyncio.sleep(FORGOTTEN)
         for session_id in self.stage.sessions:
             if session_id not in self.stage.deleted:
                 key, text = self.text(session_id, LAST)
                 await self.insist(partial(Runtime.send, session_id=session_id, text=text, key=key))
         await super()._drain([])
+        await self.clients.check_secrets()
 
     async def _waiting(self) -> list[SessionId]:
         self._check_awake()
@@ -78,9 +83,11 @@ class ParkWorld(Scenario):
             assert call.open is not None
             due = call.open.due
             self._check_overdue(call.id, due)
+            self._check_overdue(call.id, call.open.warn)
+            _check_warned(self.book, call.open)
             if call.open.ask and call.ask_id:
                 await self._reply(call.ask_id, Once())
-            elif call.open.question and call.ask_id:
+            elif call.open.question and call.ask_id and self.rng.random() < 0.5:
                 await self._reply(call.ask_id, Answers((("A",),)))
             elif call.open.kind == "async" and not self._left_alone(call.id, due):
                 await self.clients.send(call.id, Completed(f"in the end {call.id}"), insists=True)
@@ -95,12 +102,19 @@ class ParkWorld(Scenario):
 
     def _left_alone(self, call_id: str, due: int | None) -> bool:
         """Some time out, to the very end."""
-        return due is not None and random.Random(f"{self._seed}:{call_id}").random() < 0.6
+        soon = EPOCH_MS + (asyncio.get_running_loop().time() + 400) * 1000
+        return due is not None and due < soon and random.Random(f"{self._seed}:{call_id}").random() < 0.6
 
     async def _at_rest(self) -> bool:
         if await self.insist(lambda r: r.statuses()):
             return False
         return not await self.insist(partial(tasks_of, live=True))
+
+    def may_be_forgotten(self, call_id: CallId) -> bool:
+        """Its row, not its result."""
+        old = EPOCH_MS + (asyncio.get_running_loop().time() - self.park.keep) * 1000
+        settled = self.book.settled.get(call_id)
+        return self.park.keep < FORGOTTEN and (settled is None or (settled.time.completed or 0) <= old)
 
     async def delete(self, session_id: SessionId) -> None:
         self.stage.deleted.add(session_id)
@@ -109,3 +123,12 @@ class ParkWorld(Scenario):
         except NotFound:
             return
         self.stage.count("deleted")
+
+
+def _check_warned(book: ParkStage, state: Open) -> None:
+    """P-07: people are warned before, and not long before."""
+    now = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000 + 0.001)
+    if state.warned:
+        book.count("warned")
+        if state.due is None or now < state.due - (state.due - state.since) // 10:
+            book.violate(f"P-07: {state} was warned of too early, at {now}")

@@ -10,9 +10,17 @@ from asyncagents.domain.call import Completed, Failed, Result
 PARKS = 2_000_000
 """Seeds from here on are such worlds."""
 DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0)
-TOOLS = ("job", "errand", "deploy", "nap", "look", "pay", "quiz", "boom", "task", "asyncagents_task")
-WEIGHTS = (40, 16, 8, 10, 8, 5, 5, 2, 6, 6)
+WISHES = {
+    "job": 24, "errand": 14, "build": 14, "deploy": 8, "old": 6, "survey": 6, "nap": 10,
+    "look": 8, "pay": 5, "quiz": 5, "boom": 2, "task": 6, "asyncagents_task": 6,
+}  # fmt: skip
+"""The tools, and how often they are called."""
+BEGUN = {"job": 90.0, "errand": None, "build": 150.0, "deploy": 86_400.0, "survey": 60.0}
+"""Those that are known to be async before they run, and how long they are waited for if nobody says."""
+SENT_OUT = (*BEGUN, "old", "nap")
 CANCELLED = Failed("cancelled")
+BAD = "bad "
+"""What a build does not take."""
 
 
 class Park(Struct, frozen=True, kw_only=True):
@@ -26,6 +34,9 @@ class Park(Struct, frozen=True, kw_only=True):
     dark: float
     """So long no process is there at all, once."""
     deletes: bool
+    keep: float
+    """So many seconds a settled call can be asked for."""
+    rotates: bool
 
 
 def park(seed: int) -> Park:
@@ -36,6 +47,8 @@ def park(seed: int) -> Park:
         calls=rng.choice([5, 10, 16]),
         dark=rng.choice([0, 0, 0, 12, 45, 140]),
         deletes=rng.random() < 0.1,
+        keep=rng.choice([30, 200]) if rng.random() < 0.15 else 30 * 86_400,
+        rotates=rng.random() < 0.2,
     )
 
 
@@ -56,6 +69,8 @@ class Errand(Struct, frozen=True, kw_only=True):
     """So long the tool works before it says that it waits."""
     seconds: float | None
     on_due: Result | None
+    webhook: str
+    """Who is told that it is settled."""
     sends: tuple[Send, ...]
 
 
@@ -68,18 +83,24 @@ def errand(seed: int, call_id: str, *, timer: bool = False) -> Errand:
     due = begins + (seconds or 50)
     often = rng.random() < 0.15 if timer else rng.random() < 0.9
     sends = _sends(rng, call_id, begins, due) if often else ()
-    return Errand(begins=begins, seconds=seconds, on_due=on_due, sends=sends)
+    webhook = f"https://hooks.example/{call_id}" if rng.random() < 0.3 and not timer else ""
+    return Errand(begins=begins, seconds=seconds, on_due=on_due, webhook=webhook, sends=sends)
 
 
 def _sends(rng: random.Random, call_id: str, begins: float, due: float) -> tuple[Send, ...]:
-    ones: list[Result] = [Completed(f"result of {call_id}"), Failed(f"{call_id} broke")]
+    ones: list[Result] = [
+        Completed(f"result of {call_id}"),
+        Completed(f"result of {call_id}", "Done", {"n": 1.0, "of": call_id}),
+        Failed(f"{call_id} broke"),
+    ]
     others: list[Result] = [Completed(f"other result of {call_id}"), CANCELLED, CANCELLED]
     one, other = rng.choice(ones), rng.choice(others)
     quick = rng.choice([0, begins / 2, begins, begins + 0.01, begins + 3 * rng.random()])
     late = due + rng.choice([0.001, 0.5, 40])
     at = rng.choice([quick, quick, quick, rng.random() * 9, rng.random() * 40, due, late])
     again = at + rng.choice([0, 0, 0.02, 6])
-    said = rng.choice(
+    bad = Completed(f"{BAD}result of {call_id}")
+    said: list[tuple[float, Result]] = rng.choice(
         [
             [(at, one)],
             [(at, one), (again, one)],
@@ -87,6 +108,7 @@ def _sends(rng: random.Random, call_id: str, begins: float, due: float) -> tuple
             [(at, one), (again, other)],
             [(at, other), (again, one), (again, other)],
             [(at, other)],
+            [(at, bad), (at, one), (again, bad)],
             [(at, one), (at, other), (again, one), (again + 9, other)],
         ]
     )
@@ -96,5 +118,5 @@ def _sends(rng: random.Random, call_id: str, begins: float, due: float) -> tuple
 def wishes(rng: random.Random, *, launches: bool) -> list[str]:
     """The tools that one step calls, side by side."""
     many = rng.choice([1, 1, 2, 2, 3, 4, 5])
-    tools = rng.choices(TOOLS, WEIGHTS, k=many)
+    tools = rng.choices(list(WISHES), list(WISHES.values()), k=many)
     return [tool if launches or "task" not in tool else "job" for tool in tools]

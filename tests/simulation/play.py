@@ -10,7 +10,7 @@ from msgspec import Struct
 from asyncagents.testing.simloop import SimLoop
 from tests.simulation.cast import MOST_STEPS
 from tests.simulation.checker import check, check_steps
-from tests.simulation.park_checker import check_parks
+from tests.simulation.park_checker import check_parks, forget_old
 from tests.simulation.park_world import ParkWorld
 from tests.simulation.parks import PARKS
 from tests.simulation.scenario import Scenario
@@ -52,6 +52,8 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
 
 def _check(scenario: Scenario) -> None:
     path = scenario.machine.path
+    if isinstance(scenario, ParkWorld):
+        forget_old(scenario.book, path)
     check(scenario.stage, path)
     if isinstance(scenario, ParkWorld):
         check_trees(scenario.stage, path, scenario.park.limits)

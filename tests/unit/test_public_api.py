@@ -90,6 +90,7 @@ PUBLIC = [
     "WaitingAsync",
     "WebhooksConfig",
     "Why",
+    "approval",
     "async_tool",
     "call",
     "end",
@@ -99,6 +100,7 @@ PUBLIC = [
     "say",
     "think",
     "tool",
+    "wait_tool",
 ]
 
 

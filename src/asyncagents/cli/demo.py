@@ -20,6 +20,7 @@ from asyncagents.cli.demo_check import (
     check_text,
 )
 from asyncagents.cli.demo_child import STEADY, STUCK, child, go_on
+from asyncagents.cli.demo_late import act_expiry, act_late
 from asyncagents.cli.demo_ledger import Ledger
 from asyncagents.cli.demo_scene import Sent, approve, hear, send, send_again, show_turn, text_so_far, until
 from asyncagents.cli.demo_screen import Screen
@@ -71,7 +72,8 @@ def demo(keep: Path | None) -> None:
 
     A scripted model works in a small shop. One of its tools waits for a person, a process that serves
     it is killed in the middle of its work, and another process goes on. Then five agents work for one, in
-    turn and at once, and through a kill -9. Every claim is checked; if one does not hold, the exit code is 1.
+    turn and at once, and through a kill -9; and a result comes in when no agent runs. Every claim is
+    checked; if one does not hold, the exit code is 1.
     """
     screen = Screen()
     with _directory(keep) as data:
@@ -108,6 +110,8 @@ async def _play(stage: Stage) -> None:
         await act_recovery(stage, before, cut)
         await act_team(stage.data, stage.screen)
         await act_team_crash(stage.data, stage.screen)
+        session_id = await act_late(stage.data, stage.screen)
+        await act_expiry(stage.data, stage.screen, session_id)
         _close(stage.screen)
 
 
@@ -211,4 +215,5 @@ def _close(screen: Screen) -> None:
     screen.line("tools", "What may run again did, under its key. What may not was reported in doubt.")
     screen.line("open call", "It waited without a process, and its result woke the session in a new one.")
     screen.line("tasks", "Five agents worked at once. A kill -9 lost no result, and no end was told twice.")
+    screen.line("late result", "It came after the process had ended, and the next one went on with it, once.")
     screen.explain("What exactly is promised stands in the README under `What survives a crash`.")

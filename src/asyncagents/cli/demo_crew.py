@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import Line, Script, ScriptedModel, Step, call, pa
 ONE_BY_ONE = "Count what we have for the fair, one thing after the other."
 AT_ONCE = "Count what we have for the fair, all at once."
 AGAIN = "Count it all again, for the winter fair."
-THINK_SECONDS = 0.8
+THINK_SECONDS = 0.6
 FOREVER = 3600.0
 
 STOCK = {"chairs": 40, "lamps": 24, "cups": 120, "candles": 300, "tables": 9}

@@ -14,7 +14,14 @@ from asyncagents.cli.tasks_watch import drawing
 
 WIDTH = 96
 INDENT = 15
-STYLES = {"you": "bold", "tool": "yellow", "agent": "cyan", "manager": "magenta", "kill -9": "bold red"}
+STYLES = {
+    "you": "bold",
+    "tool": "yellow",
+    "agent": "cyan",
+    "manager": "magenta",
+    "worker": "magenta",
+    "kill -9": "bold red",
+}
 
 
 class DoesNotHold(click.ClickException):

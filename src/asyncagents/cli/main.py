@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -20,6 +21,8 @@ COMMANDS = {
     "cancel": "End tasks, batches or sessions, with all below them.",
     "resume": "Send a follow-up to a task, and work on it.",
     "why": "Say why a session or task does not move.",
+    "export": "Write sessions as JSON files that can be imported elsewhere.",
+    "import": "Bring in exported sessions, OpenCode's too.",
     "agents": "List the agents of this directory, or show one in full.",
     "tools": "List the tools that an agent has here, and what the rules say.",
     "commands": "List the slash commands of this directory.",
@@ -34,7 +37,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """The command `name` is `name` in `asyncagents.cli.name`; help needs only the table above."""
+    """The command `name` is `name` in `asyncagents.cli.name` (or `name_`); help needs only the table."""
 
     def main(self, *args: Any, **more: Any) -> Any:
         """Ends the process. Errors become a sentence and an exit code here, for every command."""
@@ -58,7 +61,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"asyncagents.cli.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(f"asyncagents.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

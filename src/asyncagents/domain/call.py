@@ -142,6 +142,10 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     blocks: bool = True
     """Whether a no without a word ends the turn."""
     question: QuestionRequest | None = None
+    who: str = ""
+    """Whom it asks, in words: a person, a role, a channel."""
+    approval: bool = False
+    """Its one question is whether something may be done; the answer is told as a decision."""
     watch: Watch | None = None
     child_waits: bool = False
     """Of a task: its session only waits for the outside itself, so nobody is held up."""
@@ -195,6 +199,8 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ask_id: str | None = None
     """The last ask or question of this call, and how it was answered."""
     reply: Reply | None = None
+    answered_by: str = ""
+    """Who answered it, if he said so."""
     asked_before: tuple[str, ...] = ()
     """Earlier asks: each was answered with yes, and then the world had changed."""
     shown_pending: bool = False
@@ -223,6 +229,12 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def asking(self) -> bool:
+        """Whether a person may answer it now."""
+        return self.only_asks or (isinstance(self.state, Open) and self.state.question is not None)
+
+    @property
+    def only_asks(self) -> bool:
+        """Whether nothing but the answer of a person is waited for."""
         return isinstance(self.state, Open) and self.state.kind in ASKING
 
     @property
@@ -230,7 +242,7 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the session cannot go on without it."""
         if not isinstance(self.state, Open):
             return False
-        return self.asking or (self.state.kind == "task" and not self.state.child_waits)
+        return self.only_asks or (self.state.kind == "task" and not self.state.child_waits)
 
     @property
     def settled(self) -> bool:
@@ -246,7 +258,8 @@ def moved(call: Call, state: CallState, now: int) -> Call:
             request = ask or question
             assert request is not None
             before = (*call.asked_before, call.ask_id) if call.ask_id else ()
-            return replace(call.to(state), ask_id=request.id, reply=None, asked_before=before)
+            asks = replace(call.to(state), ask_id=request.id, asked_before=before)
+            return replace(asks, reply=None, answered_by="")
         case Open() | Requested() | Settled():
             return call.to(state)
 
@@ -275,9 +288,14 @@ def _tool_state(call: Call) -> ToolState:
         case Open(kind="task", title=title, metadata=metadata):
             time = PartTime(start=start)
             return ToolRunning(input=call.input, title=title or None, metadata=metadata or None, time=time)
-        case Open(note=note):
+        case Open(note=note, title=title, metadata=metadata):
             return ToolWaiting(
-                input=call.input, pending_id=call.id, output=note or None, time=PartTime(start=start)
+                input=call.input,
+                pending_id=call.id,
+                output=note or None,
+                title=title or None,
+                metadata=metadata or None,
+                time=PartTime(start=start),
             )
         case Settled(result, at):
             return _settled_state(call.input, result, PartTime(start=start, end=at, compacted=call.compacted))

@@ -51,7 +51,7 @@ def pending_status(call: Call) -> PendingStatus | None:
         case Requested() | Running():
             return "processing"
         case Open():
-            return "waiting" if not call.asking else "processing"
+            return "waiting" if not call.only_asks else "processing"
         case Settled(result, expired=expired):
             return "expired" if expired else _status(result)
 

@@ -105,17 +105,17 @@ def _no_worker(about: Situation, what: str) -> Why:
 
 def _waiting(about: Situation, calls: list[Call]) -> Why:
     """By what holds it up most: a person, a task, then what comes from outside."""
-    order = {"ask": 0, "question": 1, "task": 2, "wait": 3, "async": 4}
-    first = min(calls, key=lambda call: (order[call.open.kind] if call.open else 9, call.id))
+    order = {"ask": 0, "question": 1, "task": 2, "wait": 4, "async": 5}
+    first = min(calls, key=lambda call: (_rank(order, call), call.id))
     state = first.open
     assert state is not None, "only open calls wait"
     match state.kind:
         case "ask":
             asked = f"{state.ask.permission} {', '.join(state.ask.patterns)}" if state.ask else first.tool
-            said = f"It waits for a person to allow {line(asked)}: answer {first.ask_id}."
+            said = _asked(about, first, state, f"allow {line(asked)}")
             return _why(about, "permission", said, first.ask_id or first.id)
         case "question":
-            said = f"It waits for a person to answer a question: answer {first.ask_id}."
+            said = _asked(about, first, state, "answer a question")
             return _why(about, "question", said, first.ask_id or first.id)
         case "task":
             ids = [child for call in calls if (child := _child(call))]
@@ -126,10 +126,28 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
             target = f" for task {state.watch.task_id} to end" if state.watch else ""
             on = state.watch.task_id if state.watch else first.id
             return _why(about, "wait", f"It waits{target}{_until(about, state)}.", on)
+        case "async" if state.question is not None:
+            asked = " / ".join(each.question for each in state.question.questions)
+            what = "decide" if state.approval else "answer"
+            said = _asked(about, first, state, f'{what} "{line(asked)}"')
+            return _why(about, "question", said, first.ask_id or first.id, first.id)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
             said = f"It waits for the result of {line(first.tool)} ({first.id}){_until(about, state)}."
             return _why(about, "async", said, *ids)
+
+
+def _rank(order: dict[str, int], call: Call) -> int:
+    """A person who is asked while the session could go on comes behind what holds it up."""
+    if call.open is None:
+        return 9
+    return 3 if call.asking and not call.only_asks else order[call.open.kind]
+
+
+def _asked(about: Situation, call: Call, state: Open, what: str) -> str:
+    """Who is asked for what, and until when."""
+    whom = line(state.who) if state.who else "a person"
+    return f"It waits for {whom} to {what}{_until(about, state)}: answer {call.ask_id}."
 
 
 def _child(call: Call) -> str | None:

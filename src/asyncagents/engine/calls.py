@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.config.secret import Secret
 from asyncagents.domain.call import (
     BY_HAND,
     EDITED,
@@ -31,7 +32,7 @@ from asyncagents.domain.text import shortened, whole
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.hook import Hooks
 from asyncagents.engine.keys import Keys
-from asyncagents.engine.lasting import Lastings, reopened, secrets
+from asyncagents.engine.lasting import Lastings, secrets
 from asyncagents.engine.permission import Permissions, Standing, Wish
 from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
@@ -226,7 +227,9 @@ class Calls:
                 if isinstance(kept, Completed) and "tool.execute.after" in job.hooks.names:
                     return await job.hooks.tool_after(call, kept)
                 return kept
-            case Opened() | Together():
+            case Opened(state):
+                return replace(outcome, state=job.report.while_waiting(state))
+            case Together():
                 return outcome
 
     async def _outcome(self, call: Call, job: Job) -> Ended:
@@ -277,10 +280,10 @@ class Calls:
         """What became of a call whose process died. What an async tool began may go on elsewhere."""
         assert snapshot.info is not None, "it comes from a store"
         doubt: Result | Open = Failed(IN_DOUBT, metadata={"inDoubt": True})
-        if call.later is not None:
-            doubt = reopened(call, call.later, self._clock.now())
         place = await enter(self._workplaces, snapshot.info.directory)
         tool = place.tools.get(call.tool)
+        if call.later is not None:
+            doubt = self._lastings.reopened(call, call.later, tool, self._clock.now())
         if tool is None or tool.reconcile is None:
             return doubt
         context = self._context(call, place, snapshot.info.directory)
@@ -337,9 +340,13 @@ def _checked(outcome: object) -> Outcome:
             _results.decode(body(result))
         case Together():
             pass
-        case Pending(kind=kind, questions=questions):
+        case Pending(kind=kind, questions=questions, approval=approval):
             _pendings.decode(body(replace(outcome, secret=None, webhook_secret=None)))
+            if not all(isinstance(each, Secret | None) for each in (outcome.secret, outcome.webhook_secret)):
+                raise TypeError("a secret is given as Secret(…), so that nobody prints it")
             odd = kind == "wait" if questions else kind == "question"
+            if approval and not (kind == "async" and len(questions) == 1 and questions[0].options):
+                raise TypeError("an approval is of kind async and asks one question, with options")
             if kind in ("ask", "task") or odd:
                 raise TypeError("a tool that waits says kind async or wait, or question with its questions")
         case _:

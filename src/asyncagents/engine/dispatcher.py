@@ -75,6 +75,11 @@ class Dispatcher:
         self._root = root
         self._serving.set()
 
+    async def serving(self) -> SessionId | None:
+        """Returns once it serves: the tree that it serves, or (None) all."""
+        await self._serving.wait()
+        return self._root
+
     def committed(self, commit: Commit) -> None:
         """The store's report: wake, and interrupt what was cancelled or deleted."""
         for session_id in commit.interrupted:
@@ -182,8 +187,10 @@ class Dispatcher:
             return
         self._next_audit = self._clock.now() + AUDIT_MS
         await self._conclude()
-        while await self._store.pending.forget_settled(self._clock.now() - self._keep_ms, PAGE) == PAGE:
-            pass
+        before = self._clock.now() - self._keep_ms
+        for forget in (self._store.pending.forget_settled, self._store.deliveries.forget):
+            while await forget(before, PAGE) == PAGE:
+                pass
 
     async def _conclude(self) -> None:
         for task_id in await self._store.unconcluded():

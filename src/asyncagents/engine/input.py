@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
+from asyncagents.domain.decision import APPROVE
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, OutputFormat, UserMessage
@@ -21,8 +22,8 @@ from asyncagents.engine.schema import as_format
 from asyncagents.errors import InvalidInput
 
 HOW_TO_ANSWER = (
-    'answer with "once", "always" or "reject", or with a list for each question; '
-    'arguments of your own are an object and go with "once", a message is a text and goes with "reject"'
+    'answer with "once", "always", "approve" or "reject", or with a list for each question; arguments of '
+    'your own are an object and go with "once", a message is a text and goes with "approve" or "reject"'
 )
 
 
@@ -126,6 +127,8 @@ def a_reply(
             said = Always()
         case "reject":
             said = Reject(message)
+        case "approve" if input is None:
+            said = Answers(((APPROVE, message) if message else (APPROVE,),))
         case Once() | Always() | Reject() | Answers():
             said = reply
         case list() | tuple():

@@ -29,6 +29,11 @@ class Keys:
         issued = await self._store.issued_secret(call_id)
         return (*made, *([Secret(issued)] if issued else ()))
 
+    async def told(self, call_id: CallId, since: int) -> tuple[Secret, ...]:
+        """Made of every key, the one first that its tool was told at that time."""
+        keys = await self._store.keys_since(since) or await self._store.first_key(self._draw())
+        return tuple(_secret(key, call_id) for key in keys)
+
     async def rotate(self) -> None:
         """From here on secrets are made of a new key; what was told before still counts."""
         await self._store.new_key(self._draw())

@@ -5,7 +5,7 @@ import math
 from msgspec import UNSET
 
 from asyncagents.config.config import AsyncToolsConfig
-from asyncagents.domain.ask import QuestionRequest, ToolRef
+from asyncagents.domain.ask import Question, QuestionRequest, ToolRef
 from asyncagents.domain.call import (
     TIMED_OUT,
     UNSURE,
@@ -17,14 +17,17 @@ from asyncagents.domain.call import (
     Open,
     Result,
 )
+from asyncagents.domain.decision import CHOICES, unanswered
 from asyncagents.domain.fact import Fact, KeepSecret
 from asyncagents.domain.id import Ids
+from asyncagents.domain.text import shortened
 from asyncagents.engine.tool import AnyTool, Lasting, Pending
 
 WARN_SHARE = 10
 WARN_MOST_MS = 3_600_000
 WARN_LEAST_MS = 1_000
 """Nobody can do anything in less."""
+HEADER = "Approval"
 FAR = 2**53
 """No clock counts further."""
 
@@ -45,17 +48,19 @@ class Lastings:
         return Later(due=due, estimated=estimated, checked=tool.lasting.validate is not None)
 
     def opened(self, call: Call, pending: Pending, tool: AnyTool, now: int) -> Open:
-        due = _due(self._seconds(pending, tool.lasting), now)
-        default: Result = Completed(WAIT_OVER) if pending.kind == "wait" else Failed(TIMED_OUT)
+        due = pending.due or _due(self._seconds(pending, tool.lasting), now)
         outside = pending.kind == "async" or (pending.kind == "wait" and pending.watch is None)
         return Open(
             kind=pending.kind,
             since=now,
             due=due,
             warn=_warn(due, now) if pending.kind == "async" else None,
-            on_due=pending.on_due or default,
+            on_due=pending.on_due or _on_due(pending, due),
             note=pending.note,
             question=self._question(call, pending),
+            who=pending.who,
+            approval=pending.approval,
+            blocks=pending.kind != "async",
             watch=pending.watch,
             title=pending.title,
             metadata=pending.metadata,
@@ -80,10 +85,42 @@ class Lastings:
             tool=ToolRef(message_id=call.message_id, call_id=call.call_id),
         )
 
+    def reopened(self, call: Call, later: Later, tool: AnyTool | None, now: int) -> Open:
+        """Its process died while the tool started its work: a result may come all the same.
 
-def reopened(call: Call, later: Later, now: int) -> Open:
-    """Its process died while the tool started its work: a result may come all the same."""
-    return Open(kind="async", since=now, due=later.due, warn=_warn(later.due, now), note=UNSURE)
+        What it would have asked is not known; that it asks for a decision is.
+        """
+        left = Pending(note=UNSURE)
+        if tool is not None and tool.lasting is not None and tool.lasting.approval:
+            left = asked_for(call, tool.lasting, note=UNSURE)
+        return Open(
+            kind="async",
+            since=now,
+            due=later.due,
+            warn=_warn(later.due, now),
+            on_due=_on_due(left, later.due),
+            note=left.note,
+            question=self._question(call, left),
+            who=left.who,
+            approval=left.approval,
+            blocks=False,
+        )
+
+
+def asked_for(call: Call, lasting: Lasting, *, note: str = "") -> Pending:
+    """The decision that a call wants, in our words."""
+    given = ", ".join(f"{name}={value}" for name, value in call.input.items())
+    text = f"May this be done? {call.tool}({shortened(given, 500)})"
+    question = Question(question=text, header=HEADER, options=CHOICES, custom=False)
+    return Pending(note=note, questions=(question,), who=lasting.who, approval=True)
+
+
+def _on_due(pending: Pending, due: int | None) -> Result:
+    if pending.kind == "wait":
+        return Completed(WAIT_OVER)
+    if pending.questions:
+        return unanswered(due, pending.who, approval=pending.approval)
+    return Failed(TIMED_OUT)
 
 
 def secrets(call: Call, pending: Pending) -> tuple[Fact, ...]:
@@ -111,13 +148,13 @@ def _estimated(pending: Pending, lasting: Lasting | None) -> float | None:
 
 
 def _due(seconds: float | None, now: int) -> int | None:
-    if seconds is None or math.isinf(seconds):
+    if seconds is None or not math.isfinite(seconds):
         return None
     return min(now + int(seconds * 1000), FAR)
 
 
 def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else min(int(seconds * 1000), FAR)
+    return None if seconds is None or not math.isfinite(seconds) else min(int(seconds * 1000), FAR)
 
 
 def _warn(due: int | None, now: int) -> int | None:

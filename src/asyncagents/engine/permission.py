@@ -147,7 +147,8 @@ def _agent(call: Call, session: Session) -> str:
 
 def _doom_loop(call: Call) -> tuple[Ask, ...]:
     """The same again and again, in one step or over several: perhaps it leads nowhere."""
-    if call.repeats < DOOM_LOOP - 1 or call.tool in POLLING:
+    timer = call.tool == "wait" and call.input.get("until") is None  # each takes its time
+    if call.repeats < DOOM_LOOP - 1 or call.tool in POLLING or timer:
         return ()
     return (Ask("doom_loop", (call.tool,), (call.tool,), {"tool": call.tool, "input": call.input}),)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Completed, Failed, Running, render
+from asyncagents.domain.call import Call, Completed, Failed, Open, Running, render
 from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.part import ToolRunning
 from asyncagents.domain.port import Clock
@@ -54,6 +54,11 @@ class Report:
         if isinstance(result, Failed):
             return replace(result, metadata=metadata)
         return replace(result, metadata=metadata, title=result.title or self._title)
+
+    def while_waiting(self, state: Open) -> Open:
+        """What it said before it began to wait is shown until the result is in."""
+        metadata = {**self._metadata, **state.metadata}
+        return replace(state, title=state.title or self._title, metadata=metadata)
 
     def _on_loop(self, title: str, metadata: dict[str, Any]) -> None:
         if threading.get_ident() == self._thread:

@@ -20,6 +20,7 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.bus import Bus, Subscription
+from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.hook import PluginReport
@@ -27,6 +28,7 @@ from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
+from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
@@ -69,6 +71,8 @@ class Runtime:
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
+        self.deliveries = Deliveries(store.deliveries)
+        self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock
         )
@@ -204,12 +208,15 @@ class Runtime:
         *,
         input: dict[str, Any] | None = None,
         message: str = "",
+        by: str = "",
     ) -> Call:
         """Answer a permission with "once", "always" or "reject", a question with a list for each question.
 
-        With `input` a yes is to these arguments instead; with a `message` a no lets the model go on.
+        With `input` a yes is to these arguments instead; with a `message` a no lets the model go on. An
+        approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
         """
-        return await self._store.answer(ask_id, a_reply(reply, input, message))
+        said = a_reply(reply, input, message)
+        return await self._store.answer(ask_id, said, by=a_text(by, "a name"))
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""

@@ -105,13 +105,20 @@ class Pending(Struct, frozen=True, kw_only=True):
     note: str = ""
     seconds: float | UnsetType | None = UNSET
     """How long; None: for ever. Not given: as long as its tool says, or a day."""
+    due: int | None = None
+    """Until when, in ms since the epoch; goes before `seconds`."""
     on_due: Result | None = None
     questions: tuple[Question, ...] = ()
+    """With kind async, whoever answers first counts: a person, or a result from outside."""
+    who: str = ""
+    """Whom it asks, in words: a person, a role, a channel."""
+    approval: bool = False
+    """The one question has options, and the answer is a decision: one of them, perhaps with a remark."""
     watch: Watch | None = None
     """A task whose end it waits for."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-    """For people, while a task is waited for."""
+    """For people, while it is waited for."""
     external_ref: str = ""
     """What the other side calls it."""
     estimated_seconds: float | None = None
@@ -146,6 +153,10 @@ class Lasting(Struct, frozen=True, kw_only=True):
     """How long it may take; None: for ever. Not given: as the configuration says, or a day."""
     estimated_seconds: float | None = None
     validate: Validate | None = None
+    who: str = ""
+    """Whom its calls ask, unless they say otherwise."""
+    approval: bool = False
+    """It asks for a decision: also after a crash that left nothing of its own question."""
 
 
 class Tool(Generic[A]):

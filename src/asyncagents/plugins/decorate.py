@@ -101,17 +101,21 @@ def async_tool(
     a result it has failed.
     """
 
-    def decorate(decorated: Function) -> AnyTool:
-        check = options.get("validate_result")
-        made = _tool(decorated, options, _begun)
-        made.lasting = Lasting(
-            seconds=options.get("seconds", UNSET),
-            estimated_seconds=options.get("estimated_seconds"),
-            validate=None if check is None else _validated(check),
-        )
-        return made
+    if function is not None:
+        return lasting_tool(function, options, _begun)
+    return lambda decorated: lasting_tool(decorated, options, _begun)
 
-    return decorate(function) if function is not None else decorate
+
+def lasting_tool(function: Function, options: AsyncToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
+    """A tool whose result comes later; `outcome`: what is made of the function's word."""
+    check = options.get("validate_result")
+    made = _tool(function, options, outcome)
+    made.lasting = Lasting(
+        seconds=options.get("seconds", UNSET),
+        estimated_seconds=options.get("estimated_seconds"),
+        validate=None if check is None else _validated(check),
+    )
+    return made
 
 
 def _begun(value: Any) -> Outcome:

@@ -9,8 +9,9 @@ from typing import TypeAlias, get_args
 
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.delivered import MOST_BYTES, Delivered, read_delivered
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingStatus
+from asyncagents.domain.shape import Shape
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http import Answer, Request, answered, refused, shown
@@ -25,6 +26,13 @@ _EVERYWHERE = ("directory", "workspace")
 """What OpenCode's clients add to every query."""
 _LONGEST = 200
 _STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
+
+
+class Taken(Shape, frozen=True, kw_only=True):
+    """All that a sender of webhooks is told: what the call was given, and by whom, is not its matter."""
+
+    pending_id: CallId
+    status: PendingStatus
 
 
 async def answer(tools: AsyncTools, request: Request) -> Answer:
@@ -78,7 +86,8 @@ async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
     """Either of both, signed. Its content type is the sender's matter."""
     if len(request.body) > MOST_BYTES:
         return _too_large()
-    return shown(await tools.receive(request.headers, request.body))
+    call = await tools.receive(request.headers, request.body)
+    return shown(Taken(pending_id=call.id, status=call.status))
 
 
 async def list_pending(tools: AsyncTools, request: Request) -> Answer:

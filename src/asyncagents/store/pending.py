@@ -41,3 +41,7 @@ class PendingStore(Door):
     async def keys(self) -> tuple[bytes, ...]:
         """What secrets of calls are made of, the newest first."""
         return await self._read(pending.keys)
+
+    async def keys_since(self, since: int) -> tuple[bytes, ...]:
+        """The one in use at that time before all others."""
+        return await self._read(lambda tx: pending.keys_since(tx, since))

@@ -15,8 +15,10 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
+from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
@@ -65,6 +67,8 @@ class Store(Door):
         super().__init__(database)
         self._listen = database.listen
         self.pending = PendingStore(database)
+        self.deliveries = DeliveryStore(database)
+        self.transfer = TransferStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
@@ -87,9 +91,9 @@ class Store(Door):
         """Give an open call its result, once. The same again gets the same answer; another is a conflict."""
         return await self._write(lambda tx: signal.settle(tx, Settle(call_id, result)))
 
-    async def answer(self, ask_id: str, reply: Reply, *, ask_hash: str | None = None) -> Call:
+    async def answer(self, ask_id: str, reply: Reply, *, ask_hash: str | None = None, by: str = "") -> Call:
         """Answer an ask or a question, once."""
-        return await self._write(lambda tx: answer.answer(tx, ask_id, reply, ask_hash=ask_hash))
+        return await self._write(lambda tx: answer.answer(tx, ask_id, reply, ask_hash=ask_hash, by=by))
 
     async def start_title(self, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:
         """Note that a model is about to be asked for a title."""

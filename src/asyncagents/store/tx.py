@@ -46,6 +46,10 @@ class Tx(Protocol):
         """Something becomes due then."""
         ...
 
+    def expect_post(self, due: int) -> None:
+        """A webhook is to be posted then."""
+        ...
+
 
 Verb: TypeAlias = Callable[[Tx], Awaitable[T]]
 
@@ -57,6 +61,8 @@ class Commit(Struct, frozen=True):
     woken: list[SessionId]
     interrupted: list[SessionId]
     due: list[int]
+    posts: list[int] = []
+    """When webhooks are to be posted."""
 
 
 class Database(Protocol):

@@ -9,7 +9,7 @@ from asyncagents.engine.tool import AnyTool
 BUILT_IN = frozenset(
     {
         *("read", "list", "glob", "grep", "edit", "write", "patch", "bash"),
-        *("webfetch", "todowrite", "todoread", "question", "skill"),
+        *("webfetch", "todowrite", "todoread", "question", "skill", "wait"),
     }
 )
 

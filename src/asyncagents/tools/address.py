@@ -3,6 +3,8 @@
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_UNICAST = IPv6Network("2000::/3")
+"""All that is given out to anybody; what lies beside it is of old, or for use at home."""
 
 
 def is_public(text: str) -> bool:
@@ -13,7 +15,7 @@ def is_public(text: str) -> bool:
         return False
     if isinstance(address, IPv6Address):
         inner = _inside(address)
-        return address.is_global and not address.is_multicast if inner is None else is_public(str(inner))
+        return address in _UNICAST and address.is_global if inner is None else is_public(str(inner))
     return address.is_global and not address.is_multicast
 
 

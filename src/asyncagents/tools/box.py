@@ -8,6 +8,7 @@ from msgspec import Struct
 from asyncagents.config.config import DelegationConfig
 from asyncagents.config.skills import Skill
 from asyncagents.domain.id import Ids
+from asyncagents.domain.port import Clock
 from asyncagents.engine.tool import AnyTool
 from asyncagents.tools.bash import bash
 from asyncagents.tools.cap import capped
@@ -24,6 +25,7 @@ from asyncagents.tools.read import read
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.skill import skill
 from asyncagents.tools.todo import Known, todoread, todowrite
+from asyncagents.tools.wait import wait
 from asyncagents.tools.web import Web
 from asyncagents.tools.webfetch import webfetch
 from asyncagents.tools.write import write
@@ -46,6 +48,8 @@ class Bench(Struct, frozen=True, kw_only=True):
     home: Path
     output: Path
     """Where output is kept that is too long to be told."""
+    clock: Clock | None = None
+    """For timers; None: the system's."""
     servers: Servers | None = None
     """Of tools; None: none are started here."""
     delegating: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
@@ -68,6 +72,7 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
         todowrite(bench.todos, bench.ids),
         todoread(bench.todos),
         question(),
+        wait(bench.clock),
     ]
     if skills:
         tools.append(skill(skills))

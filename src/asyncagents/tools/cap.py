@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 from contextlib import closing, suppress
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,17 +39,9 @@ def capped(tool: Tool[A], folder: Path) -> Tool[A]:
             outcome = Failed(whole(str(error)))
         return await _outcome(outcome, folder)
 
-    return Tool(
-        tool.name,
-        tool.args,
-        run,
-        plan=tool.plan,
-        effect=tool.effect,
-        timeout=tool.timeout,
-        reconcile=tool.reconcile,
-        description=tool.description,
-        parameters=tool.parameters,
-    )
+    same = copy(tool)  # with all that it is besides
+    same.run = run
+    return same
 
 
 def forget_old(folder: Path, now: int) -> int:

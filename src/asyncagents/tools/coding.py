@@ -42,6 +42,7 @@ async def open_coding(
                 ids=ids,
                 home=environment.home,
                 output=output,
+                clock=clock,
                 servers=servers,
                 delegating=delegating,
             )

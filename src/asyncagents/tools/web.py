@@ -1,25 +1,19 @@
 """The one door to the web: public addresses only, checked and then kept, redirects one by one, bounded."""
 
-import asyncio
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.address import is_public
+from asyncagents.tools.pinned import Allowed, Lookup, NotPublic, Pinned, look_up
 
 MOST_BYTES = 5 * 1024 * 1024
 REDIRECTS = 5
 AGENT = "asyncagents (+webfetch)"
-
-Lookup: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host."""
 
 
 class Page(Struct, frozen=True):
@@ -29,42 +23,8 @@ class Page(Struct, frozen=True):
     cut: bool
 
 
-async def look_up(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
-
-
-class _Pinned(AbstractResolver):
-    """Only public addresses; if one of them is not, none of them counts."""
-
-    def __init__(self, look_up: Lookup, allowed: Callable[[str], bool]) -> None:
-        self._look_up = look_up
-        self._allowed = allowed
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        addresses = await self._look_up(host, port)
-        if not addresses or not all(self._allowed(address) for address in addresses):
-            raise ToolError(f"{host} is not a public address; only pages of the public web can be fetched.")
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in addresses
-        ]
-
-    async def close(self) -> None:
-        pass
-
-
 class Web:
-    def __init__(self, session: aiohttp.ClientSession, allowed: Callable[[str], bool]) -> None:
+    def __init__(self, session: aiohttp.ClientSession, allowed: Allowed) -> None:
         self._session = session
         self._allowed = allowed
 
@@ -78,6 +38,8 @@ class Web:
                         url = urljoin(url, target)
                         continue
                     return await _page(url, response)
+            except NotPublic as error:
+                raise _not_public(error.host) from error
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise ToolError(f"{url} could not be fetched: {_reason(error)}") from error
         raise ToolError(f"{url} redirects more than {REDIRECTS} times.")
@@ -95,7 +57,11 @@ class Web:
             raise ToolError("An address with a user name or password is not fetched.")
         literal = host.replace(".", "").isdecimal() or ":" in host or host.lower().startswith("0x")
         if literal and not self._allowed(host):
-            raise ToolError(f"{host} is not a public address; only pages of the public web can be fetched.")
+            raise _not_public(host)
+
+
+def _not_public(host: str) -> ToolError:
+    return ToolError(f"{host} is not a public address; only pages of the public web can be fetched.")
 
 
 def _reason(error: Exception) -> str:
@@ -126,10 +92,9 @@ async def _bounded(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 
 
 @asynccontextmanager
-async def open_web(
-    *, look_up: Lookup = look_up, allowed: Callable[[str], bool] = is_public
-) -> AsyncIterator[Web]:
-    connector = aiohttp.TCPConnector(resolver=_Pinned(look_up, allowed), use_dns_cache=False, limit=32)
+async def open_web(*, look_up: Lookup = look_up, allowed: Allowed = is_public) -> AsyncIterator[Web]:
+    resolver = Pinned(look_up, lambda host, address: allowed(address))
+    connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, limit=32)
     timeout = aiohttp.ClientTimeout(total=120, sock_connect=10)
     async with aiohttp.ClientSession(
         connector=connector,

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from asyncagents.domain.call import Completed, Failed, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.engine.tool import Ask, Outcome, Pending, Together, Tool, ToolContext
+from asyncagents.engine.tool import Ask, Lasting, Outcome, Pending, Together, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.bash import bash
 from asyncagents.tools.cap import MOST_CHARS, MOST_LINES, capped, forget_old
@@ -50,6 +50,16 @@ def _read(metadata: dict[str, Any]) -> str:
 
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_capped_tool_is_the_same_in_all_but_its_run(tmp_path: Path) -> None:
+    async def run(args: Nothing, context: ToolContext) -> Outcome:
+        return Completed("")
+
+    tool = Tool("t", Nothing, run, effect="idempotent", timeout=7, lasting=Lasting(seconds=9))
+    same = capped(tool, tmp_path)
+    assert {**vars(same), "run": run} == vars(tool)
+    assert same.run is not run
 
 
 @pytest.mark.spec("A-07")

@@ -181,6 +181,10 @@ async def test_what_is_not_the_public_web_is_refused(url: str) -> None:
         ("64:ff9b::7f00:1", False),
         ("64:ff9b::5db8:d822", True),
         ("2002:7f00:1::", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:7f00:1", False),
+        ("fec0::1", False),
+        ("4000::1", False),
         ("not an address", False),
     ],
 )

@@ -45,6 +45,7 @@ class SqliteTx:
         "ids",
         "interrupted",
         "now",
+        "posts",
         "woken",
     )
 
@@ -67,6 +68,7 @@ class SqliteTx:
         self.woken: list[SessionId] = []
         self.interrupted: list[SessionId] = []
         self.due: list[int] = []
+        self.posts: list[int] = []
 
     async def one(self, statement: str, *params: object) -> Row | None:
         try:
@@ -110,6 +112,9 @@ class SqliteTx:
 
     def expect(self, due: int) -> None:
         self.due.append(due)
+
+    def expect_post(self, due: int) -> None:
+        self.posts.append(due)
 
 
 def _unfit(error: Exception) -> InvalidInput:
@@ -277,7 +282,7 @@ class Batches:
         if version == self._version:
             return nothing(), version
         found = drive(changes(self._tx(), self._seen, upto))
-        return Commit(found.events, found.sessions, found.interrupted, found.due), version
+        return Commit(found.events, found.sessions, found.interrupted, found.due, found.posts), version
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
@@ -309,6 +314,7 @@ def _add(report: Commit, more: Commit | SqliteTx) -> None:
     report.woken.extend(more.woken)
     report.interrupted.extend(more.interrupted)
     report.due.extend(more.due)
+    report.posts.extend(more.posts)
 
 
 def _failure(error: Exception) -> StoreError:

@@ -7,31 +7,32 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import (
     BY_HAND,
-    REJECTED,
     Always,
     Answers,
     Call,
-    Completed,
-    Failed,
     Once,
     Open,
-    Reject,
     Reply,
     Requested,
-    Result,
+    Settled,
 )
+from asyncagents.domain.decision import result_of, told
+from asyncagents.domain.envelope import line
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_call, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import answered, replied
 from asyncagents.store.verb.approval import approvals, approve, covers
-from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.signal import brief, settle_open
 
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
-async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = None) -> Call:
-    """Answer an open ask or question. The same reply again changes nothing; another one is a conflict."""
+async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = None, by: str = "") -> Call:
+    """Answer an open ask or question. The same reply again changes nothing; another one is a conflict.
+
+    `by`: who answers, in his own words; it does not make a reply another one.
+    """
     found = await tx.one("call_by_ask", ask_id)
     if found is None:
         return await _answered_before(tx, ask_id, reply)
@@ -39,11 +40,12 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
     if call.reply is not None:
         if call.reply == reply:
             return call
-        raise Conflict(f"ask {ask_id!r} was already answered otherwise")
+        raise _otherwise(ask_id, call.reply, call.answered_by)
     state = _still_open(call, ask_id, ask_hash)
+    call = replace(call, answered_by=by)
     if isinstance(reply, Once | Always):
         return await _approve(tx, call, state, reply)
-    result = _result(state, reply)
+    result = result_of(state, reply, by)
     if isinstance(reply, Answers):
         answered(tx, call, reply.answers)
     else:
@@ -57,12 +59,20 @@ async def _answered_before(tx: Tx, ask_id: str, reply: Reply) -> Call:
     row = await tx.one("answered", ask_id)
     if row is None:
         raise NotFound("ask", ask_id)
-    if _replies.decode(row[1]) != reply:
-        raise Conflict(f"ask {ask_id!r} was already answered otherwise")
+    before = _replies.decode(row[1])
+    if before != reply:
+        raise _otherwise(ask_id, before)
     return await the_call(tx, row[0])
 
 
+def _otherwise(ask_id: str, first: Reply, by: str = "") -> Conflict:
+    who = f" by {line(by)}" if by else ""
+    return Conflict(f"ask {ask_id!r} was already answered otherwise{who}: {told(first)}")
+
+
 def _still_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
+    if isinstance(call.state, Settled):
+        raise Conflict(f"ask {ask_id!r} is no longer open; its call has a result: {brief(call.state.result)}")
     if call.open is None:
         raise Conflict(f"ask {ask_id!r} is no longer open")
     if ask_hash is not None and ask_hash != call.open.ask_hash:
@@ -105,25 +115,3 @@ async def _release_alike(tx: Tx, row: SessionRow) -> None:
             continue
         if (await the_session(tx, call.session_id)).info.project_id == row.info.project_id:
             await _release(tx, replace(call, state=Requested(), reply=Always()), call, "always")
-
-
-def _result(state: Open, reply: Reject | Answers) -> Result:
-    match reply:
-        case Reject(""):
-            return Failed(REJECTED, blocks=state.blocks)
-        case Reject(message):
-            return Failed(f"{REJECTED} They said: {message}")
-        case Answers(answers):
-            return _answers(state, answers)
-
-
-def _answers(state: Open, answers: tuple[tuple[str, ...], ...]) -> Result:
-    if state.question is None:
-        raise InvalidInput("this ask wants a yes or a no, not answers")
-    questions = state.question.questions
-    if len(answers) != len(questions):
-        raise InvalidInput(f"{len(questions)} answers were expected, {len(answers)} came")
-    lines = [
-        f"{q.question}\n{', '.join(a) or '(no answer)'}" for q, a in zip(questions, answers, strict=True)
-    ]
-    return Completed("\n\n".join(lines), metadata={"answers": [list(a) for a in answers]})

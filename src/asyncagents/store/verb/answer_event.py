@@ -1,4 +1,4 @@
-"""How an answered ask or question is published."""
+"""How an answered ask or question is published, and kept."""
 
 from typing import Literal
 
@@ -10,6 +10,7 @@ from asyncagents.domain.event import (
     QuestionRejected,
     QuestionReplied,
 )
+from asyncagents.domain.shape import encode
 from asyncagents.store.tx import Tx
 
 
@@ -18,6 +19,12 @@ def asked(tx: Tx, call: Call) -> None:
         tx.emit(PermissionAsked(request=call.open.ask))
     if call.open and call.open.question:
         tx.emit(QuestionAsked(request=call.open.question))
+
+
+async def keep_answer(tx: Tx, call: Call, after: Call) -> None:
+    """Of a call that asks something else now: who answers the first ask again is told the same."""
+    if call.ask_id is not None and after.ask_id != call.ask_id and call.reply is not None:
+        await tx.one("keep_answer", call.ask_id, call.session_id, call.id, encode(call.reply))
 
 
 def replied(tx: Tx, call: Call, reply: Literal["once", "always", "reject"]) -> None:

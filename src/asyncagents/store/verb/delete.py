@@ -7,6 +7,7 @@ from asyncagents.domain.task import Outcome
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import delete_tasks
+from asyncagents.store.verb.delivery import owe_the_end
 from asyncagents.store.verb.queue import fill_places
 from asyncagents.store.verb.task import readable_task
 from asyncagents.store.verb.task_end import GONE, end
@@ -31,6 +32,7 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
     for each in reversed(doomed):
         row = await the_session(tx, each)
         await delete_tasks(tx, each)
+        await owe_the_end(tx, each)
         for table in _TABLES:
             await tx.one(f"delete_{table}", each)
         await tx.one("insert_tombstone", rev, "session", each, encode(row.info))

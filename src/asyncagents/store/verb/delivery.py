@@ -1,25 +1,189 @@
-"""Outgoing webhooks: owed with the settling of a call, in the same transaction."""
+"""Outgoing webhooks: owed with the settling of a call, in the same transaction; posted by one at a time."""
 
-from asyncagents.domain.call import Call
-from asyncagents.domain.delivery import told
+from contextlib import suppress
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import Call, Failed, Settled
+from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.delivery import (
+    DELETED,
+    Again,
+    Dead,
+    Delivered,
+    Delivery,
+    DeliveryState,
+    DeliveryTime,
+    Verdict,
+    host_of,
+    told,
+)
+from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.store.tx import Tx
+from asyncagents.errors import Conflict, NotFound
+from asyncagents.store.row import decode_call
+from asyncagents.store.tx import Row, Tx
+
+PAGE = 64
+
+
+class Parcel(Struct, frozen=True):
+    """What there is to post, for whoever claimed it."""
+
+    id: str
+    call_id: CallId
+    url: str
+    host: str
+    secret: Secret | None
+    """None: the call's own."""
+    since: int
+    attempt: int
+    """Counted from 1; whoever ends it says which it was."""
+    body: bytes
 
 
 async def owe(tx: Tx, call: Call) -> None:
     """Whoever wanted to be told that it is settled is, once it is."""
     if call.later is None or not call.later.webhook_url:
         return
+    url = call.later.webhook_url
     secret = await tx.one("call_secret", call.id, "out")
+    lineage = await tx.one("lineage", call.session_id)
     await tx.one(
         "insert_delivery",
         f"dlv_{call.id.removeprefix('tool_')}",
         call.id,
         call.session_id,
-        call.later.webhook_url,
+        lineage[0] if lineage else call.session_id,
+        url,
+        host_of(url),
         secret[0] if secret else "",
-        encode(told(call)),
+        call.started or call.created,
         tx.now,
         tx.now,
         await tx.rev(),
+        encode(told(call)),
     )
+    tx.expect_post(tx.now)
+
+
+async def owe_the_end(tx: Tx, session_id: SessionId) -> None:
+    """Calls that go with their session get no result any more, and who waits to be told is told that."""
+    for row in await tx.all("unsettled_calls", session_id):
+        with suppress(Unreadable):
+            await owe(tx, decode_call(row).to(Settled(Failed(DELETED), tx.now)))
+
+
+async def due(
+    tx: Tx, root_id: SessionId | None, busy: dict[str, int], *, most: int, each: int
+) -> tuple[str, ...]:
+    """At most so many that can be posted now, the longest owed first, and so many `each` host."""
+    count: dict[str, int] = dict(busy)
+    found: list[str] = []
+    while len(found) < most:
+        full = msgspec.json.encode([host for host, many in count.items() if many >= each]).decode()
+        rows = await tx.all("due_deliveries", tx.now, root_id, full, PAGE)
+        for delivery_id, host in rows:
+            if len(found) < most and delivery_id not in found and count.get(host, 0) < each:
+                count[host] = count.get(host, 0) + 1
+                found.append(delivery_id)
+        if len(rows) < PAGE:  # else one host fills the page: look behind it
+            break
+    return tuple(found)
+
+
+async def next_due(tx: Tx, root_id: SessionId | None) -> int | None:
+    """When something becomes due that is not due now."""
+    row = await tx.one("next_delivery", tx.now, root_id)
+    return row[0] if row else None
+
+
+async def claim(tx: Tx, wanted: tuple[str, ...], lease_ms: int) -> tuple[Parcel, ...]:
+    """Those of them that nobody else has taken. Not ended within the lease, they are due again."""
+    found = []
+    for delivery_id in wanted:
+        if await tx.run("claim_delivery", tx.now + lease_ms, await tx.rev(), delivery_id, tx.now):
+            row = await tx.one("parcel", delivery_id)
+            assert row is not None
+            found.append(_parcel(row))
+    return tuple(found)
+
+
+def _parcel(row: Row) -> Parcel:
+    delivery_id, call_id, url, host, secret, since, attempts, told = row
+    known = Secret(secret) if secret else None
+    return Parcel(delivery_id, CallId(call_id), url, host, known, since, attempts, bytes(told))
+
+
+async def conclude(tx: Tx, parcel: Parcel, verdict: Verdict) -> None:
+    """How a try went; nothing, if its lease was over and somebody else has it."""
+    match verdict:
+        case Delivered():
+            change: tuple[object, ...] = "delivered", tx.now, tx.now, ""
+        case Again(at, why):
+            change = "owed", at, None, why
+            tx.expect_post(at)
+        case Dead(why):
+            change = "dead", tx.now, tx.now, why
+        case _:
+            assert_never(verdict)
+    await tx.run("end_attempt", *change, await tx.rev(), parcel.id, parcel.attempt)
+
+
+async def give_back(tx: Tx, parcel: Parcel) -> None:
+    """A try that was broken off does not count; whoever serves next makes it."""
+    await tx.run("give_delivery_back", tx.now, await tx.rev(), parcel.id, parcel.attempt)
+    tx.expect_post(tx.now)
+
+
+async def redeliver(tx: Tx, delivery_id: str) -> Delivery:
+    """Try one again that was given up, from the first try on."""
+    known = await delivery(tx, delivery_id)
+    if known.state != "dead":
+        state = "is still tried" if known.state == "owed" else "was delivered"
+        raise Conflict(f"delivery {delivery_id!r} {state}; only one that is dead can be tried again")
+    await tx.run("owe_again", tx.now, await tx.rev(), delivery_id)
+    tx.expect_post(tx.now)
+    return await delivery(tx, delivery_id)
+
+
+async def delivery(tx: Tx, delivery_id: str) -> Delivery:
+    row = await tx.one("delivery", delivery_id)
+    if row is None:
+        raise NotFound("delivery", delivery_id)
+    return _delivery(row)
+
+
+async def deliveries(tx: Tx, state: DeliveryState | None, *, after: str, limit: int) -> tuple[Delivery, ...]:
+    """In the order in which their calls were made."""
+    if state is None:
+        rows = await tx.all("deliveries", after, limit)
+    else:
+        rows = await tx.all("deliveries_in_state", state, after, limit)
+    return tuple(_delivery(row) for row in rows)
+
+
+def _delivery(row: Row) -> Delivery:
+    delivery_id, call_id, session_id, url, state, attempts, next_at, created, ended, error = row
+    return Delivery(
+        id=delivery_id,
+        pending_id=CallId(call_id),
+        session_id=SessionId(session_id),
+        url=url,
+        state=state,
+        attempts=attempts,
+        error=error or None,
+        time=DeliveryTime(created=created, next=next_at if state == "owed" else None, ended=ended),
+    )
+
+
+async def forget(tx: Tx, before: int, limit: int) -> int:
+    """Drop what ended long ago; what is owed stays."""
+    rows = await tx.all("forgettable_deliveries", before, limit)
+    for (delivery_id,) in rows:
+        await tx.rev()
+        await tx.run("delete_delivery", delivery_id)
+    return len(rows)

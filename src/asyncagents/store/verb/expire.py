@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Completed, Failed, Open
+from asyncagents.domain.call import Call, Completed, Failed, Open, Result
 from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.decision import LATE_MS, overdue
 from asyncagents.domain.event import expiring
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
@@ -65,12 +66,21 @@ async def _expire(tx: Tx, call: Call) -> bool:
     if blocks:
         await unsettled(tx, call.session_id)
     replied(tx, call, "reject")
-    known = state.on_due
+    known = _over(state, tx.now)
     if state.watch:
         known = Completed(await watched(tx, call))
         row = await the_session(tx, call.session_id)
     await settle_open(tx, row, call, known, expired=True)
     return blocks
+
+
+def _over(state: Open, now: int) -> Result:
+    """Whoever wanted to be told at a time is told how long ago that was, if nobody was there."""
+    match state:
+        case Open(kind="wait", due=int(due), on_due=Completed(output) as over) if now - due >= LATE_MS:
+            return replace(over, output=f"{output}\n\n{overdue(now - due)}")
+        case _:
+            return state.on_due
 
 
 async def _warn(tx: Tx, call: Call, state: Open) -> None:

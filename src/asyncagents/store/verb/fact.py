@@ -23,7 +23,7 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
-from asyncagents.store.verb.answer_event import asked
+from asyncagents.store.verb.answer_event import asked, keep_answer
 from asyncagents.store.verb.delivery import owe
 from asyncagents.store.verb.signal import admit, settle, settle_open
 from asyncagents.store.verb.spawn import spawn
@@ -89,7 +89,8 @@ async def open_call(
     if refused is not None:
         await settle_open(tx, row, call, refused)
         return
-    call = moved(call, state, tx.now)
+    before, call = call, moved(call, state, tx.now)
+    await keep_answer(tx, before, call)
     await put_call(tx, call)
     asked(tx, call)
     await apply(tx, facts)

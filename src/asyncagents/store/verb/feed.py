@@ -54,6 +54,7 @@ class Changes(Struct, frozen=True):
     sessions: list[SessionId]
     interrupted: list[SessionId]
     due: list[int]
+    posts: list[int]
 
 
 class Feed(Struct, frozen=True):
@@ -129,7 +130,8 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     kinds = "changed_due", "changed_backoffs", "changed_deadlines"
     due = [await tx.one(each, after, upto) for each in kinds]
     woken = [SessionId(row[1]) for row in sessions]
-    return Changes(events, woken, interrupted, [row[0] for row in due if row is not None])
+    posts = [row[0] for row in await tx.all("changed_deliveries", after, upto)]
+    return Changes(events, woken, interrupted, [row[0] for row in due if row is not None], posts)
 
 
 async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:

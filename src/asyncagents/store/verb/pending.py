@@ -55,6 +55,11 @@ async def keys(tx: Tx) -> tuple[bytes, ...]:
     return tuple(bytes(row[0]) for row in await tx.all("secret_keys"))
 
 
+async def keys_since(tx: Tx, since: int) -> tuple[bytes, ...]:
+    """The one in use at that time before all others."""
+    return tuple(bytes(row[0]) for row in await tx.all("secret_keys_since", since))
+
+
 async def first_key(tx: Tx, proposed: bytes) -> tuple[bytes, ...]:
     """One there must be; of two that are proposed at once, one counts for all."""
     return await keys(tx) or await new_key(tx, proposed)

@@ -114,7 +114,7 @@ async def settle(tx: Tx, fact: Settle) -> Call:
     call = await the_call(tx, fact.call_id)
     if isinstance(call.state, Settled):
         if not _same(call.state.result, fact.result):
-            raise AlreadySettled(call.id, _brief(call.state.result))
+            raise AlreadySettled(call.id, brief(call.state.result))
         return call
     _check_open(call)
     replied(tx, call, "reject")  # a question that goes with it need not be answered any more
@@ -126,7 +126,8 @@ def _same(stored: Result, given: Result) -> bool:
     return stored == given or stored == _results.decode(body(given))
 
 
-def _brief(result: Result) -> str:
+def brief(result: Result) -> str:
+    """For whoever comes second."""
     return encode(result).decode()[:200]
 
 
@@ -136,7 +137,7 @@ def _check_open(call: Call) -> None:
         return
     if isinstance(call.state, Requested):
         raise Conflict(f"call {call.id!r} has not started; it takes no result yet")
-    if call.asking:
+    if call.only_asks:
         raise Conflict(f"call {call.id!r} asks a person; answer {call.ask_id!r} instead")
     if call.open and (call.open.kind == "task" or call.open.watch):
         raise Conflict(f"call {call.id!r} waits for a task; cancel the task instead")
@@ -160,7 +161,7 @@ async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, ex
 async def _reject_siblings(tx: Tx, info: Session, rejected: Call) -> None:
     """A no settles what has not started; what runs may finish."""
     for call in await unsettled(tx, rejected.session_id):
-        if isinstance(call.state, Requested) or call.asking:
+        if isinstance(call.state, Requested) or call.only_asks:
             await dismiss(tx, info, call, REJECTED_TOO)
 
 

@@ -34,7 +34,7 @@ from asyncagents.store.row import (
     the_call,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.answer_event import asked
+from asyncagents.store.verb.answer_event import asked, keep_answer
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
 from asyncagents.store.verb.fact import apply
@@ -359,8 +359,7 @@ async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         if isinstance(call.state, Settled) or (cancelled and isinstance(move.state, Running)):
             continue
         after = moved(call, move.state, tx.now)
-        if call.ask_id is not None and after.ask_id != call.ask_id and call.reply is not None:
-            await tx.one("keep_answer", call.ask_id, call.session_id, call.id, encode(call.reply))
+        await keep_answer(tx, call, after)
         await put_call(tx, after)
         asked(tx, after)
     return await snapshot(tx, row)

@@ -23,23 +23,28 @@ CREATE TABLE call_secret (
 ) WITHOUT ROWID;
 CREATE INDEX call_secret_session ON call_secret (session_id);
 
--- What is sent when such a call is settled: owed until it was delivered, or given up (dead).
+-- What is posted when such a call is settled: owed until it was delivered, or given up (dead). Who posts it puts `next_at` off
+-- first, so that nobody else does at the same time. `since`: when its tool started, and was told a secret. No session owns it.
 CREATE TABLE delivery (
   id TEXT PRIMARY KEY,
   call_id TEXT NOT NULL,
   session_id TEXT NOT NULL,
+  root_id TEXT NOT NULL,
   url TEXT NOT NULL,
+  host TEXT NOT NULL,
   secret TEXT NOT NULL,
-  body BLOB NOT NULL,
+  since INTEGER NOT NULL,
   state TEXT NOT NULL,
   attempts INTEGER NOT NULL,
   next_at INTEGER NOT NULL,
   created INTEGER NOT NULL,
   ended INTEGER,
   error TEXT NOT NULL,
-  rev INTEGER NOT NULL
-) WITHOUT ROWID;
+  rev INTEGER NOT NULL,
+  body BLOB NOT NULL
+);
 CREATE UNIQUE INDEX delivery_call ON delivery (call_id);
-CREATE INDEX delivery_owed ON delivery (next_at, state) WHERE state = 'owed';
-CREATE INDEX delivery_ended ON delivery (ended, state) WHERE state <> 'owed';
+CREATE INDEX delivery_owed ON delivery (next_at, host, root_id, id) WHERE state = 'owed';
+CREATE INDEX delivery_state ON delivery (state, id);
+CREATE INDEX delivery_ended ON delivery (ended) WHERE state <> 'owed';
 CREATE INDEX delivery_rev ON delivery (rev);

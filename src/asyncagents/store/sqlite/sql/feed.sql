@@ -33,6 +33,10 @@ ORDER BY request.next_at LIMIT 1;
 -- The earliest of tasks.
 SELECT due FROM task WHERE rev > ? AND rev <= ? AND live = 1 AND due IS NOT NULL ORDER BY due LIMIT 1;
 
+-- name: changed_deliveries
+-- The earliest that is owed.
+SELECT next_at FROM delivery INDEXED BY delivery_rev WHERE rev > ? AND rev <= ? AND state = 'owed' ORDER BY next_at LIMIT 1;
+
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > ? AND rev <= ? ORDER BY rev, kind, id;
 

@@ -29,6 +29,10 @@ DELETE FROM call_secret WHERE session_id = ?;
 -- The newest first.
 SELECT key FROM secret_key ORDER BY id DESC;
 
+-- name: secret_keys_since
+-- The one in use at that time before all others.
+SELECT key FROM secret_key ORDER BY created > ?, id DESC;
+
 -- name: insert_secret_key
 INSERT INTO secret_key (key, created) VALUES (?, ?);
 

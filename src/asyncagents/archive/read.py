@@ -1,0 +1,227 @@
+"""An import: sessions from files, parents before children, each all or nothing."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from asyncagents.archive.folder import MOST_SESSION, Located, Reader, located, names, storages
+from asyncagents.archive.trouble import Trouble
+from asyncagents.domain.bring import Found, session_of
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.older import Json, filled
+from asyncagents.domain.transfer import a_name
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.transfer import Taken
+from asyncagents.errors import InvalidInput, NotFound, RequestError
+
+
+class Imported(Struct, frozen=True):
+    taken: tuple[Taken, ...]
+    troubles: tuple[Trouble, ...]
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """`trusted`: also what sessions are allowed and who is told of results; `directory`: where they work."""
+
+    trusted: bool = False
+    directory: str | None = None
+
+
+class Head(Struct, frozen=True):
+    """What is known of a session before it is read."""
+
+    session_id: SessionId
+    parent_id: SessionId | None
+    place: Located
+
+
+async def import_from(
+    runtime: Runtime, path: str | Path, *, trusted: bool = False, directory: str | Path | None = None
+) -> Imported:
+    """Import an export of ours, OpenCode's storage, or the file that `opencode export` writes.
+
+    What is there already stays as it is. What cannot be imported is told of, and the others go on.
+    """
+    source = Path(path)
+    where = None if directory is None else str(await asyncio.to_thread(Path(directory).absolute))
+    choice = Choice(trusted=trusted, directory=where)
+    if await asyncio.to_thread(_is_folder, source):
+        return await _Importing(runtime, choice).folder(source)
+    return await _Importing(runtime, choice).document(source)
+
+
+class _Importing:
+    def __init__(self, runtime: Runtime, choice: Choice) -> None:
+        self._runtime = runtime
+        self._choice = choice
+        self._taken: list[Taken] = []
+        self._troubles: list[Trouble] = []
+
+    async def document(self, file: Path) -> Imported:
+        try:
+            found = await asyncio.to_thread(_document, file)
+            _, parent = session_of(found.info)
+            await self._take(found, parent)
+        except RequestError as error:
+            self._troubles.append(Trouble(str(file), _about(error, file)))
+        return self._told()
+
+    async def folder(self, path: Path) -> Imported:
+        found = await asyncio.to_thread(lambda: [each for one in storages(path) for each in located(one)])
+        if not found:
+            raise InvalidInput(f"{path} holds no exported sessions: its folder `session` is empty")
+        heads = await asyncio.to_thread(self._heads, found)
+        done: set[SessionId] = set()
+        for head in _parents_first(heads):
+            if head.parent_id in heads and head.parent_id not in done:
+                self._trouble(head, f"its parent {head.parent_id} was not imported")
+                continue
+            try:
+                session = await asyncio.to_thread(_read, head.place)
+                await self._take(session, head.parent_id)
+                done.add(head.session_id)
+            except RequestError as error:
+                self._trouble(head, _about(error, head.place.file))
+        for head in _unreachable(heads):
+            self._trouble(head, "its parents lead back to itself")
+        return self._told()
+
+    def _heads(self, found: Sequence[Located]) -> dict[SessionId, Head]:
+        """Without those that cannot be read, and those that are there twice."""
+        heads: dict[SessionId, Head] = {}
+        files: dict[str, Path] = {}
+        for place in found:
+            try:
+                if place.session_id in files:
+                    heads.pop(SessionId(place.session_id), None)
+                    raise InvalidInput(f"session {place.session_id} is in {files[place.session_id]}, too")
+                files[place.session_id] = place.file
+                session_id, parent_id = session_of(Reader().named(place.file, "session"))
+                heads[session_id] = Head(session_id, parent_id, place)
+            except RequestError as error:
+                self._troubles.append(Trouble(str(place.file), _about(error, place.file)))
+        return heads
+
+    async def _take(self, found: Found, parent_id: SessionId | None) -> None:
+        orphan = parent_id is not None and not await self._is_there(parent_id)
+        taken = await self._runtime.transfer.take(
+            found, trusted=self._choice.trusted, directory=self._choice.directory, orphan=orphan
+        )
+        self._taken.append(taken)
+
+    async def _is_there(self, session_id: SessionId) -> bool:
+        try:
+            await self._runtime.session(session_id)
+        except NotFound:
+            return False
+        return True
+
+    def _trouble(self, head: Head, why: str) -> None:
+        self._troubles.append(Trouble(str(head.place.file), why))
+
+    def _told(self) -> Imported:
+        return Imported(tuple(self._taken), tuple(self._troubles))
+
+
+def _is_folder(path: Path) -> bool:
+    if not path.exists():
+        raise InvalidInput(f"{path} is not there")
+    return path.is_dir()
+
+
+def _about(error: RequestError, file: Path) -> str:
+    """Without the name of the file, which is said beside it."""
+    return str(error).removeprefix(f"{file}: ")
+
+
+def _parents_first(heads: dict[SessionId, Head]) -> Iterator[Head]:
+    """Those whose ancestors end somewhere."""
+    children: dict[SessionId | None, list[Head]] = {}
+    for head in heads.values():
+        above = head.parent_id if head.parent_id in heads else None
+        children.setdefault(above, []).append(head)
+    waiting = children.get(None, [])
+    while waiting:
+        head = waiting.pop(0)
+        yield head
+        waiting += children.get(head.session_id, [])
+
+
+def _unreachable(heads: dict[SessionId, Head]) -> list[Head]:
+    reached = {head.session_id for head in _parents_first(heads)}
+    return [head for head in heads.values() if head.session_id not in reached]
+
+
+def _read(place: Located) -> Found:
+    reader = Reader()
+    info = reader.named(place.file, "session")
+    messages = [
+        (filled(message, sessionID=place.session_id), _parts(reader, place, file.stem))
+        for file in names(place.messages)
+        for message in (reader.named(file, "message"),)
+    ]
+    todos = reader.value(place.todos) if place.todos is not None and place.todos.exists() else None
+    return Found(info=info, messages=messages, todos=todos, pending=_pending(reader, place, messages))
+
+
+def _parts(reader: Reader, place: Located, message_id: str) -> list[Json]:
+    address = {"sessionID": place.session_id, "messageID": message_id}
+    return [filled(reader.named(file, "part"), **address) for file in names(place.parts / message_id)]
+
+
+def _pending(
+    reader: Reader, place: Located, messages: Sequence[tuple[Json, Sequence[Json]]]
+) -> dict[str, Json]:
+    """The records of those calls that still wait, as far as there are any."""
+    if place.pending is None:
+        return {}
+    found = {}
+    for _, parts in messages:
+        for call_id in filter(None, (_waits_for(part) for part in parts)):
+            file = place.pending / f"{a_name(call_id, 'call')}.json"
+            if file.exists():
+                found[call_id] = reader.named(file, "call")
+    return found
+
+
+def _waits_for(part: Json) -> str | None:
+    match part:
+        case {"state": {"status": "waiting_async", "pendingID": str(call_id)}}:
+            return call_id
+        case {"state": {"status": "pending" | "running"}, "asyncagents": {"call": {"id": str(call_id)}}}:
+            return call_id
+        case _:
+            return None
+
+
+def _document(file: Path) -> Found:
+    value = Reader().value(file, MOST_SESSION)
+    match value:
+        case {"info": dict(info), "messages": list(messages)}:
+            pending = value.get("pendingTools", [])
+            records = {str(each.get("id")): each for each in pending if isinstance(each, dict)}
+            open_ids = {_waits_for(part) for message in messages for part in _parts_of(message)}
+            kept = {name: each for name, each in records.items() if name in open_ids}
+            pairs = [(_info_of(message), _parts_of(message)) for message in messages]
+            return Found(info=info, messages=pairs, todos=value.get("todos"), pending=kept)
+        case _:
+            raise InvalidInput("this is no exported session: an object with `info` and `messages` is")
+
+
+def _info_of(message: Any) -> Json:
+    match message:
+        case {"info": dict(info)}:
+            return info
+        case _:
+            raise InvalidInput("a message is an object with `info` and `parts`")
+
+
+def _parts_of(message: Any) -> list[Json]:
+    match message:
+        case {"parts": list(parts)} if all(isinstance(part, dict) for part in parts):
+            return parts
+        case _:
+            raise InvalidInput("a message is an object with `info` and `parts`")

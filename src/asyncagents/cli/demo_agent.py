@@ -1,0 +1,35 @@
+"""A process that works on one session of the demo until that rests or waits, and then is gone."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.demo_deploy import Reporter, deploy_tool
+from asyncagents.cli.demo_ledger import Ledger
+from asyncagents.cli.demo_scene import until
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.domain.status import Idle
+from asyncagents.engine.runtime import Runtime
+
+
+async def work(data: Path, session_id: SessionId, prompt: str) -> tuple[PendingToolCall, ...]:
+    """On a prompt; without one on what is left from before, until the session rests. Says what waits then."""
+    async with open_runtime(data, model=Reporter(), tools=[deploy_tool(Ledger(data))]) as runtime:
+        if prompt:
+            await runtime.prompt(session_id, prompt)
+        else:
+            await until(lambda: _rests(runtime, session_id))
+        return await runtime.async_tools.waiting_calls(session_id)
+
+
+async def _rests(runtime: Runtime, session_id: SessionId) -> bool | None:
+    return isinstance(await runtime.status(session_id), Idle) or None
+
+
+if __name__ == "__main__":
+    left = asyncio.run(work(Path(sys.argv[1]), SessionId(sys.argv[2]), sys.argv[3]))
+    sys.stdout.buffer.write(msgspec.json.encode(left))

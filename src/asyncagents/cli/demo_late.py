@@ -1,0 +1,113 @@
+"""The demo's last acts: a call that outlives its process, and one whose result never comes."""
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.demo_deploy import SHIP, SHIP_LATE, Reporter
+from asyncagents.cli.demo_late_check import Seen, check_brought, check_expired, check_resumed, check_waits
+from asyncagents.cli.demo_ledger import Ledger
+from asyncagents.cli.demo_scene import LOOK_SECONDS
+from asyncagents.cli.demo_screen import Screen
+from asyncagents.cli.demo_worker import Brought
+from asyncagents.config.system import SystemClock
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.pending_tool import PendingToolCall
+
+
+class Ended(Struct, frozen=True):
+    """A process that is gone, and what it said."""
+
+    pid: int
+    output: bytes
+
+
+async def act_late(data: Path, screen: Screen) -> SessionId:
+    screen.head(
+        "7. A tool that takes a day",
+        "deploy only starts its work: the result comes later, from somewhere else. So the agent's process "
+        "may end. What waits is in the file.",
+    )
+    async with open_runtime(data, model=Reporter(), serve=False) as runtime:
+        session_id = (await runtime.create_session(title=SHIP)).id
+    call = await _left(screen, data, session_id, SHIP)
+    waits = await _look(data, session_id, call)
+    screen.line("why", waits.why.sentence)
+    check_waits(screen, waits)
+    brought = await _bring(screen, data, call)
+    check_brought(screen, brought)
+    agent = await _process("demo_agent", str(data), session_id, "")
+    screen.explain(f"A new agent, process {agent.pid}; nobody tells it what happened:")
+    seen = await _look(data, session_id, call)
+    screen.line("agent", seen.said(SHIP)[-1])
+    check_resumed(screen, seen, brought.first, Ledger(data).of("deploy"))
+    return session_id
+
+
+async def act_expiry(data: Path, screen: Screen, session_id: SessionId) -> None:
+    """Nobody has the file open while the time runs out, not even we."""
+    screen.head(
+        "8. A result that never comes",
+        "Once more, and nobody answers. The time runs out while no process has the file open.",
+    )
+    call = await _left(screen, data, session_id, SHIP_LATE)
+    while SystemClock().now() <= (call.timeout or 0):  # noqa: ASYNC110  the wall clock sets no event
+        await asyncio.sleep(LOOK_SECONDS)
+    agent = await _process("demo_agent", str(data), session_id, "")
+    screen.explain(f"A new agent, process {agent.pid}, finds it overdue:")
+    seen = await _look(data, session_id, call)
+    screen.line("agent", seen.said(SHIP_LATE)[-1])
+    check_expired(screen, seen)
+
+
+async def _left(screen: Screen, data: Path, session_id: SessionId, prompt: str) -> PendingToolCall:
+    """What an agent leaves that answers a prompt as far as it can."""
+    screen.line("you", prompt)
+    agent = await _process("demo_agent", str(data), session_id, prompt)
+    [call] = msgspec.json.decode(agent.output, type=tuple[PendingToolCall, ...])
+    screen.line(
+        "tool", f"{call.tool}({call.input['version']}) is {call.status}, known there as {call.external_ref}"
+    )
+    screen.line("exit", f"process {agent.pid}, the agent, has ended")
+    return call
+
+
+async def _bring(screen: Screen, data: Path, call: PendingToolCall) -> Brought:
+    worker = await _process("demo_worker", str(data), call.id)
+    screen.explain(f"The worker, process {worker.pid}, was told the id of the call. It is done:")
+    brought = msgspec.json.decode(worker.output, type=Brought)
+    for done in (brought.first, brought.again):
+        screen.line("worker", f"{done.result.output if done.result else done.error} -> {done.status}")
+    screen.line("worker", f"no machine answers -> {brought.refused}")
+    return brought
+
+
+async def _look(data: Path, session_id: SessionId, call: PendingToolCall) -> Seen:
+    """At the file, without working on it."""
+    async with open_runtime(data, model=Reporter(), serve=False) as runtime:
+        return Seen(
+            call=await runtime.async_tools.get(call.id),
+            why=await runtime.tasks.why(session_id),
+            history=await runtime.messages(session_id),
+        )
+
+
+async def _process(module: str, *arguments: str) -> Ended:
+    """One that ends by itself, in good order."""
+    command = [sys.executable, "-P", "-m", f"asyncagents.cli.{module}", *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, start_new_session=True)
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise click.ClickException(f"{module} ended with exit code {process.returncode}")
+    return Ended(process.pid, output)

@@ -1,0 +1,40 @@
+"""The one who deploys: a process that has a result, knows where to bring it, and nothing else."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.app import open_runtime
+from asyncagents.config.config import Config
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.errors import AlreadySettled
+
+
+class Brought(Struct, frozen=True):
+    """What it was told each time."""
+
+    first: PendingToolCall
+    again: PendingToolCall
+    refused: str
+
+
+async def bring(data: Path, pending_id: str) -> Brought:
+    """The same twice, as whoever cannot know whether it arrived; then another one."""
+    output = f"v2 is live, build {os.getpid()}"  # nobody can have known this before
+    async with open_runtime(data, config=Config(data_dir=data), serve=False) as runtime:
+        first = await runtime.async_tools.submit_result(pending_id, output)
+        again = await runtime.async_tools.submit_result(pending_id, output)
+        try:
+            await runtime.async_tools.submit_error(pending_id, "no machine answers")
+        except AlreadySettled as error:
+            return Brought(first, again, str(error))
+        return Brought(first, again, "")
+
+
+if __name__ == "__main__":
+    told = asyncio.run(bring(Path(sys.argv[1]), sys.argv[2]))
+    sys.stdout.buffer.write(msgspec.json.encode(told))

@@ -1,0 +1,34 @@
+"""`asyncagents export`: sessions as JSON, for another machine, another program or a backup."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.option import data_dir_option, data_directory
+
+
+@click.command()
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@click.option(
+    "--to",
+    "target",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write files below this directory, which is new or empty.",
+)
+@data_dir_option
+def export(*, sessions: tuple[str, ...], target: Path | None, data_dir: Path | None) -> None:
+    """Write sessions as JSON.
+
+    SESSION is an id, or the beginning of one. With --to, each is written with all sessions below it, and
+    without SESSION all that there are. Without --to one session is printed, as `opencode export` prints it.
+    Secrets are never written.
+    """
+    import asyncio
+
+    from asyncagents.cli.export_write import nothing, print_document, write_files
+
+    data = data_directory(data_dir)
+    if not (data / "asyncagents.db").exists():
+        raise nothing(data)
+    asyncio.run(print_document(data, sessions) if target is None else write_files(data, sessions, target))

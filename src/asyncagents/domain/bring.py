@@ -1,0 +1,266 @@
+"""From the JSON of an exported session to what is imported of it: checked, whole, and at rest. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.bring_call import Calls
+from asyncagents.domain.bring_place import placed, read_from
+from asyncagents.domain.codec import BROKEN, decode_message, decode_part, decode_session
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage, Message
+from asyncagents.domain.older import (
+    Json,
+    addressed_session,
+    where_it_worked,
+    whole_message,
+    whole_part,
+    whole_session,
+)
+from asyncagents.domain.part import ToolPart
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.domain.task import LIVE, Account, Task, TaskError
+from asyncagents.domain.todo import Todo
+from asyncagents.domain.transfer import (
+    CUT_OFF,
+    LARGEST,
+    MARK,
+    Brought,
+    BroughtMessage,
+    BroughtPart,
+    MessageMark,
+    PartMark,
+    SessionMark,
+    a_name,
+)
+from asyncagents.errors import InvalidInput
+
+M = TypeVar("M", bound=Shape)
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """One session as files have it."""
+
+    info: Json
+    messages: Sequence[tuple[Json, Sequence[Json]]]
+    todos: Any = None
+    pending: Mapping[str, Json] = {}
+    """Records of its pending calls, by their ids."""
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """How it is imported. `trusted`: also what its sessions are allowed, and who is told of results."""
+
+    now: int
+    trusted: bool = False
+    directory: str | None = None
+    """Where it works from now on."""
+    orphan: bool = False
+    """Its parent is nowhere."""
+
+
+def bring(found: Found, terms: Terms) -> Brought:
+    """Raises `InvalidInput` for what cannot be imported."""
+    try:
+        return _bring(found, terms)
+    except BROKEN as error:  # `Unreadable` names what it is about
+        raise InvalidInput(str(error)) from error
+
+
+def _bring(found: Found, terms: Terms) -> Brought:
+    ordered = sorted(found.messages, key=lambda each: str(each[0].get("id")))
+    directory = terms.directory or where_it_worked([info for info, _ in ordered])
+    session_mark = _mark(found.info, SessionMark)
+    raw_info = whole_session(_moved(_plain(found.info), terms), directory=directory)
+    whole = list(_whole(ordered, str(raw_info["directory"])))
+    raw_info = addressed_session(raw_info, [info for info, _, _ in whole])
+    session = _session(raw_info)
+    messages = [_message(info, mark, session) for info, mark, _ in whole]
+    if session_mark is None:
+        messages = placed(session, messages)
+    calls = Calls(found.pending, messages, now=terms.now, trusted=terms.trusted)
+    parts = [part for info, _, parts in whole for part in _parts(parts, info, session, calls)]
+    calls.check_all_used()
+    _check_unique(messages, parts)
+    waits = any(call.open for call in calls.made)
+    mark = read_from(session_mark, messages, parts, waits=waits)
+    task = _task(mark, session, terms, waits=waits)
+    return Brought(
+        info=session,
+        raw=encode(raw_info),
+        mark=mark,
+        messages=tuple(messages),
+        parts=tuple(parts),
+        calls=tuple(calls.made),
+        todos=_todos(found.todos),
+        task=task,
+        cut_off=task is not None and not task.live and _was_live(mark),
+        remarks=tuple(_remarks(found.info, terms, calls)),
+    )
+
+
+def _moved(info: Json, terms: Terms) -> Json:
+    """Elsewhere, below nobody, with no more rights than those that are here, if need be."""
+    info = dict(info)
+    if terms.directory is not None:
+        info["directory"] = terms.directory
+    if terms.orphan:
+        info.pop("parentID", None)
+    rules = info.get("permission")
+    if isinstance(rules, list) and not terms.trusted:
+        info["permission"] = [rule for rule in rules if not _loosens(rule)]
+    return info
+
+
+def _loosens(rule: object) -> bool:
+    return isinstance(rule, dict) and rule.get("action") != "deny"
+
+
+def _remarks(info: Json, terms: Terms, calls: Calls) -> Iterator[str]:
+    rules = info.get("permission")
+    if not terms.trusted and isinstance(rules, list) and any(_loosens(rule) for rule in rules):
+        yield "its own rules that allow something were left out"
+    if calls.hushed:
+        yield "addresses that wanted to be told of results were left out"
+    if terms.orphan:
+        yield f"its parent {str(info.get('parentID'))[:140]} is not here, so it stands alone"
+
+
+def _session(info: Json) -> Session:
+    raw = encode(info)
+    session = decode_session(raw)
+    a_name(session.id, "session")
+    if not session.id.startswith("ses_"):
+        raise InvalidInput(f"{session.id!r} is no id of a session: it begins with ses_")
+    if session.parent_id is not None:
+        a_name(session.parent_id, "session")
+    if not session.directory.startswith("/") or "\0" in session.directory:
+        raise InvalidInput("it does not say in which directory it works: name one")
+    _check_number(session.time.created, session.time.updated)
+    return session
+
+
+def _whole(
+    ordered: Sequence[tuple[Json, Sequence[Json]]], directory: str
+) -> Iterator[tuple[Json, Any, Sequence[Json]]]:
+    """With what older programs leave out; a step that was under way has ended."""
+    asked = ""
+    for at, (info, parts) in enumerate(ordered):
+        following = (each for each, _ in ordered[at + 1 :] if each.get("role") == "assistant")
+        plain = whole_message(_plain(info), after=next(following, None), asked=asked, directory=directory)
+        asked = str(plain.get("id")) if plain.get("role") == "user" else asked
+        yield plain, _mark(info, MessageMark), parts
+
+
+def _message(info: Json, mark: MessageMark | None, session: Session) -> BroughtMessage:
+    message = decode_message(encode(info))
+    a_name(message.id, "message")
+    if message.session_id != session.id:
+        raise InvalidInput(
+            f"message {message.id} is of session {message.session_id!r}, not of {session.id!r}"
+        )
+    _check_number(message.time.created, mark.position if mark else None, mark.turn if mark else None)
+    ended, raw = _ended(message, info)
+    return BroughtMessage(info=ended, raw=raw, mark=mark or MessageMark())
+
+
+def _ended(message: Message, info: Json) -> tuple[Message, bytes]:
+    """Nobody goes on with a step that another process was writing."""
+    if not isinstance(message, AssistantMessage) or message.time.completed is not None:
+        return message, encode(info)
+    cut = {"name": "MessageAbortedError", "data": {"message": CUT_OFF}}
+    time = {**info["time"], "completed": message.time.created}
+    waiting = message.finish is not None or message.error is not None
+    info = {**info, "time": time} if waiting else {**info, "time": time, "error": cut}
+    raw = encode(info)
+    return decode_message(raw), raw
+
+
+def _parts(parts: Sequence[Json], message: Json, session: Session, calls: Calls) -> Iterator[BroughtPart]:
+    for each in sorted(parts, key=lambda part: str(part.get("id"))):
+        mark = _mark(each, PartMark) or PartMark()
+        plain = whole_part(_plain(each), at=int(message["time"]["created"]))
+        part = decode_part(encode(plain))
+        a_name(part.id, "part")
+        if (part.message_id, part.session_id) != (message["id"], session.id):
+            raise InvalidInput(
+                f"part {part.id} does not belong to message {message['id']!r} of {session.id!r}"
+            )
+        if isinstance(part, ToolPart):
+            plain = calls.settle(part, plain, mark.call)
+            part = decode_part(encode(plain))
+        yield BroughtPart(part, encode(plain), max(1, mark.version))
+
+
+def _check_unique(messages: Sequence[BroughtMessage], parts: Sequence[BroughtPart]) -> None:
+    keys = [each.mark.input.key for each in messages if each.mark.input]
+    places = [each.mark.position for each in messages if each.mark.position is not None]
+    for kind, ids in (
+        ("message", [each.info.id for each in messages]),
+        ("part", [each.part.id for each in parts]),
+        ("key", keys),
+        ("place", places),
+    ):
+        seen: set[object] = set()
+        for each in ids:
+            if each in seen:
+                raise InvalidInput(f"{kind} {each!r} stands there twice")
+            seen.add(each)
+
+
+def _todos(value: Any) -> tuple[Todo, ...] | None:
+    """What is no todo is left out, as it is where it comes from."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise InvalidInput("the todos are no list")
+    named = [each for each in value if isinstance(each, dict) and each.get("content")]
+    return tuple(msgspec.convert(each, Todo) for each in named)
+
+
+def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> Task | None:
+    """One whose child waits for the outside goes on, in the background; else it was cut off."""
+    if mark.task is None or session.parent_id is None:
+        return None
+    task = msgspec.convert(mark.task, Task)
+    if (task.id, task.parent_id) != (session.id, session.parent_id):
+        raise InvalidInput(f"the task of {session.id} is said to be {task.id!r} of {task.parent_id!r}")
+    _check_number(task.due, task.crowd, task.run)
+    account = task.account or Account()
+    if not task.live:
+        return replace(task, calls=(), account=account)
+    if waits:
+        return replace(task, background=True, calls=())
+    error = TaskError("MessageAbortedError", CUT_OFF)
+    task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
+    return replace(task, account=account)
+
+
+def _was_live(mark: SessionMark) -> bool:
+    return mark.task is not None and mark.task.get("status", "running") in LIVE
+
+
+def _plain(value: Json) -> Json:
+    return {name: each for name, each in value.items() if name != MARK}
+
+
+def _mark(value: Json, kind: type[M]) -> M | None:
+    return msgspec.convert(value[MARK], kind) if MARK in value else None
+
+
+def _check_number(*numbers: int | None) -> None:
+    for number in numbers:
+        if number is not None and not 0 <= number <= LARGEST:
+            raise InvalidInput(f"{number} is no place, turn or time")
+
+
+def session_of(value: Json) -> tuple[SessionId, SessionId | None]:
+    """Its id and its parent's, before all else is read."""
+    parent = value.get("parentID")
+    return SessionId(a_name(value.get("id"), "session")), None if parent is None else SessionId(
+        a_name(parent, "session")
+    )

@@ -1,0 +1,94 @@
+"""The calls of a session that is imported: settled, waiting for the outside, or cut off."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from asyncagents.domain.call import Call, render
+from asyncagents.domain.codec import BROKEN
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.older import Json
+from asyncagents.domain.part import ToolPart, ToolPending, ToolRunning, ToolWaiting
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.domain.shape import encode
+from asyncagents.domain.transfer import CUT_OFF, LARGEST, BroughtMessage
+from asyncagents.domain.transfer_call import at_rest, marked_call, pending_call, unannounced
+from asyncagents.errors import InvalidInput
+
+
+class Calls:
+    """Looks at one tool part after the other."""
+
+    def __init__(
+        self, records: Mapping[str, Json], messages: Sequence[BroughtMessage], *, now: int, trusted: bool
+    ) -> None:
+        self._records = dict(records)
+        self._messages = {each.info.id: each for each in messages}
+        self._last = messages[-1].info.id if messages else None
+        self._now = now
+        self._trusted = trusted
+        self._ids: set[str] = set()
+        self.made: list[Call] = []
+        self.hushed = False
+        """Whether somebody wanted to be told of a result, and is not."""
+
+    def settle(self, part: ToolPart, plain: Json, mark: dict[str, Any] | None) -> Json:
+        """Its JSON as it is from now on; the call that goes with it is kept."""
+        record = self._record(part, mark)
+        known = self._of_record(record, part) if record is not None else None
+        if mark is not None:
+            call = at_rest(marked_call(mark, part), now=self._now)
+            if call.open and known is not None and known.settled:  # its result came first
+                call = call.to(known.state)
+            return self._keep(call, plain)
+        if isinstance(part.state, ToolWaiting) and known is not None:
+            return self._keep(known, plain)
+        if isinstance(part.state, ToolPending | ToolRunning | ToolWaiting):
+            time = {"start": self._now, **plain["state"].get("time", {}), "end": self._now}
+            error = {"status": "error", "input": part.state.input, "error": CUT_OFF, "time": time}
+            return {**plain, "state": error}
+        return plain
+
+    def check_all_used(self) -> None:
+        for call_id in self._records:
+            raise InvalidInput(f"pending call {call_id!r} belongs to none of the session's parts")
+
+    def _record(self, part: ToolPart, mark: dict[str, Any] | None) -> Json | None:
+        named = mark.get("id") if mark else getattr(part.state, "pending_id", None)
+        if isinstance(named, str):
+            return self._records.pop(named, None)
+        found = next((key for key, each in self._records.items() if each.get("partID") == part.id), None)
+        return self._records.pop(found) if found is not None else None
+
+    def _of_record(self, record: Json, part: ToolPart) -> Call:
+        try:
+            pending = msgspec.convert({"partID": part.id, **record}, PendingToolCall)
+        except BROKEN as error:
+            raise InvalidInput(f"the record of the call of part {part.id} is unreadable: {error}") from error
+        if pending.id != getattr(part.state, "pending_id", pending.id):
+            raise InvalidInput(f"the record of pending call {part.id} says that it is {pending.id!r}")
+        message = self._messages[part.message_id]
+        agent = message.info.agent if isinstance(message.info, AssistantMessage) else ""
+        shown = part.message_id != self._last
+        return pending_call(pending, part, turn=message.mark.turn or 0, agent=agent, shown=shown)
+
+    def _keep(self, call: Call, plain: Json) -> Json:
+        if call.id in self._ids:
+            raise InvalidInput(f"call {call.id!r} stands there twice")
+        self._ids.add(call.id)
+        _check_times(call)
+        if not self._trusted:
+            hushed = unannounced(call)
+            self.hushed = self.hushed or hushed is not call
+            call = hushed
+        self.made.append(call)
+        rendered: Json = msgspec.json.decode(encode(render(call)))
+        return {**plain, "state": rendered["state"]}
+
+
+def _check_times(call: Call) -> None:
+    due = call.open.due if call.open else None
+    for number in (call.created, call.started, call.turn, due, call.later.due if call.later else None):
+        if number is not None and not 0 <= number <= LARGEST:
+            raise InvalidInput(f"{number} is no time of call {call.id!r}")

@@ -1,0 +1,76 @@
+"""Where the model goes on to read in a session that is imported, and what a summary stands for."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from asyncagents.domain.control import WANTED
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import CompactionPart
+from asyncagents.domain.session import Session
+from asyncagents.domain.transfer import BroughtMessage, BroughtPart, MessageMark, SessionMark
+from asyncagents.errors import InvalidInput
+
+
+def placed(session: Session, messages: Sequence[BroughtMessage]) -> list[BroughtMessage]:
+    """In the order of their ids. What was reverted is shown and not read; a question begins a turn."""
+    until = session.revert.message_id if session.revert else None
+    turn, answered, found = 0, True, []
+    for position, each in enumerate(messages, 1):
+        is_answer = isinstance(each.info, AssistantMessage)
+        turn += answered and not is_answer
+        answered = is_answer
+        read = until is None or each.info.id < until
+        mark = MessageMark(position=position, turn=max(turn, 1)) if read else MessageMark()
+        found.append(replace(each, mark=mark))
+    return found
+
+
+def read_from(
+    mark: SessionMark | None, messages: Sequence[BroughtMessage], parts: Sequence[BroughtPart], *, waits: bool
+) -> SessionMark:
+    """The marks of a session, checked; or those that follow from its messages."""
+    if mark is None:
+        mark = _summarised(SessionMark(), messages, parts)
+        mark = replace(mark, turn=max((each.mark.turn or 0 for each in messages), default=0))
+    else:
+        _check(mark, messages)
+    compacting = WANTED if mark.compacting == WANTED else 0
+    return replace(mark, in_turn=waits and mark.turn > 0, compacting=compacting)
+
+
+def _summarised(
+    mark: SessionMark, messages: Sequence[BroughtMessage], parts: Sequence[BroughtPart]
+) -> SessionMark:
+    places = {each.info.id: each.mark.position for each in messages if each.mark.position is not None}
+    newest = next((each for each in reversed(messages) if _is_summary(each, places)), None)
+    if newest is None or newest.mark.position is None or not isinstance(newest.info, AssistantMessage):
+        return mark
+    asked = newest.info.parent_id
+    tails = [part.part.tail_start_id for part in parts if _asks(part, asked)]  # type: ignore[union-attr]
+    tail = next((places[each] for each in tails if each in places), newest.mark.position)
+    return replace(mark, summary=newest.mark.position, tail=min(tail or 0, newest.mark.position))
+
+
+def _asks(part: BroughtPart, asked: MessageId) -> bool:
+    return isinstance(part.part, CompactionPart) and part.part.message_id == asked
+
+
+def _is_summary(each: BroughtMessage, places: dict[MessageId, int]) -> bool:
+    """One that was written to its end, and that says what asked for it."""
+    info = each.info
+    if not isinstance(info, AssistantMessage) or not info.summary or info.error is not None:
+        return False
+    return each.info.id in places and info.parent_id in places and not each.mark.hidden
+
+
+def _check(mark: SessionMark, messages: Sequence[BroughtMessage]) -> None:
+    if mark.summary:
+        places = {each.info.id: each.mark.position for each in messages if each.mark.position is not None}
+        at = next((each for each in messages if each.mark.position == mark.summary), None)
+        if at is None or not _is_summary(at, places) or not 0 <= mark.tail <= mark.summary:
+            raise InvalidInput(f"place {mark.summary} is said to be a summary, and is none")
+    turns = mark.turn, mark.blocked_turn, mark.steps
+    if any(not 0 <= each < 2**31 for each in turns):
+        raise InvalidInput(f"{max(turns, key=abs)} is no number of turns or steps")

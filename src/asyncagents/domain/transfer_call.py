@@ -1,0 +1,127 @@
+"""Calls on their way: what the part says is not said twice, and nothing of what runs is taken along."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Call, Completed, Failed, Later, Open, Result, Running, Settled
+from asyncagents.domain.codec import BROKEN
+from asyncagents.domain.id import CallId
+from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.domain.transfer import CUT_OFF, a_name
+from asyncagents.errors import InvalidInput
+
+_SAID_BY_PART = ("session_id", "message_id", "part_id", "call_id", "tool", "input")
+_SAID_BY_STATE = ("output", "title", "metadata", "error")
+
+
+def call_mark(call: Call) -> dict[str, Any]:
+    """All of a call that its part does not say."""
+    said: dict[str, Any] = msgspec.to_builtins(call)
+    mark = {name: value for name, value in said.items() if name not in _SAID_BY_PART}
+    if isinstance(call.state, Settled):
+        result = {
+            name: value for name, value in mark["state"]["result"].items() if name not in _SAID_BY_STATE
+        }
+        mark["state"] = {**mark["state"], "result": result}
+    return mark
+
+
+def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
+    """The call that an exported part was rendered from."""
+    said = {
+        **mark,
+        "session_id": part.session_id,
+        "message_id": part.message_id,
+        "part_id": part.id,
+        "call_id": part.call_id,
+        "tool": part.tool,
+        "input": part.state.input,
+    }
+    try:
+        if mark["state"]["type"] == "settled":
+            said["state"] = {**mark["state"], "result": _result(mark["state"]["result"], part)}
+        call = msgspec.convert(said, Call)
+    except (*BROKEN, KeyError, TypeError) as error:
+        raise InvalidInput(f"what is said of the call of part {part.id} is unreadable: {error}") from error
+    a_name(call.id, "call")
+    return call
+
+
+def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
+    match part.state:
+        case ToolCompleted(output=output, title=title, metadata=metadata):
+            return {**mark, "type": "completed", "output": output, "title": title, "metadata": metadata}
+        case ToolError(error=error, metadata=metadata):
+            return {**mark, "type": "failed", "error": error, "metadata": metadata or {}}
+        case _:
+            raise InvalidInput(f"part {part.id} has no result, though its call is said to be settled")
+
+
+def at_rest(call: Call, *, now: int) -> Call:
+    """What comes from outside may still come; whatever else is under way was cut off."""
+    match call.state:
+        case Settled():
+            return call
+        case Open() if call.later is not None:
+            return call
+        case Running() if call.later is not None:  # its work may have begun
+            return call.to(Open(kind="async", since=call.started or call.created, due=call.later.due))
+        case _:
+            return call.to(Settled(Failed(CUT_OFF), now))
+
+
+def unannounced(call: Call) -> Call:
+    """Whom an export wants to be told of a result may be anybody."""
+    if call.later is None or not call.later.webhook_url:
+        return call
+    return replace(call, later=replace(call.later, webhook_url=""))
+
+
+def pending_call(record: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool) -> Call:
+    """The call of another program, from its record."""
+    _check_same(record, part)
+    later = Later(
+        due=record.timeout,
+        estimated=record.estimated_duration,
+        external_ref=record.external_ref or "",
+        webhook_url=record.webhook_url or "",
+    )
+    return Call(
+        id=CallId(a_name(record.id, "pending call")),
+        session_id=part.session_id,
+        message_id=part.message_id,
+        part_id=part.id,
+        call_id=part.call_id,
+        tool=part.tool,
+        input=record.input,
+        turn=turn,
+        agent=agent,
+        created=record.time.created,
+        started=record.time.started or part.state.time.start if isinstance(part.state, ToolWaiting) else None,
+        shown_pending=shown,
+        later=later,
+        state=_state(record, part),
+    )
+
+
+def _state(record: PendingToolCall, part: ToolPart) -> Open | Settled:
+    if record.status in ("waiting", "processing"):
+        note = part.state.output if isinstance(part.state, ToolWaiting) else None
+        return Open(kind="async", since=record.time.created, due=record.timeout, note=note or "")
+    ended = record.time.completed or record.time.created
+    return Settled(_given(record), ended, expired=record.status == "expired")
+
+
+def _given(record: PendingToolCall) -> Result:
+    if record.result is None:
+        return Failed(record.error or CUT_OFF)
+    return Completed(record.result.output, record.result.title, record.result.metadata)
+
+
+def _check_same(record: PendingToolCall, part: ToolPart) -> None:
+    said = record.session_id, record.message_id, record.call_id, record.tool
+    if said != (part.session_id, part.message_id, part.call_id, part.tool):
+        raise InvalidInput(f"pending call {record.id!r} is not that of part {part.id!r}: ids or tools differ")

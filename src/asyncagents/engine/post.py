@@ -1,0 +1,107 @@
+"""Telling others by webhook: what is sent, what comes of it, and when it is tried again."""
+
+from typing import Protocol, TypeAlias, assert_never
+
+from msgspec import Struct
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.delivery import Again, Dead, Delivered, Verdict
+from asyncagents.domain.port import Rng
+from asyncagents.domain.signature import sign_plain, sign_standard
+from asyncagents.store.verb.delivery import Parcel
+
+SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
+PAUSES_MS = (
+    5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR
+)  # fmt: skip
+"""Before each further try: three days and a bit, then nobody is there any more."""
+LONGEST_MS = 24 * HOUR
+GONE = 410
+AGENT = "asyncagents (+webhook)"
+
+
+class Letter(Struct, frozen=True):
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Answered(Struct, frozen=True):
+    status: int
+    retry_after: float | None = None
+    """In seconds, if it said when to come again."""
+
+
+class Unreachable(Struct, frozen=True):
+    """Nobody answered this time."""
+
+    why: str
+
+
+class Forbidden(Struct, frozen=True):
+    """Nothing was sent, and nothing will be unless the configuration or the address changes."""
+
+    why: str
+
+
+Answer: TypeAlias = Answered | Unreachable | Forbidden
+
+
+class Post(Protocol):
+    async def __call__(self, letter: Letter) -> Answer: ...
+
+
+async def switched_off(letter: Letter) -> Answer:
+    """The post of a runtime that tells nobody."""
+    return Forbidden("webhooks are off: set async_tools.webhooks.enabled to true, then try it again")
+
+
+def sealed(parcel: Parcel, secrets: tuple[Secret, ...], now: int) -> Letter:
+    """Signed anew for each try, under the same id; one signature for each secret, plainly with the first."""
+    seconds = now // 1000
+    known = [secret.reveal() for secret in secrets]
+    signatures = [sign_standard(secret, parcel.id, seconds, parcel.body) for secret in known]
+    return Letter(
+        parcel.url,
+        {
+            "content-type": "application/json",
+            "user-agent": AGENT,
+            "webhook-id": parcel.id,
+            "webhook-timestamp": str(seconds),
+            "webhook-signature": " ".join(signatures),
+            "x-webhook-signature": f"sha256={sign_plain(known[0], parcel.body)}",
+        },
+        parcel.body,
+    )
+
+
+def judged(answer: Answer, attempt: int, *, now: int, rng: Rng) -> Verdict:
+    """What follows from a try, counted from 1."""
+    match answer:
+        case Answered(status) if 200 <= status < 300:
+            return Delivered()
+        case Answered(status) if status == GONE:
+            return Dead("it answered 410: nobody wants to be told there any more")
+        case Answered(status, retry_after):
+            followed = "; redirects are not followed" if 300 <= status < 400 else ""
+            return _again(f"it answered {status}{followed}", attempt, retry_after, now=now, rng=rng)
+        case Unreachable(why):
+            return _again(why, attempt, None, now=now, rng=rng)
+        case Forbidden(why):
+            return Dead(why)
+        case _:
+            assert_never(answer)
+
+
+def _again(why: str, attempt: int, retry_after: float | None, *, now: int, rng: Rng) -> Verdict:
+    if attempt > len(PAUSES_MS):
+        return Dead(f"{why}; given up after {attempt} tries")
+    return Again(now + pause(attempt, retry_after, rng), why)
+
+
+def pause(attempt: int, retry_after: float | None, rng: Rng) -> int:
+    """Longer if the other side wants it, for a day at most; never shorter: its tries would be used up."""
+    usual = PAUSES_MS[attempt - 1]
+    asked = int(min(max(retry_after or 0.0, 0.0) * 1000, LONGEST_MS))
+    wait = max(usual, asked)
+    return wait + rng.below(wait // 10)

@@ -1,0 +1,80 @@
+"""`@approval`: a tool that asks somebody for a decision, who may take a day over it."""
+
+from collections.abc import Callable
+from typing import Any, Unpack, overload
+
+from msgspec.structs import replace
+
+from asyncagents.domain.ask import Question
+from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.decision import CHOICES
+from asyncagents.domain.envelope import line
+from asyncagents.engine.lasting import HEADER
+from asyncagents.engine.tool import AnyTool, Outcome, Pending
+from asyncagents.errors import InvalidInput
+from asyncagents.plugins.decorate import AsyncToolOptions, Function, lasting_tool
+
+MOST_WHO = 200
+
+
+class ApprovalOptions(AsyncToolOptions, total=False):
+    who: str
+    """Whom it asks, in words: a person, a role, a channel. People read it; nobody is checked by it."""
+
+
+@overload
+def approval(function: Function, /) -> AnyTool: ...
+
+
+@overload
+def approval(**options: Unpack[ApprovalOptions]) -> Callable[[Function], AnyTool]: ...
+
+
+def approval(
+    function: Function | None = None, /, **options: Unpack[ApprovalOptions]
+) -> AnyTool | Callable[[Function], AnyTool]:
+    """Make a tool that asks for a decision: approve or reject, with a remark if there is one.
+
+    The function tells whoever decides, with `context.pending_id` or `context.callback_url`, and returns the
+    question: a text, or a `Question` with options of its own. The session waits at no cost. The first
+    decision counts, wherever it is given: `runtime.answer`, `asyncagents answer`, a result, a webhook. After
+    `seconds` without one the model is told that nobody answered.
+    """
+    who = options.pop("who", "")
+    if not isinstance(who, str) or len(who) > MOST_WHO:
+        raise InvalidInput(f"who is a text of at most {MOST_WHO} characters: whom the approval asks")
+
+    def decorate(decorated: Function) -> AnyTool:
+        made = lasting_tool(decorated, options, lambda value: _asked(value, who))
+        assert made.lasting is not None, "it was made to last"
+        made.lasting = replace(made.lasting, who=who, approval=True)
+        return made
+
+    return decorate(function) if function is not None else decorate
+
+
+def _asked(value: Any, who: str) -> Outcome:
+    match value:
+        case Completed() | Failed():
+            return value
+        case Pending(questions=(Question() as question,)):
+            question = _with_choices(question)
+            note = value.note or _note(question, value.who or who)
+            return replace(value, questions=(question,), who=value.who or who, note=note, approval=True)
+        case Question():
+            return _asked(Pending(questions=(value,)), who)
+        case str() if value.strip():
+            return _asked(Question(question=value, header=HEADER, options=()), who)
+        case _:
+            raise TypeError(
+                f"an approval returns what it asks, a text or a Question, not {type(value).__name__}"
+            )
+
+
+def _with_choices(question: Question) -> Question:
+    """Words of one's own are no decision."""
+    return replace(question, options=question.options or CHOICES, multiple=None, custom=False)
+
+
+def _note(question: Question, who: str) -> str:
+    return f"Asked {line(who) if who else 'a person'}: {question.question}"

@@ -1,0 +1,35 @@
+"""The door for exports and imports."""
+
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.transfer import Brought
+from asyncagents.store.door import Door
+from asyncagents.store.verb import bring, export
+from asyncagents.store.verb.bring import Outcome
+from asyncagents.store.verb.export import MessageOut, SessionOut
+
+
+class TransferStore(Door):
+    async def session_ids(self, *, after: str = "", limit: int = 500) -> tuple[SessionId, ...]:
+        """Of all projects."""
+        return await self._read(lambda tx: export.session_ids(tx, after=after, limit=limit))
+
+    async def tree(self, session_id: SessionId) -> tuple[SessionId, ...]:
+        """A session and all below it, parents first."""
+        return await self._read(lambda tx: export.tree(tx, session_id))
+
+    async def change(self, session_id: SessionId) -> int:
+        """Something has changed in a session if this has."""
+        return await self._read(lambda tx: export.change(tx, session_id))
+
+    async def session(self, session_id: SessionId) -> SessionOut:
+        return await self._read(lambda tx: export.session(tx, session_id))
+
+    async def messages(
+        self, session_id: SessionId, *, after: str = "", limit: int = 50
+    ) -> tuple[MessageOut, ...]:
+        """With their parts, in the order of their ids."""
+        return await self._read(lambda tx: export.messages(tx, session_id, after=after, limit=limit))
+
+    async def bring(self, new: Brought, *, pool: str) -> Outcome:
+        """Write an imported session, all of it or nothing."""
+        return await self._write(lambda tx: bring.bring(tx, new, pool=pool))

@@ -1,0 +1,203 @@
+"""An import: a session with all that belongs to it, in one transaction, or nothing."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control, status
+from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated, TodoUpdated
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.session import Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.domain.task import TaskEnd, end_of
+from asyncagents.domain.transfer import Brought, BroughtMessage, BroughtPart
+from asyncagents.errors import Conflict, InvalidInput, NotFound
+from asyncagents.store.body import body
+from asyncagents.store.row import IDLE, find_session, publish_status, put_call, read_part
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.task import put_task
+
+Outcome: TypeAlias = Literal["imported", "already there"]
+
+
+DEEPEST = 100
+
+
+async def bring(tx: Tx, new: Brought, *, pool: str) -> Outcome:
+    """Write a session that is not there. One that is there stays as it is, if it is the same."""
+    if await find_session(tx, new.info.id) is not None:
+        await _check_same(tx, new)
+        return "already there"
+    control = await _control(tx, new, pool)
+    waits = tuple(call for call in new.calls if call.open)
+    shown = encode(status(control, waits)).decode()
+    await _insert_session(tx, new, control, shown)
+    tx.emit(SessionCreated(session_id=control.id, info=new.info))
+    for message in new.messages:
+        await _message(tx, message)
+    rendered = {call.part_id for call in new.calls}
+    for part in new.parts:
+        await _part(tx, part, quiet=part.part.id in rendered)
+    for call in new.calls:
+        await _call(tx, call)
+    await _last_step(tx, new)
+    await _beside(tx, new)
+    if shown != IDLE:
+        publish_status(tx, control.id, shown)
+    return "imported"
+
+
+async def _check_same(tx: Tx, new: Brought) -> None:
+    """It may have gone on since; what is imported must be all there."""
+    row = await find_session(tx, new.info.id)
+    assert row is not None
+    there = f"session {new.info.id} is there already"
+    if row.info.time.created != new.info.time.created:
+        raise Conflict(f"{there}, and is another one: delete it first, or keep it")
+    for message in new.messages:
+        found = await tx.one("is_message_of", message.info.id, new.info.id)
+        if found is None:
+            raise Conflict(f"{there}, without message {message.info.id}: delete it first, or keep it")
+        known = decode_message(upcast(found[1], found[0]))
+        if (type(known), known.time.created) != (type(message.info), message.info.time.created):
+            raise Conflict(f"{there}, with another message {message.info.id}: delete it first, or keep it")
+    asked = {each.info.id for each in new.messages if not isinstance(each.info, AssistantMessage)}
+    for part in new.parts:
+        if part.part.message_id in asked:
+            await _check_same_part(tx, part, there)
+
+
+async def _check_same_part(tx: Tx, new: BroughtPart, there: str) -> None:
+    """What a person said never changes."""
+    found = await tx.one("part", new.part.id)
+    text = getattr(new.part, "text", None)
+    if found is None or (text is not None and getattr(read_part(found), "text", None) != text):
+        raise Conflict(f"{there}, and says other things in part {new.part.id}: delete it first, or keep it")
+
+
+async def _control(tx: Tx, new: Brought, pool: str) -> Control:
+    above = (new.info.id, -1, pool)
+    if new.info.parent_id is not None:
+        found = await tx.one("lineage", new.info.parent_id)
+        if found is None:
+            raise NotFound("parent session", new.info.parent_id)
+        above = found
+    root_id, depth, pool = above
+    if depth + 1 > DEEPEST:
+        raise InvalidInput(f"session {new.info.id} is nested more than {DEEPEST} deep")
+    return Control(
+        new.info.id,
+        new.info.parent_id,
+        root_id,
+        depth + 1,
+        pool,
+        turn=new.mark.turn,
+        turn_rev=await tx.rev(),
+        in_turn=new.mark.in_turn,
+        blocked_turn=new.mark.blocked_turn,
+        positions=max((each.mark.position or 0 for each in new.messages), default=0),
+        steps=new.mark.steps,
+        compacting=new.mark.compacting,
+        summary=new.mark.summary,
+        tail=new.mark.tail,
+    )
+
+
+async def _insert_session(tx: Tx, new: Brought, control: Control, shown: str) -> None:
+    added = await tx.run(
+        "import_session",
+        control.id,
+        control.parent_id,
+        control.root_id,
+        control.depth,
+        control.pool,
+        control.turn,
+        control.turn_rev,
+        control.in_turn,
+        control.blocked_turn,
+        control.positions,
+        control.steps,
+        control.compacting,
+        control.summary,
+        control.tail,
+        shown,
+        _kept(new.raw),
+        max(1, new.mark.version),
+        new.info.project_id,
+        await tx.rev(),
+    )
+    assert added, "it was not there"
+
+
+def _kept(raw: bytes) -> bytes:
+    """As it came, unless nobody could read it again."""
+    return body(msgspec.Raw(raw))
+
+
+async def _message(tx: Tx, new: BroughtMessage) -> None:
+    info, mark, rev = new.info, new.mark, await tx.rev()
+    columns = info.id, info.session_id, mark.position, mark.turn, mark.hidden
+    if not await tx.run("insert_message", *columns, _kept(new.raw), max(1, mark.version), rev):
+        raise Conflict(f"message {info.id} is there already, in another session")
+    tx.emit(MessageUpdated(session_id=info.session_id, info=info))
+    given = mark.input
+    if given is not None:
+        state = "held" if given.state == "queued" else given.state  # an import wakes nobody
+        admitted = info.id, info.session_id, given.key, rev, state
+        await tx.run("import_input", *admitted, given.source, given.turn, given.answer_id, rev)
+
+
+async def _part(tx: Tx, new: BroughtPart, *, quiet: bool) -> None:
+    part, rev = new.part, await tx.rev()
+    columns = part.id, part.message_id, part.session_id
+    if not await tx.run("import_part", *columns, _kept(new.raw), new.version, rev):
+        raise Conflict(f"part {part.id} is there already, in another session")
+    if not quiet and part.session_id is not None:
+        tx.emit(PartUpdated(session_id=part.session_id, part=part, time=tx.now))
+
+
+async def _call(tx: Tx, call: Call) -> None:
+    if await tx.one("call", call.id) is not None:
+        raise Conflict(f"call {call.id} is there already, in another session")
+    for ask_id in filter(None, (call.ask_id, *call.asked_before)):
+        if await tx.one("call_by_ask", ask_id) is not None:
+            raise Conflict(f"ask {ask_id} is there already, in another session")
+    await put_call(tx, call)
+
+
+async def _last_step(tx: Tx, new: Brought) -> None:
+    steps = [
+        each for each in new.messages if isinstance(each.info, AssistantMessage) and not each.mark.hidden
+    ]
+    read = [each for each in steps if each.mark.position is not None]
+    if not read:
+        return
+    last = max(read, key=lambda each: each.mark.position or 0)
+    tokens = last.info.tokens if isinstance(last.info, AssistantMessage) else Tokens.zero()
+    columns = tx.ids.request(), new.info.id, last.info.id, last.mark.turn or 0
+    await tx.run("import_request", *columns, encode(tokens), last.info.time.created)
+
+
+async def _beside(tx: Tx, new: Brought) -> None:
+    """Its todos, the task that it is, and ends of tasks that it was not told of."""
+    if new.todos is not None:
+        await tx.one("put_todos", new.info.id, body(new.todos), await tx.rev())
+        tx.emit(TodoUpdated(session_id=new.info.id, todos=new.todos))
+    for notice in new.mark.notices:
+        end = msgspec.convert(notice.body, TaskEnd)
+        await _tell_later(tx, new.info.id, end)
+    if new.task is not None:
+        if await tx.one("task", new.task.id) is not None:
+            raise Conflict(f"task {new.task.id} is there already")
+        await put_task(tx, new.task, new=True)
+        if new.cut_off and new.info.parent_id is not None:
+            await _tell_later(tx, new.info.parent_id, end_of(new.task))
+
+
+async def _tell_later(tx: Tx, session_id: SessionId, end: TaskEnd) -> None:
+    """It is told with whatever comes next, and wakes nobody."""
+    columns = end.id, end.run, session_id, await tx.rev(), "quiet", True
+    await tx.run("import_notice", *columns, body(end))

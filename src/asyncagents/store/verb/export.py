@@ -1,0 +1,122 @@
+"""A session as it is exported, a piece at a time."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.codec import Unreadable, unreadable
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.transfer import InputMark, MessageMark, NoticeMark, PartMark, SessionMark
+from asyncagents.domain.transfer_call import call_mark
+from asyncagents.errors import NotFound
+from asyncagents.store.row import decode_call
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.notice import open_notices
+
+
+class SessionOut(Struct, frozen=True):
+    """`raw`: its JSON as it is stored."""
+
+    id: SessionId
+    raw: bytes
+    mark: SessionMark
+    todos: bytes | None
+
+
+class PartOut(Struct, frozen=True):
+    id: str
+    raw: bytes
+    mark: PartMark
+    call: Call | None
+
+
+class MessageOut(Struct, frozen=True):
+    id: MessageId
+    raw: bytes
+    mark: MessageMark
+    parts: tuple[PartOut, ...]
+
+
+async def session_ids(tx: Tx, *, after: str, limit: int) -> tuple[SessionId, ...]:
+    return tuple(SessionId(row[0]) for row in await tx.all("sessions_after", after, limit))
+
+
+async def tree(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
+    """A session and all below it, parents first."""
+    found = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
+    if not found:
+        raise NotFound("session", session_id)
+    return found
+
+
+async def change(tx: Tx, session_id: SessionId) -> int:
+    """Two exports of a session are the same if this is."""
+    row = await tx.one("change_of_session", session_id)
+    if row is None or row[0] is None:
+        raise NotFound("session", session_id)
+    return int(row[0])
+
+
+async def session(tx: Tx, session_id: SessionId) -> SessionOut:
+    row = await tx.one("exported_session", session_id)
+    if row is None:
+        raise NotFound("session", session_id)
+    raw, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, _ = row
+    task, todos = await tx.one("task", session_id), await tx.one("todos", session_id)
+    mark = SessionMark(
+        turn=turn,
+        in_turn=bool(in_turn),
+        blocked_turn=blocked_turn,
+        steps=steps,
+        compacting=compacting,
+        summary=summary,
+        tail=tail,
+        task=_object("task", task[0]) if task else None,
+        notices=tuple(_notice(each) for each in await open_notices(tx, session_id)),
+        version=version,
+    )
+    return SessionOut(session_id, raw, mark, todos[0] if todos else None)
+
+
+def _notice(row: Row) -> NoticeMark:
+    return NoticeMark(task_id=row[0], run=row[1], body=_object("notice", row[3]))
+
+
+async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[MessageOut, ...]:
+    """In the order of their ids."""
+    rows = await tx.all("exported_messages", session_id, after, limit)
+    return tuple([await _message(tx, row) for row in rows])
+
+
+async def _message(tx: Tx, row: Row) -> MessageOut:
+    message_id, raw, version, position, turn, hidden, key, state, source, promoted, answer_id = row
+    given = None
+    if key is not None:
+        given = InputMark(key=key, state=state, source=source, turn=promoted, answer_id=answer_id)
+    mark = MessageMark(position=position, turn=turn, hidden=bool(hidden), input=given, version=version)
+    parts = await tx.all("exported_parts", message_id)
+    return MessageOut(MessageId(message_id), raw, mark, tuple(_part(each) for each in parts))
+
+
+def _part(row: Row) -> PartOut:
+    part_id, raw, version, body, call_version = row
+    call = _readable((body, call_version)) if body is not None else None
+    mark = PartMark(call=call_mark(call) if call else None, version=version)
+    return PartOut(part_id, raw, mark, call)
+
+
+def _readable(row: Row) -> Call | None:
+    """None: a newer program wrote it, and the part says what there is to be known."""
+    try:
+        return decode_call(row)
+    except Unreadable:
+        return None
+
+
+def _object(kind: str, raw: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise unreadable(kind, raw, error) from error

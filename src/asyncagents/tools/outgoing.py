@@ -1,0 +1,139 @@
+"""The post: webhooks to public addresses, or to hosts that the configuration names; nothing is followed."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from asyncagents.engine.post import Answer, Answered, Forbidden, Letter, Unreachable
+from asyncagents.llm.fault import retry_after
+from asyncagents.tools.address import is_public
+from asyncagents.tools.pinned import Allowed, Lookup, NotPublic, Pinned, look_up
+
+SECONDS = 15
+LONGEST = 2_048
+READ_AHEAD = 4_096
+"""Of what is answered only the status counts; more than this never gets into memory."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*", re.ASCII)
+"""What no two readers of an address take for different things: no space, no backslash."""
+_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+
+
+class Gate:
+    """Which hosts may be posted to."""
+
+    def __init__(self, hosts: tuple[str, ...], is_public: Allowed) -> None:
+        self._hosts = {same(host) for host in hosts}
+        self._is_public = is_public
+
+    def refusal(self, url: str) -> str | None:
+        """Why nothing can be sent there, as far as the address itself tells. None: it may be tried."""
+        if len(url) > LONGEST or not _PLAIN.fullmatch(url):
+            return f"the address is longer than {LONGEST} characters or has some that must be written as %.."
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError:
+            return "the address cannot be read"
+        if parts.scheme not in ("http", "https") or not host:
+            return "the address does not begin with https:// or http:// and a host"
+        if "@" in parts.netloc:
+            return "the address has a user name or password in it"
+        return self._refused(host)
+
+    def _refused(self, host: str) -> str | None:
+        """An address in place of a name is never looked up, so it is checked here."""
+        literal = _literal(host)
+        if literal is None and (not _NAME.fullmatch(host) or _looks_like_a_number(host)):
+            return f"{host} is neither a name nor an address as it is usually written"
+        if literal is not None and not self.allows(host, literal):
+            return f"{host} is not a public address; async_tools.webhooks.hosts can allow it"
+        return None
+
+    def allows(self, host: str, address: str) -> bool:
+        return same(host) in self._hosts or self._is_public(address)
+
+
+def same(host: str) -> str:
+    """One spelling for all of one host."""
+    bare = host.lower().removeprefix("[").removesuffix("]")
+    return _literal(bare) or bare.removesuffix(".")
+
+
+def _literal(host: str) -> str | None:
+    try:
+        return None if "%" in host else str(ip_address(host))
+    except ValueError:
+        return None
+
+
+def _looks_like_a_number(host: str) -> bool:
+    """Some systems read 2130706433, 0x7f.1 and 0177.0.0.1 as addresses."""
+    return _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
+
+
+class Outgoing:
+    def __init__(self, session: aiohttp.ClientSession, gate: Gate) -> None:
+        self._session = session
+        self._gate = gate
+
+    async def __call__(self, letter: Letter) -> Answer:
+        if (refusal := self._gate.refusal(letter.url)) is not None:
+            return Forbidden(refusal)
+        try:
+            async with self._session.post(
+                URL(letter.url, encoded=True),
+                data=BytesIO(letter.body),
+                headers=letter.headers,
+                allow_redirects=False,
+            ) as response:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                response.close()
+                return Answered(response.status, retry_after(headers))
+        except NotPublic as error:
+            return Forbidden(f"{error}; async_tools.webhooks.hosts can allow it")
+        except aiohttp.InvalidURL:
+            return Forbidden("the address cannot be read")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Unreachable(_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """Without the address, which may hold a token."""
+    match error:
+        case TimeoutError():
+            return f"it did not answer within {SECONDS} s"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
+            return "its certificate cannot be trusted, or it speaks no TLS"
+        case aiohttp.ClientConnectorDNSError():
+            return "its name cannot be looked up"
+        case OSError(strerror=str(words)) if words:
+            return f"it cannot be reached: {words}"
+        case _:
+            return f"it cannot be reached: {type(error).__name__}"
+
+
+@asynccontextmanager
+async def open_outgoing(
+    hosts: tuple[str, ...] = (), *, look_up: Lookup = look_up, is_public: Allowed = is_public
+) -> AsyncIterator[Outgoing]:
+    gate = Gate(hosts, is_public)
+    connector = aiohttp.TCPConnector(
+        resolver=Pinned(look_up, gate.allows), use_dns_cache=False, force_close=True
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=READ_AHEAD,
+        trust_env=False,
+    ) as session:
+        yield Outgoing(session, gate)

@@ -1,0 +1,56 @@
+"""A name is looked up once and what was found is checked and then kept: it cannot lead elsewhere later."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+Lookup: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host."""
+Allowed: TypeAlias = Callable[[str], bool]
+"""Whether an address may be reached."""
+
+
+class NotPublic(Exception):
+    """A host leads, or may lead, to where nothing may be sent."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"{host} is not a public address")
+        self.host = host
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class Pinned(AbstractResolver):
+    """Only addresses that are allowed; if one of them is not, none of them counts."""
+
+    def __init__(self, look_up: Lookup, allowed: Callable[[str, str], bool]) -> None:
+        """`allowed` is asked for a host and an address of it."""
+        self._look_up = look_up
+        self._allowed = allowed
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        addresses = await self._look_up(host, port)
+        if not addresses or not all(self._allowed(host, address) for address in addresses):
+            raise NotPublic(host)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in addresses
+        ]
+
+    async def close(self) -> None:
+        pass

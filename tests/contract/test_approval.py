@@ -1,0 +1,280 @@
+"""An approval has many doors and one decision: whichever comes first counts, the others hear which it was."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.ask import Question, QuestionRequest
+from asyncagents.domain.call import (
+    ABORTED,
+    CANCELLED,
+    REJECTED,
+    Answers,
+    Call,
+    Completed,
+    Failed,
+    Later,
+    Once,
+    Open,
+    Reject,
+    Reply,
+    Settled,
+)
+from asyncagents.domain.control import Lease
+from asyncagents.domain.decision import CHOICES, unanswered
+from asyncagents.domain.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import ToolPart, ToolWaiting
+from asyncagents.domain.pending_tool import pending_status
+from asyncagents.domain.status import WaitingAsync
+from asyncagents.errors import Conflict, InvalidInput, LeaseLost
+from tests.contract.build import Lab, ask_id, result_of
+
+SECONDS = 3_600_000
+YES: Reply = Answers((("Approve", "after lunch"),))
+
+
+def asks(lab: Lab, session_id: SessionId, *, approval: bool = True) -> Open:
+    due = lab.clock.now() + SECONDS
+    question = Question(question="Ship v2?", header="Approval", options=CHOICES, custom=False)
+    return Open(
+        kind="async",
+        since=lab.clock.now(),
+        due=due,
+        on_due=unanswered(due, "release managers", approval=approval),
+        question=QuestionRequest(id=lab.ids.question(), session_id=session_id, questions=(question,)),
+        who="release managers",
+        approval=approval,
+        blocks=False,
+        later=Later(due=due),
+    )
+
+
+async def opened(lab: Lab, *, approval: bool = True) -> tuple[SessionId, Lease, Call]:
+    """A session whose tool has asked for a decision."""
+    session_id, lease, (call,) = await lab.called(None)
+    call = await lab.start(lease, call)
+    await lab.store.open_call(lease, call.id, asks(lab, session_id, approval=approval))
+    return session_id, lease, await lab.store.call(call.id)
+
+
+def closed(events: list[Event]) -> list[Event]:
+    return [event for event in events if isinstance(event, QuestionReplied | QuestionRejected)]
+
+
+async def fed(lab: Lab) -> list[Event]:
+    return [e for e in (await lab.store.feed()).events if not isinstance(e, QuestionAsked)]
+
+
+@pytest.mark.spec("C-03", "P-01")
+async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) -> None:
+    session_id, lease, call = await opened(lab)
+    live = [event for event in lab.events if isinstance(event, QuestionAsked)]
+    snapshot = await lab.store.snapshot(lease)
+    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    (waiting,) = await lab.store.asks(session_id)
+    assert (waiting.call.id, waiting.who) == (call.id, "release managers")
+    assert waiting.until == lab.clock.now() + SECONDS
+    assert [event.request.id for event in live] == [ask_id(call)]
+    assert [e for e in (await lab.store.feed()).events if isinstance(e, QuestionAsked)] == live
+    assert isinstance(await lab.store.status(session_id), WaitingAsync)
+    assert (pending_status(call), call.holding) == ("waiting", False)
+    (entry,) = [
+        e for e in await lab.store.messages(session_id) if any(isinstance(p, ToolPart) for p in e.parts)
+    ]
+    (part,) = (part for part in entry.parts if isinstance(part, ToolPart))
+    assert isinstance(part.state, ToolWaiting)
+
+
+async def _yes(lab: Lab, call: Call, lease: Lease) -> None:
+    await lab.store.answer(ask_id(call), YES, by="alice")
+
+
+async def _no(lab: Lab, call: Call, lease: Lease) -> None:
+    await lab.store.answer(ask_id(call), Reject(), by="bob")
+
+
+async def _submit(lab: Lab, call: Call, lease: Lease) -> None:
+    await lab.store.settle(call.id, Completed("yes, says the bot"))
+
+
+async def _error(lab: Lab, call: Call, lease: Lease) -> None:
+    await lab.store.settle(call.id, Failed("the bot is down"))
+
+
+async def _cancel(lab: Lab, call: Call, lease: Lease) -> None:
+    await lab.store.settle(call.id, Failed(CANCELLED))
+
+
+async def _expire(lab: Lab, call: Call, lease: Lease) -> None:
+    lab.clock.advance(SECONDS)
+    await lab.store.expire()
+
+
+async def _abort(lab: Lab, call: Call, lease: Lease) -> None:
+    await lab.store.cancel(call.session_id)
+    with suppress(LeaseLost):  # it rests already
+        snapshot = await lab.store.snapshot(lease)
+        await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+
+
+Door: TypeAlias = Callable[[Lab, Call, Lease], Awaitable[None]]
+DOORS: dict[str, tuple[Door, str]] = {
+    "yes": (_yes, "Approved by alice: after lunch"),
+    "no": (_no, "Rejected by bob."),
+    "result": (_submit, "yes, says the bot"),
+    "error": (_error, "the bot is down"),
+    "cancel": (_cancel, CANCELLED),
+    "expiry": (_expire, "nobody (release managers) answered until 2023-11-14 23:13:20 UTC, so it is not"),
+    "abort": (_abort, ABORTED),
+}
+SILENT = ("expiry", "abort")
+"""They find nothing to end, and are no mistake."""
+
+
+def text_of(call: Call) -> str:
+    result = result_of(call)
+    return result.output if isinstance(result, Completed) else result.error
+
+
+@pytest.mark.spec("P-05", "P-14")
+@pytest.mark.parametrize("first", DOORS)
+@pytest.mark.parametrize("second", DOORS)
+async def test_the_first_decides_and_the_second_hears_what_it_was(lab: Lab, first: str, second: str) -> None:
+    _, lease, call = await opened(lab)
+    lab.commits.clear()
+    await DOORS[first][0](lab, call, lease)
+    decided = await lab.store.call(call.id)
+    live = closed(lab.events)
+    expected = DOORS[first][1]
+    if second in SILENT or first == second:
+        await DOORS[second][0](lab, call, lease)
+    else:
+        words = (
+            "Approve"
+            if (first, second) == ("yes", "no")
+            else "reject"
+            if first == "no" and second == "yes"
+            else ""
+        )
+        with pytest.raises(Conflict, match=words or expected.replace("(", ".").replace(")", ".")):
+            await DOORS[second][0](lab, call, lease)
+    assert expected in text_of(decided)
+    assert (await lab.store.call(call.id)).state == decided.state
+    assert len(live) == 1
+    assert closed(lab.events) == live == closed(await fed(lab))
+    assert not await lab.store.asks()
+
+
+@pytest.mark.spec("P-05")
+async def test_of_all_doors_at_once_one_decides(lab: Lab) -> None:
+    _, lease, call = await opened(lab)
+    lab.commits.clear()
+    doors = [DOORS[name][0] for name in ("yes", "no", "result", "error", "cancel")] * 3
+    outcomes = await asyncio.gather(*(door(lab, call, lease) for door in doors), return_exceptions=True)
+    assert len([each for each in outcomes if each is None]) == 3  # the first, and its likes
+    assert all(isinstance(each, Conflict) for each in outcomes if each is not None)
+    assert len(closed(lab.events)) == 1
+
+
+async def test_who_answers_is_kept_and_makes_no_answer_another_one(lab: Lab) -> None:
+    _, _, call = await opened(lab)
+    first = await lab.store.answer(ask_id(call), YES, by="alice")
+    assert await lab.store.answer(ask_id(call), YES, by="bob") == first
+    assert await lab.store.answer(ask_id(call), YES) == first
+    assert first.answered_by == "alice"
+    result = result_of(first)
+    assert isinstance(result, Completed)
+    assert result.metadata == {
+        "decision": "Approve",
+        "approved": True,
+        "comment": "after lunch",
+        "answeredBy": "alice",
+    }
+    with pytest.raises(Conflict, match="by alice: Approve, after lunch"):
+        await lab.store.answer(ask_id(call), Reject(), by="bob")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("",), ("perhaps",), ("Approved",)],
+    ids=["nothing", "silence", "words of his own", "nearly a label"],
+)
+async def test_what_is_no_decision_leaves_the_approval_open(lab: Lab, words: tuple[str, ...]) -> None:
+    _, _, call = await opened(lab)
+    with pytest.raises(InvalidInput, match="Approve or Reject"):
+        await lab.store.answer(ask_id(call), Answers((words,)))
+    with pytest.raises(InvalidInput):
+        await lab.store.answer(ask_id(call), Once())
+    assert await lab.store.call(call.id) == call
+
+
+async def test_a_no_without_a_word_goes_on_with_the_turn(lab: Lab) -> None:
+    session_id, _, call = await opened(lab)
+    await lab.store.answer(ask_id(call), Reject())
+    control = await lab.store.control(session_id)
+    assert control.blocked_turn != control.turn
+    assert text_of(await lab.store.call(call.id)) == "Rejected."
+
+
+async def test_an_async_question_that_is_no_approval_takes_any_words(lab: Lab) -> None:
+    _, _, call = await opened(lab, approval=False)
+    answered = await lab.store.answer(ask_id(call), Answers((("only the docs",),)), by="carol")
+    assert text_of(answered) == "Ship v2?\nonly the docs"
+    _, _, other = await opened(lab, approval=False)
+    assert result_of(await lab.store.answer(ask_id(other), Reject())) == Failed(REJECTED)
+
+
+async def test_the_no_to_another_call_leaves_an_approval_open(lab: Lab) -> None:
+    """What has begun is not taken back: whoever was asked may still decide."""
+    session_id, lease, (asked, begun) = await lab.called(None, None)
+    asked = await lab.move(lease, asked, lab.ask(session_id))
+    begun = await lab.start(lease, begun)
+    await lab.store.open_call(lease, begun.id, asks(lab, session_id))
+    await lab.store.answer(ask_id(asked), Reject())
+    assert [each.call.id for each in await lab.store.asks()] == [begun.id]
+
+
+async def test_a_result_before_the_question_means_that_nobody_is_asked(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    call = await lab.start(lease, call)
+    await lab.store.settle(call.id, Completed("was asked already"))
+    await lab.store.open_call(lease, call.id, asks(lab, session_id))
+    assert not [event for event in lab.events if isinstance(event, QuestionAsked)]
+    assert not closed(lab.events) + closed(await fed(lab))
+    assert not await lab.store.asks()
+
+
+async def test_the_permission_that_came_before_the_question_can_be_answered_again(lab: Lab) -> None:
+    session_id, lease, call, _ = await lab.asked()
+    permission = ask_id(call)
+    await lab.store.answer(permission, Once())
+    call = await lab.start(lease, call)
+    await lab.store.open_call(lease, call.id, asks(lab, session_id))
+    assert (await lab.store.answer(permission, Once())).id == call.id
+    with pytest.raises(Conflict, match="once"):
+        await lab.store.answer(permission, Reject())
+    assert isinstance((await lab.store.answer(ask_id(await lab.store.call(call.id)), YES)).state, Settled)
+
+
+async def test_an_answer_to_what_was_settled_names_the_first(lab: Lab) -> None:
+    _, _, call = await opened(lab)
+    await lab.store.settle(call.id, Completed("yes, says the bot"))
+    with pytest.raises(Conflict, match=f"{ask_id(call)}.*yes, says the bot"):
+        await lab.store.answer(ask_id(call), YES)
+
+
+async def test_a_warned_approval_still_asks(lab: Lab) -> None:
+    _, lease, call = await opened(lab)
+    state = call.open
+    assert state is not None
+    await lab.move(lease, call, replace(state, warn=lab.clock.now() + 10, later=call.later))
+    lab.clock.advance(10)
+    await lab.store.expire()
+    (waiting,) = await lab.store.asks()
+    assert waiting.call.open is not None
+    assert waiting.call.open.warned

@@ -1,0 +1,291 @@
+"""What is owed to others: with the settling of a call, posted by one at a time, ended once."""
+
+import asyncio
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import Completed, Failed, Later, Open, Running
+from asyncagents.domain.delivery import DELETED, Again, Dead, Delivered, Delivery
+from asyncagents.domain.fact import KeepSecret
+from asyncagents.domain.id import SessionId
+from asyncagents.errors import Conflict, NotFound
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.delivery import Parcel
+from tests.contract.build import Lab, done
+
+URL = "https://hooks.test/told?token=1"
+MINUTE = 60_000
+
+
+def telling(lab: Lab, url: str = URL) -> Open:
+    return replace(lab.waiting(), later=Later(webhook_url=url))
+
+
+async def owed(lab: Lab, *urls: str) -> tuple[SessionId, list[Delivery]]:
+    """Calls that were settled one after the other, and what is owed for each."""
+    session_id, _, calls = await lab.called(*(telling(lab, url) for url in urls or (URL,)))
+    for n, call in enumerate(calls):
+        lab.clock.advance(1)
+        await lab.store.settle(call.id, done(f"no. {n}"))
+    listed = await lab.store.deliveries.list("owed", after="", limit=1_000)
+    mine = [each for each in listed if each.session_id == session_id]
+    return session_id, mine
+
+
+async def take(lab: Lab, root_id: SessionId | None = None, *, most: int = 8) -> tuple[Parcel, ...]:
+    wanted = await lab.store.deliveries.due(root_id, {}, most=most, each=100)
+    return await lab.store.deliveries.claim(wanted, MINUTE)
+
+
+async def take_one(lab: Lab) -> Parcel:
+    (parcel,) = await take(lab)
+    return parcel
+
+
+async def states(lab: Lab) -> list[str]:
+    return [each.state for each in await lab.store.deliveries.list(None, after="", limit=1_000)]
+
+
+@pytest.mark.spec("P-12")
+async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> None:
+    session_id, _, (call, silent) = await lab.called(telling(lab), lab.waiting())
+    lab.commits.clear()
+    await lab.store.settle(call.id, Completed("v2 is live", "Deployed", {"version": 2}))
+    await lab.store.settle(silent.id, done())
+
+    (known,) = await lab.store.deliveries.list(None, after="", limit=10)
+    assert (known.pending_id, known.session_id, known.url) == (call.id, session_id, URL)
+    assert (known.state, known.attempts, known.error) == ("owed", 0, None)
+    assert known.time.created == known.time.next == lab.clock.now()
+    assert [each for commit in lab.commits for each in commit.posts] == [lab.clock.now()]
+    parcel = await take_one(lab)
+    assert (parcel.id, parcel.url, parcel.host, parcel.attempt) == (known.id, URL, "hooks.test", 1)
+    assert msgspec.json.decode(parcel.body) == {
+        "pendingID": call.id,
+        "result": {"title": "Deployed", "output": "v2 is live", "metadata": {"version": 2}},
+    }
+
+
+@pytest.mark.spec("P-12")
+async def test_a_failure_and_an_expiry_are_told_too(lab: Lab) -> None:
+    expiring = replace(telling(lab), due=lab.clock.now() + 5)
+    _, _, (failed, _) = await lab.called(telling(lab), expiring)
+    await lab.store.settle(failed.id, Failed("no route"))
+    lab.clock.advance(5)
+    assert await lab.store.expire() == 1
+    told = [msgspec.json.decode(parcel.body) for parcel in await take(lab)]
+    assert [each["error"] for each in told] == ["no route", "Tool execution timed out"]
+
+
+async def test_the_same_result_again_owes_nothing_more(lab: Lab) -> None:
+    _, (known,) = await owed(lab)
+    await lab.store.settle(known.pending_id, done("no. 0"))
+    assert await states(lab) == ["owed"]
+
+
+@pytest.mark.spec("P-12")
+async def test_a_result_that_came_before_anybody_was_named_is_told_all_the_same(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    await lab.move(lease, call, Running(lease.fence, later=Later()))
+    await lab.store.settle(call.id, done("early"))
+    assert await states(lab) == []
+    secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
+    await lab.store.open_call(lease, call.id, telling(lab), (secret,))
+    parcel = await take_one(lab)
+    assert msgspec.json.decode(parcel.body)["result"]["output"] == "early"
+    assert parcel.secret == Secret("whsec_b3du")
+
+
+async def test_what_one_has_taken_nobody_else_gets_until_its_lease_is_over(lab: Lab) -> None:
+    await owed(lab)
+    first = await take_one(lab)
+    assert await take(lab) == ()
+    assert await lab.store.deliveries.next_due(None) == lab.clock.now() + MINUTE
+    lab.clock.advance(MINUTE)
+    again = await take_one(lab)
+    assert (again.id, again.body, first.attempt, again.attempt) == (first.id, first.body, 1, 2)
+
+
+async def test_of_many_who_want_the_same_one_gets_it(lab: Lab) -> None:
+    await owed(lab, *[URL] * 5)
+    wanted = await lab.store.deliveries.due(None, {}, most=5, each=5)
+    taken = await asyncio.gather(*(lab.store.deliveries.claim(wanted, MINUTE) for _ in range(6)))
+    assert [len(each) for each in taken] == [5, 0, 0, 0, 0, 0]
+
+
+async def test_how_a_try_went_is_kept(lab: Lab) -> None:
+    await owed(lab, *[URL] * 3)
+    lab.commits.clear()
+    ok, later, dead = await take(lab)
+    at = lab.clock.now() + 5_000
+    await lab.store.deliveries.conclude(ok, Delivered())
+    await lab.store.deliveries.conclude(later, Again(at, "it answered 500"))
+    await lab.store.deliveries.conclude(dead, Dead("it answered 410"))
+
+    one, two, three = [await lab.store.deliveries.get(each.id) for each in (ok, later, dead)]
+    assert (one.state, one.error, one.time.ended, one.time.next) == ("delivered", None, lab.clock.now(), None)
+    assert (two.state, two.error, two.time.ended, two.time.next) == ("owed", "it answered 500", None, at)
+    assert (three.state, three.error, three.time.ended) == ("dead", "it answered 410", lab.clock.now())
+    assert at in [each for commit in lab.commits for each in commit.posts]
+    assert await take(lab) == ()
+    lab.clock.advance(5_000)
+    assert (await take_one(lab)).attempt == 2
+
+
+async def test_who_comes_back_after_its_lease_changes_nothing(lab: Lab) -> None:
+    await owed(lab)
+    slow = await take_one(lab)
+    lab.clock.advance(MINUTE)
+    quick = await take_one(lab)
+    await lab.store.deliveries.conclude(slow, Dead("too late"))
+    await lab.store.deliveries.give_back(slow)
+    assert await states(lab) == ["owed"]
+    await lab.store.deliveries.conclude(quick, Delivered())
+    await lab.store.deliveries.conclude(quick, Dead("twice"))
+    assert await states(lab) == ["delivered"]
+
+
+async def test_a_try_that_was_broken_off_is_due_at_once_and_does_not_count(lab: Lab) -> None:
+    await owed(lab)
+    await lab.store.deliveries.give_back(await take_one(lab))
+    assert (await take_one(lab)).attempt == 1
+
+
+@pytest.mark.spec("P-12")
+async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -> None:
+    await owed(lab)
+    await lab.store.deliveries.conclude(parcel := await take_one(lab), Dead("webhooks are off"))
+    lab.clock.advance(10)
+    again = await lab.store.deliveries.redeliver(parcel.id)
+    assert (again.state, again.attempts, again.time.next) == ("owed", 0, lab.clock.now())
+    assert again.time.ended is None
+    assert (await take_one(lab)).attempt == 1
+
+
+async def test_only_what_is_dead_can_be_tried_again(lab: Lab) -> None:
+    _, (known,) = await owed(lab)
+    with pytest.raises(Conflict, match="is still tried"):
+        await lab.store.deliveries.redeliver(known.id)
+    await lab.store.deliveries.conclude(await take_one(lab), Delivered())
+    with pytest.raises(Conflict, match="was delivered"):
+        await lab.store.deliveries.redeliver(known.id)
+    with pytest.raises(NotFound, match="no delivery"):
+        await lab.store.deliveries.redeliver("dlv_none")
+
+
+async def test_one_host_never_takes_the_places_of_all_others(lab: Lab) -> None:
+    await owed(lab, *[URL] * 150, "https://other.test/", "https://third.test/")
+    due = lab.store.deliveries.due
+    found = await due(None, {}, most=8, each=2)
+    hosts = [(await lab.store.deliveries.get(each)).url for each in found]
+    assert hosts == [URL, URL, "https://other.test/", "https://third.test/"]
+    busy = await due(None, {"hooks.test": 2, "other.test": 1}, most=8, each=2)
+    assert [(await lab.store.deliveries.get(each)).url for each in busy] == hosts[2:]
+    assert len(await due(None, {}, most=1, each=2)) == 1
+
+
+async def test_of_a_tree_only_what_belongs_to_it_is_taken(lab: Lab) -> None:
+    mine, (first,) = await owed(lab)
+    _, (other,) = await owed(lab)
+    assert [parcel.id for parcel in await take(lab, mine)] == [first.id]
+    assert await lab.store.deliveries.next_due(mine) is not None
+    assert [parcel.id for parcel in await take(lab)] == [other.id]
+
+
+@pytest.mark.spec("P-12")
+async def test_what_is_owed_outlives_its_session(lab: Lab) -> None:
+    session_id, (known,) = await owed(lab)
+    await lab.store.delete_session(session_id)
+    assert (await take_one(lab)).id == known.id
+
+
+async def test_calls_that_go_with_their_session_are_told_as_failed(lab: Lab) -> None:
+    session_id, _, (call, _) = await lab.called(telling(lab), lab.waiting())
+    secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
+
+    async def keep(tx: Tx) -> None:
+        await tx.rev()
+        await tx.run("put_call_secret", call.id, secret.direction, session_id, secret.secret)
+
+    await lab.database.write(keep)
+    await lab.store.delete_session(session_id)
+    parcel = await take_one(lab)
+    assert msgspec.json.decode(parcel.body) == {"pendingID": call.id, "error": DELETED}
+    assert parcel.secret == Secret("whsec_b3du")
+
+
+async def test_lists_are_cut_into_pages_by_id(lab: Lab) -> None:
+    _, known = await owed(lab, *[URL] * 5)
+    await lab.store.deliveries.conclude((await take(lab, most=1))[0], Dead("no"))
+    pages = []
+    after = ""
+    while page := await lab.store.deliveries.list(None, after=after, limit=2):
+        pages.append([each.id for each in page])
+        after = page[-1].id
+    ids = [known[n].id for n in range(5)]
+    assert pages == [ids[:2], ids[2:4], ids[4:]]
+    dead = await lab.store.deliveries.list("dead", after="", limit=10)
+    assert [each.id for each in dead] == ids[:1]
+    assert await lab.store.deliveries.list("dead", after=ids[0], limit=10) == ()
+
+
+@pytest.mark.spec("P-15")
+async def test_what_ended_long_ago_is_forgotten_and_what_is_owed_is_not(lab: Lab) -> None:
+    await owed(lab, *[URL] * 4)
+    first, second, _ = await take(lab, most=3)
+    await lab.store.deliveries.conclude(first, Delivered())
+    lab.clock.advance(1_000)
+    await lab.store.deliveries.conclude(second, Dead("no"))
+    assert await lab.store.deliveries.forget(lab.clock.now() - 1) == 1
+    assert await lab.store.deliveries.forget(lab.clock.now(), limit=1) == 1
+    assert await lab.store.deliveries.forget(lab.clock.now() + 10**9) == 0
+    assert await states(lab) == ["owed", "owed"]
+
+
+async def test_a_call_that_was_forgotten_still_owes_what_it_owed(lab: Lab) -> None:
+    _, (known,) = await owed(lab)
+    assert await lab.store.pending.forget_settled(lab.clock.now()) == 1
+    assert (await take_one(lab)).call_id == known.pending_id
+
+
+@pytest.mark.parametrize(
+    "url", ["", "x", "http://[", "http://x:y/", "http://[::1]:80/", "https://X.Test./a", "\0", "é" * 5_000]
+)
+async def test_any_address_can_be_owed_and_nobody_else_is_held_up_by_it(lab: Lab, url: str) -> None:
+    await owed(lab, url, URL)
+    assert [parcel.url for parcel in await take(lab)] == ([url, URL] if url else [URL])
+
+
+async def test_secrets_show_in_no_list(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    secret = KeepSecret(session_id, call.id, "out", "whsec_hidden")
+    await lab.store.open_call(lease, call.id, telling(lab), (secret,))
+    await lab.store.settle(call.id, done())
+    listed = await lab.store.deliveries.list(None, after="", limit=10)
+    assert b"hidden" not in msgspec.json.encode(listed)
+    assert "hidden" not in repr(await take_one(lab))
+
+
+@pytest.mark.spec("P-09")
+@pytest.mark.parametrize(
+    ("statement", "params", "index"),
+    [
+        ("due_deliveries", (1, None, "[]", 8), "delivery_owed"),
+        ("next_delivery", (1, None), "delivery_owed"),
+        ("deliveries_in_state", ("dead", "", 10), "delivery_state"),
+        ("forgettable_deliveries", (1, 10), "delivery_ended"),
+        ("changed_deliveries", (1, 2), "delivery_rev"),
+    ],
+)
+async def test_lookups_use_their_index(lab: Lab, statement: str, params: Row, index: str) -> None:
+    async def plan(tx: Tx) -> list[Row]:
+        explained = f"EXPLAIN QUERY PLAN {tx._sql[statement]}"  # type: ignore[attr-defined]
+        rows: list[Row] = tx._execute(explained, params).fetchall()  # type: ignore[attr-defined]
+        return rows
+
+    told = [row[3] for row in await lab.database.read(plan)]
+    assert any(f"INDEX {index}" in each for each in told), told
+    assert not any(each.startswith("SCAN delivery") for each in told), told

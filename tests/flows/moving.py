@@ -1,0 +1,63 @@
+"""What flows of exports and imports have in common: another store, and the files of an export."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from asyncagents.app import open_runtime
+from asyncagents.archive.read import Imported, import_from
+from asyncagents.archive.write import export_to
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import AnyTool
+from asyncagents.llm.scripted import Script, ScriptedModel
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "opencode"
+RECORDED = FIXTURES / "export-1.18.33.json"
+RECORDED_CHILD = FIXTURES / "export-1.18.33-child.json"
+ROOT_ID = SessionId("ses_e1bb0d00dffeOXNtsJjOBJGRK0")
+CHILD_ID = SessionId("ses_e1bb0bca2ffeiRPYunMAKRyGpT")
+
+
+@asynccontextmanager
+async def elsewhere(
+    data: Path, script: Script | None = None, *tools: AnyTool, serve: bool = True
+) -> AsyncIterator[tuple[Runtime, ScriptedModel]]:
+    """A runtime on another store."""
+    model = ScriptedModel(script or {})
+    async with open_runtime(data, model=model, tools=tools, serve=serve) as runtime:
+        yield runtime, model
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def exported(runtime: Runtime, folder: Path, *sessions: SessionId) -> dict[str, bytes]:
+    done = await export_to(runtime, folder, sessions)
+    assert not done.troubles
+    return files(folder)
+
+
+async def brought(data: Path, source: Path, **more: Any) -> Imported:
+    """Import into a store that nobody serves."""
+    async with elsewhere(data, serve=False) as (runtime, _):
+        return await import_from(runtime, source, **more)
+
+
+def unpacked(folder: Path, name: str) -> Path:
+    """A data directory of OpenCode, as it was recorded."""
+    for path, value in json.loads((FIXTURES / name).read_text()).items():
+        write(folder / path, value)
+    return folder
+
+
+def write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def change(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))

@@ -1,0 +1,305 @@
+"""`@approval`: somebody decides, in his own time and through any door; the model hears one clear word."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from asyncagents import (
+    Call,
+    Completed,
+    Conflict,
+    InvalidInput,
+    Option,
+    Pending,
+    Question,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    Reject,
+    Runtime,
+    SessionIdle,
+    ToolContext,
+    WaitingAsync,
+    approval,
+    async_tool,
+    call,
+    open_runtime,
+    say,
+)
+from asyncagents.domain.call import UNSURE
+from asyncagents.domain.history import Entry
+from asyncagents.engine.tool import AnyTool
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import ScriptedModel
+from tests.flows.kit import PATIENCE, Ears, Stage, stage
+
+SCRIPT = {
+    "ship": [[call("may_ship", version="v2")], [say("Noted.")]],
+    "news?": [[say("Not decided yet.")], [say("Now it is.")]],
+}
+
+
+@approval(who="release managers", seconds=4 * 3600)
+def may_ship(version: str) -> str:
+    """Ask the release managers whether a version may go out."""
+    return f"May {version} go out?"
+
+
+def heard(at: Stage) -> list[str]:
+    return [told.output for told in at.told() if isinstance(told, FromTool)]
+
+
+def asking(word: object) -> AnyTool:
+    """An approval whose function returns this."""
+
+    def may_ship(version: str) -> object:
+        """Ask."""
+        return word
+
+    return approval(may_ship)
+
+
+@pytest.mark.spec("C-03", "P-04")
+async def test_a_decision_reaches_the_model_with_the_name_of_who_took_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
+        await at.prompt("ship")
+        (waiting,) = await at.runtime.asks()
+        status = await at.status()
+        why = await at.runtime.tasks.why(at.session_id)
+        asked = await at.ears.until(QuestionAsked)
+        await at.runtime.answer(asked.request.id, "approve", message="after lunch", by="alice")
+        replied = await at.ears.until(QuestionReplied)
+        await at.ears.until(SessionIdle)
+
+    state = waiting.call.open
+    assert state is not None
+    assert isinstance(status, WaitingAsync)
+    assert (waiting.who, waiting.until) == ("release managers", state.since + 4 * 3600 * 1000)
+    assert state.note == "Asked release managers: May v2 go out?"
+    assert why.code == "question"
+    assert 'It waits for release managers to decide "May v2 go out?", at most 14' in why.sentence
+    assert set(why.on) == {asked.request.id, waiting.call.id}
+    assert [option.label for option in asked.request.questions[0].options] == ["Approve", "Reject"]
+    assert replied.answers == (("Approve", "after lunch"),)
+    assert heard(at) == ["Approved by alice: after lunch"]
+
+
+@pytest.mark.parametrize("reply", ["reject", Reject(), [["Reject"]], [["reject", " "]]], ids=str)
+async def test_a_no_is_told_and_the_turn_goes_on(tmp_path: Path, reply: str) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
+        await at.prompt("ship")
+        asked = await at.ears.until(QuestionAsked)
+        await at.runtime.answer(asked.request.id, reply)
+        await at.ears.until(SessionIdle)
+        answer = (await at.messages())[-1]
+
+    assert (heard(at), answer.text) == (["Rejected."], "Noted.")
+
+
+@pytest.mark.spec("C-03")
+async def test_who_prompts_meanwhile_is_answered_and_hears_the_decision_later(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
+        await at.prompt("ship")
+        meanwhile = await at.prompt("news?")
+        asked = await at.ears.until(QuestionAsked)
+        await at.runtime.answer(asked.request.id, "reject", message="not on a Friday", by="bob")
+        await at.ears.until(SessionIdle)
+
+    assert meanwhile.text == "Not decided yet."
+    assert str(at.told()[-1]).count("Rejected by bob: not on a Friday") == 1
+
+
+@pytest.mark.spec("P-07")
+async def test_nobody_decided_in_time_is_told_with_that_time(tmp_path: Path) -> None:
+    @approval(who="anyone", seconds=0.02, name="may_ship")
+    async def soon(version: str) -> str:
+        """Ask."""
+        return "Now?"
+
+    async with stage(tmp_path, SCRIPT, tools=[soon]) as at:
+        await at.prompt("ship")
+        await at.ears.until(QuestionRejected)
+        await at.ears.until(SessionIdle)
+        left = await at.runtime.asks()
+
+    (told,) = heard(at)
+    assert told.startswith("Tool execution timed out: nobody (anyone) answered until 2")
+    assert told.endswith(" UTC, so it is not approved.")
+    assert left == ()
+
+
+async def test_the_function_tells_somebody_and_options_of_its_own_are_decisions_too(tmp_path: Path) -> None:
+    mails: list[str] = []
+
+    @approval(name="may_ship", who="ops")
+    async def choose(version: str, context: ToolContext) -> Question:
+        """Ask where to."""
+        mails.append(context.pending_id)
+        options = tuple(Option(label=place, description="") for place in ("Europe", "Asia"))
+        return Question(question="Where to?", header="Where", options=options, multiple=True)
+
+    async with stage(tmp_path, SCRIPT, tools=[choose]) as at:
+        await at.prompt("ship")
+        asked = await at.ears.until(QuestionAsked)
+        with pytest.raises(InvalidInput, match="Europe or Asia"):
+            await at.runtime.answer(asked.request.id, "approve")
+        await at.runtime.answer(asked.request.id, [["asia"]], by="carol")
+        await at.ears.until(SessionIdle)
+        (known,) = await at.runtime.async_tools.list("completed")
+
+    assert mails == [known.id]
+    assert heard(at) == ["Answered 'Asia' by carol."]
+    assert known.result is not None
+    assert known.result.metadata == {"decision": "Asia", "answeredBy": "carol"}
+
+
+@pytest.mark.parametrize("word", [None, "", "  ", 7, {"output": "?"}, Pending()], ids=str)
+async def test_an_approval_that_asks_nothing_is_a_failure_of_its_tool(tmp_path: Path, word: object) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[asking(word)]) as at:
+        await at.prompt("ship")
+        left = await at.runtime.asks()
+
+    assert "an approval returns what it asks" in heard(at)[0]
+    assert left == ()
+
+
+async def test_an_approval_may_be_decided_at_once_by_its_own_function(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[asking(Completed("Patches need no approval."))]) as at:
+        await at.prompt("ship")
+
+    assert heard(at) == ["Patches need no approval."]
+    assert at.ears.of(QuestionAsked) == []
+
+
+async def test_an_async_tool_may_ask_as_well_and_takes_any_words(tmp_path: Path) -> None:
+    @async_tool(name="may_ship")
+    def ask(version: str) -> Pending:
+        """Ask."""
+        question = Question(question="Which name?", header="Name", options=())
+        return Pending(questions=(question,), who="marketing")
+
+    async with stage(tmp_path, SCRIPT, tools=[ask]) as at:
+        await at.prompt("ship")
+        asked = await at.ears.until(QuestionAsked)
+        (waiting,) = await at.runtime.asks(at.session_id)
+        await at.runtime.answer(asked.request.id, [["Tulip"]], by="dave")
+        await at.ears.until(SessionIdle)
+
+    assert waiting.who == "marketing"
+    assert heard(at) == ["Which name?\nTulip"]
+
+
+def test_whom_it_asks_is_a_short_text() -> None:
+    for who in ("x" * 201, 7):
+        with pytest.raises(InvalidInput, match="whom the approval asks"):
+            approval(who=who)(lambda: "?")  # type: ignore[arg-type]
+
+
+Door: TypeAlias = Callable[[Runtime, Call], Awaitable[object]]
+DOORS: dict[str, Door] = {
+    "yes": lambda runtime, asked: runtime.answer(asked.ask_id or "", "approve", by="alice"),
+    "no": lambda runtime, asked: runtime.answer(asked.ask_id or "", "reject", by="bob"),
+    "result": lambda runtime, asked: runtime.async_tools.submit_result(asked.id, "the bot says yes"),
+    "error": lambda runtime, asked: runtime.async_tools.submit_error(asked.id, "the bot is down"),
+    "cancel": lambda runtime, asked: runtime.async_tools.cancel(asked.id),
+}
+WORDS = {
+    "yes": "Approved by alice.",
+    "no": "Rejected by bob.",
+    "result": "the bot says yes",
+    "error": "the bot is down",
+    "cancel": "cancelled",
+}
+
+
+@pytest.mark.spec("P-05", "P-14")
+@pytest.mark.parametrize("rival", [name for name in DOORS if name != "yes"])
+async def test_of_two_doors_at_once_in_two_processes_one_counts(tmp_path: Path, rival: str) -> None:
+    async with (
+        stage(tmp_path, SCRIPT, tools=[may_ship]) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+    ):
+        await at.prompt("ship")
+        (waiting,) = await other.asks()
+        asked = waiting.call
+        outcomes = await asyncio.gather(
+            DOORS["yes"](at.runtime, asked), DOORS[rival](other, asked), return_exceptions=True
+        )
+        await at.ears.until(SessionIdle)
+        closed = [*at.ears.of(QuestionReplied), *at.ears.of(QuestionRejected)]
+
+    (lost,) = (each for each in outcomes if isinstance(each, BaseException))
+    assert isinstance(lost, Conflict)
+    won = rival if outcomes.index(lost) == 0 else "yes"
+    assert heard(at) == [WORDS[won]]
+    assert len(closed) == 1
+    assert len(at.model.requests) == 2
+
+
+@pytest.mark.spec("P-05")
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_abort_before_a_door_wins_and_the_door_says_so(tmp_path: Path, door: str) -> None:
+    async with (
+        stage(tmp_path, SCRIPT, tools=[may_ship]) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+    ):
+        await at.prompt("ship")
+        (waiting,) = await at.runtime.asks()
+        assert await at.abort()
+        with pytest.raises(Conflict, match="Tool execution aborted"):
+            await DOORS[door](other, waiting.call)
+        await at.ears.until(QuestionRejected)
+
+    assert len(at.model.requests) == 1
+
+
+@pytest.mark.spec("P-08")
+async def test_a_decision_is_taken_up_by_a_process_that_starts_later(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
+        await at.prompt("ship")
+    async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
+        (waiting,) = await runtime.asks()
+        await runtime.answer(waiting.call.ask_id or "", "approve", by="alice")
+    *_, answer = await _rested(tmp_path, at)
+
+    assert answer.text == "Noted."
+    assert heard(at) == ["Approved by alice."]
+
+
+async def _rested(data: Path, at: Stage) -> tuple[Entry, ...]:
+    async with open_runtime(data, model=at.model, tools=[may_ship]) as runtime:
+        with runtime._bus.subscribe(at.session_id) as subscription:
+            await Ears(subscription).until(SessionIdle)
+        return await runtime.messages(at.session_id)
+
+
+@pytest.mark.spec("P-08")
+async def test_after_a_crash_while_it_told_somebody_the_decision_is_still_asked_for(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    @approval(name="may_ship", who="release managers")
+    async def hangs(version: str) -> str:
+        """Ask."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never said"
+
+    async with stage(tmp_path, SCRIPT, tools=[hangs]) as at:
+        await at.runtime.send(at.session_id, "ship")
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
+    async with open_runtime(tmp_path, model=at.model, tools=[hangs]) as runtime:
+        with runtime._bus.subscribe(at.session_id) as subscription:
+            ears = Ears(subscription)
+            asked = await ears.until(QuestionAsked)
+            (waiting,) = await runtime.asks()
+            await runtime.answer(asked.request.id, "approve")
+            await ears.until(SessionIdle)
+
+    assert waiting.call.open is not None
+    assert (waiting.who, waiting.call.open.note) == ("release managers", UNSURE)
+    assert asked.request.questions[0].question == "May this be done? may_ship(version=v2)"
+    assert heard(at) == ["Approved."]

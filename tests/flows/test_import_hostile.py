@@ -1,0 +1,321 @@
+"""Files that somebody else made: each is taken or told of, by name, and never does harm."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.archive import folder as folders
+from asyncagents.archive.read import import_from
+from asyncagents.archive.write import export_to
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import Idle
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.scripted import call, say
+from tests.flows.kit import PATIENCE, later, stage
+from tests.flows.moving import ROOT_ID, brought, change, elsewhere, exported, files, unpacked, write
+from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, waiting_session
+
+SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "more": [[say("More.")]]}
+DEPLOY = later("deploy")
+
+Spoil = Callable[[Path], object]
+
+
+def session_file(storage: Path) -> Path:
+    return storage / "session/p/ses_w.json"
+
+
+def edit(name: str, **fields: Any) -> Spoil:
+    return lambda storage: change(storage / name, **fields)
+
+
+def raw(name: str, body: bytes) -> Spoil:
+    return lambda storage: (storage / name).write_bytes(body)
+
+
+def moved(name: str, to: str) -> Spoil:
+    def move(storage: Path) -> None:
+        (storage / to).parent.mkdir(parents=True, exist_ok=True)
+        (storage / name).rename(storage / to)
+
+    return move
+
+
+def instead(make: Callable[[Path], None]) -> Spoil:
+    """In the place of a text."""
+
+    def spoil(storage: Path) -> None:
+        (storage / TEXT).unlink()
+        make(storage / TEXT)
+
+    return spoil
+
+
+def state(**fields: Any) -> dict[str, Any]:
+    base = {"status": "waiting_async", "input": {}, "pendingID": "pend_1", "time": {"start": 2}}
+    return {"state": {**base, **fields}}
+
+
+def mark(**fields: Any) -> dict[str, Any]:
+    return {"asyncagents": fields}
+
+
+SESSION, STEP, ASKED = "session/p/ses_w.json", "message/ses_w/msg_02.json", "message/ses_w/msg_01.json"
+TOOL, PENDING, TEXT = "part/msg_02/prt_2.json", "pending_tool/pend_1.json", "part/msg_01/prt_1.json"
+DEEP = b'{"a":' * 150 + b"1" + b"}" * 150
+
+STRANGE = {
+    **dict.fromkeys(("message_id", "parent_agent", "agent", "description", "prompt", "batch"), "x"),
+    "id": "ses_other",
+    "parent_id": OLD_ROOT,
+    "created": 1,
+}
+
+BAD: dict[str, Spoil] = {
+    "no JSON": raw(SESSION, b"{"),
+    "NaN": raw(ASKED, b'{"id":"msg_01","time":{"created":NaN}}'),
+    "half a character": raw(TEXT, b'{"id":"prt_1","type":"text","text":"\\ud800"}'),
+    "no UTF-8": raw(TEXT, b'{"id":"prt_1","type":"text","text":"\xff"}'),
+    "endless depth": raw(TEXT, b"[" * 200_000),
+    "too deep to read again": lambda storage: (storage / TEXT).write_bytes(
+        b'{"id":"prt_1","type":"text","text":"x","metadata":' + DEEP + b"}"
+    ),
+    "a list": raw(SESSION, b"[]"),
+    "an empty file": raw(STEP, b""),
+    "another id than its name": edit(SESSION, id="ses_x"),
+    "an id that climbs": edit(SESSION, id="../../x"),
+    "an id that is no text": edit(SESSION, id=7),
+    "a parent that climbs": edit(SESSION, parentID="../../x"),
+    "its own parent": edit(SESSION, parentID="ses_w"),
+    "a message of another session": edit(STEP, sessionID="ses_other"),
+    "a part of another message": edit(TOOL, messageID="msg_01"),
+    "a part of another session": edit(TOOL, sessionID="ses_other"),
+    "a name that is no id": moved(TEXT, "part/msg_01/prt 1.json"),
+    "a pending id that climbs": edit(TOOL, **state(pendingID="../../session/p/ses_w")),
+    "a pending id that is the index": edit(TOOL, **state(pendingID="index")),
+    "a record of another tool": edit(PENDING, tool="bash"),
+    "a record of another session": edit(PENDING, sessionID="ses_other"),
+    "a record that is unreadable": edit(PENDING, time="soon"),
+    "a deadline out of all bounds": edit(PENDING, timeout=2**70),
+    "a time before all times": edit(SESSION, time={"created": -1, "updated": 1}),
+    "a role that nobody has": edit(STEP, role="oracle"),
+    "no directory": edit(SESSION, directory=""),
+    "a directory that is no path": edit(SESSION, directory="shop"),
+    "a directory with a zero byte": edit(SESSION, directory="/a\0b"),
+    "todos that are no list": lambda storage: write(storage / "todo/ses_w.json", {"a": 1}),
+    "todos of no known state": lambda storage: write(
+        storage / "todo/ses_w.json", [{"content": "x", "status": "odd", "priority": "low"}]
+    ),
+    "a place that is taken": lambda storage: (
+        edit(SESSION, **mark(turn=1))(storage),
+        edit(STEP, **mark(position=1, turn=1))(storage),
+        edit(ASKED, **mark(position=1, turn=1))(storage),
+    ),
+    "a place out of all bounds": edit(STEP, **mark(position=2**70)),
+    "a summary that is none": edit(SESSION, **mark(turn=1, summary=2, tail=2)),
+    "marks that are none": edit(SESSION, asyncagents=[1]),
+    "a call that is none": edit(TOOL, **mark(call={"id": "x"})),
+    "a call that climbs": edit(TOOL, **mark(call={"id": "../x", "turn": 1, "created": 1})),
+    "a task of another session": edit(SESSION, parentID=OLD_ROOT, **mark(turn=1, task=STRANGE)),
+    "turns without end": edit(SESSION, **mark(turn=2**60)),
+    "a link": instead(lambda path: path.symlink_to("/etc/hostname")),
+    "a pipe": instead(os.mkfifo),
+    "a folder": instead(Path.mkdir),
+}
+
+
+@pytest.mark.spec("P-13")
+@pytest.mark.parametrize("spoil", BAD.values(), ids=BAD)
+async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path, spoil: Spoil) -> None:
+    storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
+    waiting_session(storage)
+    spoil(storage)
+    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
+        before = files(storage)
+        done = await asyncio.wait_for(import_from(runtime, storage), PATIENCE)
+        sessions = {session.id for session in await runtime.roots(None)}
+        left = await runtime._store._read(lambda tx: tx.all("exported_messages", "ses_w", "", 10))
+        parts = await runtime._store._read(lambda tx: tx.all("exported_parts", "msg_02"))
+    (trouble,) = done.troubles
+    assert "ses_w" in trouble.name
+    assert trouble.why
+    assert "Traceback" not in trouble.why
+    assert len(trouble.why) < 1_000
+    assert [each.session.id for each in done.taken] == [OLD_ROOT, OLD_CHILD]
+    assert sessions == {OLD_ROOT}
+    assert (left, parts) == ([], [])
+    assert files(storage) == before
+
+
+@pytest.mark.spec("P-13")
+async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    waiting_session(storage)
+    with (storage / TEXT).open("r+b") as file:
+        file.truncate(folders.MOST_FILE + 1)  # a hole, not so many bytes
+    done = await brought(tmp_path / "data", storage)
+    (trouble,) = done.troubles
+    assert "too large" in trouble.why
+    assert "prt_1.json" in trouble.why
+
+
+@pytest.mark.spec("P-13")
+async def test_one_session_in_two_files_is_taken_from_neither(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    waiting_session(storage)
+    write(storage / "session/q/ses_w.json", json.loads(session_file(storage).read_text()))
+    done = await brought(tmp_path / "data", storage)
+    assert done.taken == ()
+    (trouble,) = done.troubles
+    assert "session/q/ses_w.json" in trouble.name
+    assert "session/p/ses_w.json" in trouble.why
+
+
+@pytest.mark.spec("P-13")
+async def test_one_part_in_two_messages_is_refused(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    waiting_session(storage)
+    text = {"id": "prt_1", "sessionID": "ses_w", "messageID": "msg_02", "type": "text", "text": "x"}
+    write(storage / "part/msg_02/prt_1.json", text)
+    done = await brought(tmp_path / "data", storage)
+    (trouble,) = done.troubles
+    assert "'prt_1' stands there twice" in trouble.why
+
+
+@pytest.mark.spec("P-13")
+async def test_parents_that_lead_in_a_circle_are_told_of_and_so_are_children_of_what_failed(
+    tmp_path: Path,
+) -> None:
+    storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
+    (project,) = (storage / "session").iterdir()
+    base = json.loads((project / f"{OLD_CHILD}.json").read_text())
+    for name, parent in (("ses_a", "ses_b"), ("ses_b", "ses_c"), ("ses_c", "ses_a"), ("ses_d", "ses_a")):
+        write(project / f"{name}.json", {**base, "id": name, "parentID": parent})
+    change(project / f"{OLD_ROOT}.json", directory="nowhere")
+    done = await brought(tmp_path / "data", storage)
+    why = {Path(each.name).stem: each.why for each in done.troubles}
+    assert done.taken == ()
+    assert {why.pop(name) for name in ("ses_a", "ses_b", "ses_c", "ses_d")} == {
+        "its parents lead back to itself"
+    }
+    assert why[OLD_CHILD] == f"its parent {OLD_ROOT} was not imported"
+    assert "directory" in why[OLD_ROOT]
+
+
+@pytest.mark.spec("P-13")
+async def test_a_tree_that_is_too_deep_ends_somewhere(tmp_path: Path) -> None:
+    base = {"directory": "/home/ada/shop", "time": {"created": 1}}
+    for depth in range(120):
+        parent = {"parentID": f"ses_{depth - 1:03}"} if depth else {}
+        write(tmp_path / f"storage/session/p/ses_{depth:03}.json", {**base, **parent})
+    done = await brought(tmp_path / "data", tmp_path / "storage")
+    assert len(done.taken) == 101
+    assert "nested more than 100 deep" in done.troubles[0].why
+
+
+@pytest.mark.spec("P-13")
+async def test_an_imported_call_cannot_stand_in_for_one_that_is_here(tmp_path: Path) -> None:
+    """Its id is known to whoever has its result: an import under the same id must not take it over."""
+    async with stage(tmp_path / "here", SCRIPT, tools=[DEPLOY]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        storage = tmp_path / "storage"
+        waiting_session(storage)
+        change(storage / TOOL, **state(pendingID=waiting.id))
+        moved(PENDING, f"pending_tool/{waiting.id}.json")(storage)
+        change(storage / f"pending_tool/{waiting.id}.json", id=waiting.id)
+        done = await import_from(at.runtime, storage)
+        assert await at.open_call() == waiting
+        await at.runtime.async_tools.submit_result(waiting.id, "done")
+        await asyncio.wait_for(at.runtime.wait(at.session_id), PATIENCE)
+    (trouble,) = done.troubles
+    assert "in another session" in trouble.why
+
+
+@pytest.mark.spec("P-13")
+async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
+    """A call that is only requested, and granted by hand, was cut off as any other."""
+    storage = tmp_path / "storage"
+    waiting_session(storage)
+    (storage / PENDING).unlink()
+    granted = {
+        "id": "tool_x",
+        "turn": 1,
+        "created": 1,
+        "granted": ["by hand"],
+        "state": {"type": "requested"},
+    }
+    change(storage / TOOL, state={"status": "pending", "input": {}, "raw": ""}, **mark(call=granted))
+    change(storage / SESSION, **mark(turn=1, inTurn=True))
+    change(storage / STEP, **mark(position=2, turn=1))
+    change(storage / ASKED, **mark(position=1, turn=1))
+    done = await brought(tmp_path / "data", storage)
+    async with elsewhere(tmp_path / "data", {"and?": [[say("x")]]}, DEPLOY) as (runtime, model):
+        session_id = SessionId("ses_w")
+        assert isinstance(await runtime.status(session_id), Idle)
+        await asyncio.wait_for(runtime.prompt(session_id, "and?"), PATIENCE)
+        assert not await runtime.open_calls(session_id)
+    assert not done.troubles
+    assert len(model.requests) == 1
+
+
+@pytest.mark.spec("P-13")
+async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -> None:
+    async with stage(tmp_path / "here", SCRIPT) as at:
+        await at.prompt("more")
+        session = await at.runtime.create_session(directory=tmp_path)
+        body = await at.runtime.transfer.document(session.id)
+        assert body
+        await at.runtime._store._write(
+            lambda tx: tx.run("insert_message", "../../../x", session.id, None, None, False, b"{}", 1, 1)
+        )
+        done = await export_to(at.runtime, tmp_path / "files")
+    (trouble,) = done.troubles
+    assert (trouble.name, done.sessions) == (session.id, 1)
+    assert "is no id of a message" in trouble.why
+    assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize(
+    "value", [[], {"info": {}}, {"info": {}, "messages": [7]}, {"info": 1, "messages": []}, 7]
+)
+async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object) -> None:
+    write(tmp_path / "one.json", value)
+    done = await brought(tmp_path / "data", tmp_path / "one.json")
+    (trouble,) = done.troubles
+    assert trouble.why
+
+
+async def test_what_is_not_there_and_what_holds_nothing_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
+        with pytest.raises(InvalidInput, match="is not there"):
+            await import_from(runtime, tmp_path / "none")
+        with pytest.raises(InvalidInput, match="holds no exported sessions"):
+            await import_from(runtime, tmp_path / "empty")
+
+
+async def test_a_large_session_is_exported_in_pieces_and_comes_back(tmp_path: Path) -> None:
+    time = {"created": 1, "updated": 1}
+    info = {"id": ROOT_ID, "directory": "/home/ada/shop", "time": time}
+    messages = []
+    for number in range(1_000):
+        message_id = f"msg_{number:06}"
+        address = {"id": f"prt_{number:06}", "sessionID": ROOT_ID, "messageID": message_id}
+        said = {"id": message_id, "sessionID": ROOT_ID, "role": "user", "time": {"created": number}}
+        messages.append({"info": said, "parts": [{**address, "type": "text", "text": "x" * 2_000}]})
+    write(tmp_path / "one.json", {"info": info, "messages": messages})
+    first = await brought(tmp_path / "data", tmp_path / "one.json")
+    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
+        before = await exported(runtime, tmp_path / "files")
+        pieces = [len(piece) async for piece in runtime.transfer.records(ROOT_ID)]
+    await brought(tmp_path / "again", tmp_path / "files")
+    async with elsewhere(tmp_path / "again", serve=False) as (runtime, _):
+        assert await exported(runtime, tmp_path / "more") == before
+    assert not first.troubles
+    assert max(pieces) <= 100

@@ -1,0 +1,233 @@
+"""People bring their sessions of OpenCode along: recorded from three of its releases."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from asyncagents.archive.read import import_from
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.part import ToolError, ToolPart
+from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.domain.transfer import CUT_OFF
+from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.scripted import say
+from tests.flows.kit import PATIENCE
+from tests.flows.moving import (
+    CHILD_ID,
+    RECORDED,
+    RECORDED_CHILD,
+    ROOT_ID,
+    brought,
+    change,
+    elsewhere,
+    exported,
+    unpacked,
+    write,
+)
+
+SCRIPT = {"and?": [[say("And so on.")]]}
+OLD_ROOT = SessionId("ses_e1baea3fbffepaXbVcNz8fpILR")
+OLD_CHILD = SessionId("ses_e1bae9eb4ffegAo1yMWO9izeeS")
+FIRST = SessionId("ses_e1bae2343ffeuHHl1CUYm0nIPR")
+
+
+@pytest.mark.spec("P-13")
+async def test_what_opencode_exports_is_imported_whole_and_goes_on(tmp_path: Path) -> None:
+    done = await brought(tmp_path, RECORDED)
+    below = await brought(tmp_path, RECORDED_CHILD)
+    again = await brought(tmp_path, RECORDED)
+    async with elsewhere(tmp_path, SCRIPT) as (runtime, model):
+        document = json.loads(await runtime.transfer.document(ROOT_ID))
+        (child,) = await runtime.children(ROOT_ID)
+        session = await runtime.session(ROOT_ID)
+        (listed,) = await runtime.roots(session.directory)
+        answer = await asyncio.wait_for(runtime.prompt(ROOT_ID, "and?"), PATIENCE)
+        await runtime.delete_session(ROOT_ID)
+
+    assert [each.outcome for each in (*done.taken, *below.taken, *again.taken)] == [
+        "imported",
+        "imported",
+        "already there",
+    ]
+    recorded = json.loads(RECORDED.read_text())
+    for message in document["messages"]:
+        message["info"].pop("asyncagents")
+    assert document["messages"] == recorded["messages"]
+    assert {**document["info"], "projectID": recorded["info"]["projectID"], "asyncagents": 0} == {
+        **recorded["info"],
+        "asyncagents": 0,
+    }
+    assert (child.id, listed.id, answer.text) == (CHILD_ID, ROOT_ID, "And so on.")
+    first, asked, said, last = model.requests[0].messages
+    assert isinstance(first, FromUser)
+    assert "Fake summary of the conversation." in first.text
+    assert isinstance(asked, FromUser)
+    assert asked.text.startswith("Say more")
+    assert isinstance(said, FromModel)
+    assert last == FromUser("and?")
+
+
+@pytest.mark.spec("P-13")
+async def test_a_subagents_session_without_its_parent_stands_alone(tmp_path: Path) -> None:
+    done = await brought(tmp_path, RECORDED_CHILD)
+    async with elsewhere(tmp_path, SCRIPT) as (runtime, _):
+        session = await runtime.session(CHILD_ID)
+    assert session.parent_id is None
+    (remark,) = done.taken[0].remarks
+    assert ROOT_ID in remark
+
+
+@pytest.mark.spec("P-13")
+async def test_the_files_of_an_older_opencode_are_imported(tmp_path: Path) -> None:
+    source = unpacked(tmp_path / "opencode", "data-1.1.53.json")
+    done = await brought(tmp_path / "data", source)
+    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+        first, second = await runtime.todos(OLD_ROOT)
+        (child,) = await runtime.children(OLD_ROOT)
+        answer = await asyncio.wait_for(runtime.prompt(OLD_ROOT, "and?"), PATIENCE)
+        other = await asyncio.wait_for(runtime.prompt(OLD_CHILD, "and?"), PATIENCE)
+    assert [each.session.id for each in done.taken] == [OLD_ROOT, OLD_CHILD]
+    assert not done.troubles
+    assert (first.content, second.status, child.id) == ("look", "pending", OLD_CHILD)
+    assert (answer.text, other.text) == ("And so on.", "And so on.")
+    assert isinstance(model.requests[0].messages[0], FromUser)
+
+
+@pytest.mark.spec("P-13")
+async def test_the_files_of_the_first_opencode_are_imported_into_a_directory(tmp_path: Path) -> None:
+    source = unpacked(tmp_path / "opencode", "data-0.5.29.json")
+    homeless = await brought(tmp_path / "data", source)
+    done = await brought(tmp_path / "data", source, directory=tmp_path)
+    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+        entries = await runtime.messages(FIRST)
+        answer = await asyncio.wait_for(
+            runtime.prompt(FIRST, "and?", agent="build", model="scripted/scripted"), PATIENCE
+        )
+    (trouble,) = homeless.troubles
+    assert "in which directory" in trouble.why
+    assert [each.session.id for each in done.taken] == [FIRST]
+    assert all(isinstance(entry.info, UserMessage) and entry.text for entry in entries)
+    assert (len(entries), answer.text, len(model.requests[0].messages)) == (4, "And so on.", 5)
+
+
+@pytest.mark.spec("P-13")
+async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> None:
+    source = unpacked(tmp_path / "opencode", "data-1.1.53.json")
+    parts = [path for path in (source / "storage" / "part").rglob("*.json") if b'"bash"' in path.read_bytes()]
+    (file,) = parts
+    part = json.loads(file.read_text())
+    state = {"status": "running", "input": part["state"]["input"], "time": {"start": 1}}
+    change(file, state=state)
+    message = source / "storage" / "message" / OLD_ROOT / f"{part['messageID']}.json"
+    info = json.loads(message.read_text())
+    del info["time"]["completed"], info["finish"]
+    write(message, info)
+    await brought(tmp_path / "data", source)
+    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, _):
+        entry = await runtime._store.message(info["id"])
+        assert isinstance(await runtime.status(OLD_ROOT), Idle)
+    (cut,) = [each for each in entry.parts if isinstance(each, ToolPart) and each.tool == "bash"]
+    assert isinstance(cut.state, ToolError)
+    assert cut.state.error == CUT_OFF
+    assert isinstance(entry.info, AssistantMessage)
+    assert entry.info.error is not None
+    assert entry.info.time.completed is not None
+
+
+def waiting_session(storage: Path, **record: object) -> str:
+    """As the source of async tools writes one: a part that waits, and a record of the call."""
+    ids = {"sessionID": "ses_w", "messageID": "msg_02"}
+    base = {"projectID": "p", "directory": "/home/ada/shop", "title": "Waits", "version": "1", "slug": "s"}
+    write(storage / "session/p/ses_w.json", {"id": "ses_w", **base, "time": {"created": 1, "updated": 2}})
+    asked = {"id": "msg_01", "sessionID": "ses_w", "role": "user", "time": {"created": 1}}
+    write(storage / "message/ses_w/msg_01.json", asked)
+    write(
+        storage / "part/msg_01/prt_1.json",
+        {**ids, "id": "prt_1", "messageID": "msg_01", "type": "text", "text": "and?"},
+    )
+    step = {
+        "id": "msg_02",
+        "sessionID": "ses_w",
+        "role": "assistant",
+        "time": {"created": 2},
+        "finish": "tool-calls",
+    }
+    write(storage / "message/ses_w/msg_02.json", step)
+    state = {"status": "waiting_async", "input": {"env": "prod"}, "pendingID": "pend_1", "time": {"start": 2}}
+    tool = {**ids, "id": "prt_2", "type": "tool", "callID": "call_1", "tool": "deploy", "state": state}
+    write(storage / "part/msg_02/prt_2.json", tool)
+    pending = {**ids, "id": "pend_1", "callID": "call_1", "tool": "deploy", "input": {"env": "prod"}}
+    known = {"status": "waiting", "externalRef": "job-7", "time": {"created": 2}, **record}
+    write(storage / "pending_tool/pend_1.json", {**pending, **known})
+    return "pend_1"
+
+
+@pytest.mark.spec("P-13", "P-08")
+@pytest.mark.parametrize("status", ["waiting", "processing"])
+async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
+    tmp_path: Path, status: str
+) -> None:
+    pending_id = waiting_session(tmp_path / "storage", status=status)
+    done = await brought(tmp_path / "data", tmp_path / "storage")
+    script = {"and?": [[], [say("Deployed.")]]}
+    async with elsewhere(tmp_path / "data", script) as (runtime, model):
+        waits = await runtime.status(SessionId("ses_w"))
+        record = await runtime.async_tools.get(pending_id)
+        await exported(runtime, tmp_path / "files")
+        await runtime.async_tools.submit_result(pending_id, "v2")
+        await asyncio.wait_for(runtime.wait(SessionId("ses_w")), PATIENCE)
+        last = (await runtime.messages(SessionId("ses_w")))[-1]
+    assert not done.troubles
+    assert isinstance(waits, WaitingAsync)
+    assert waits.pending_id == pending_id
+    assert (record.status, record.external_ref, record.timeout) == ("waiting", "job-7", None)
+    assert (last.text, len(model.requests)) == ("Deployed.", 1)
+    assert [told.output for told in model.requests[0].messages if isinstance(told, FromTool)] == ["v2"]
+
+
+@pytest.mark.spec("P-13")
+async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Path) -> None:
+    result = {"title": "", "output": "v2", "metadata": {}}
+    pending_id = waiting_session(tmp_path / "storage", status="completed", result=result)
+    await brought(tmp_path / "data", tmp_path / "storage")
+    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+        record = await runtime.async_tools.get(pending_id)
+        assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
+        await asyncio.wait_for(runtime.prompt(SessionId("ses_w"), "and?"), PATIENCE)
+    assert (record.status, record.result and record.result.output) == ("completed", "v2")
+    assert "v2" in [told.output for told in model.requests[0].messages if isinstance(told, FromTool)]
+
+
+@pytest.mark.spec("P-13")
+async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
+    waiting_session(tmp_path / "storage")
+    (tmp_path / "storage" / "pending_tool" / "pend_1.json").unlink()
+    await brought(tmp_path / "data", tmp_path / "storage")
+    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, _):
+        (_, step) = await runtime.messages(SessionId("ses_w"))
+        assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
+    (part,) = step.parts
+    assert isinstance(part, ToolPart)
+    assert isinstance(part.state, ToolError)
+
+
+async def test_what_was_reverted_is_shown_and_not_read(tmp_path: Path) -> None:
+    value = json.loads(RECORDED.read_text())
+    value["info"]["revert"] = {"messageID": value["messages"][2]["info"]["id"]}
+    write(tmp_path / "one.json", value)
+    await brought(tmp_path / "data", tmp_path / "one.json")
+    async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
+        entries = await runtime.messages(ROOT_ID)
+        await asyncio.wait_for(runtime.prompt(ROOT_ID, "and?"), PATIENCE)
+    assert len(entries) == len(value["messages"])
+    assert len(model.requests[0].messages) == 3
+
+
+async def test_opencodes_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "opencode.db").write_bytes(b"")
+    async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
+        with pytest.raises(Exception, match="opencode export SESSION"):
+            await import_from(runtime, tmp_path)

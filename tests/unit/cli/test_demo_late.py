@@ -1,0 +1,88 @@
+"""What the demo claims of results that come later ends it when it is not so."""
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.cli.demo_deploy import SHIP, SHIP_LATE, answer
+from asyncagents.cli.demo_late_check import Seen, check_brought, check_expired, check_resumed, check_waits
+from asyncagents.cli.demo_ledger import Effect
+from asyncagents.cli.demo_screen import DoesNotHold, Screen
+from asyncagents.cli.demo_worker import Brought
+from asyncagents.domain.call import TIMED_OUT
+from asyncagents.domain.id import CallId, MessageId, PartId
+from asyncagents.domain.pending_tool import PendingTime, PendingToolCall, ToolResult
+from asyncagents.domain.why import Code, Why
+from tests.unit.cli.build import SESSION, asked, entry, step, text
+
+WAITING = PendingToolCall(
+    id=CallId("tool_1"),
+    session_id=SESSION,
+    message_id=MessageId("msg_1"),
+    part_id=PartId("prt_1"),
+    call_id="call_1",
+    tool="deploy",
+    input={},
+    status="waiting",
+    timeout=10,
+    time=PendingTime(created=1),
+)
+DONE = replace(WAITING, status="completed", result=ToolResult(title="", output="v2 is live", metadata={}))
+EXPIRED = replace(WAITING, status="expired", error=TIMED_OUT, time=PendingTime(created=1, completed=11))
+ONCE = [Effect("deploy", "tool_1", 1)]
+
+
+def seen(call: PendingToolCall, prompt: str, *said: str, code: Code = "idle") -> Seen:
+    """`step` answers the message `msg_0`."""
+    on = (call.id,) if code == "async" else ()
+    steps = [
+        entry(step(f"msg_{number}"), text(f"msg_{number}", words))
+        for number, words in enumerate(said, start=1)
+    ]
+    history = (entry(asked("msg_0"), text("msg_0", prompt)), *steps)
+    return Seen(call, Why(session_id=SESSION, code=code, sentence="", on=on), history)
+
+
+def test_a_call_that_does_not_wait_ends_the_demo() -> None:
+    check_waits(Screen(), seen(WAITING, SHIP, code="async"))
+    for wrong in (seen(DONE, SHIP, code="async"), seen(WAITING, SHIP, code="no_worker")):
+        with pytest.raises(DoesNotHold, match="the file holds the call"):
+            check_waits(Screen(), wrong)
+
+
+def test_a_second_result_that_is_taken_ends_the_demo() -> None:
+    check_brought(Screen(), Brought(DONE, DONE, "it has: v2 is live"))
+    for wrong in (
+        Brought(DONE, DONE, ""),
+        Brought(DONE, EXPIRED, "it has: v2 is live"),
+        Brought(WAITING, WAITING, "it has: v2 is live"),
+    ):
+        with pytest.raises(DoesNotHold, match="took one result"):
+            check_brought(Screen(), wrong)
+
+
+def test_a_session_that_goes_on_twice_or_never_or_with_something_else_ends_the_demo() -> None:
+    said = answer("v2 is live")
+    check_resumed(Screen(), seen(DONE, SHIP, "", said), DONE, ONCE)
+    for steps, runs in (
+        (["", said, said], ONCE),
+        ([""], ONCE),
+        (["", answer("v1 is live")], ONCE),
+        (["", said], [*ONCE, *ONCE]),
+        (["", said], []),
+    ):
+        with pytest.raises(DoesNotHold, match="exactly once"):
+            check_resumed(Screen(), seen(DONE, SHIP, *steps), DONE, runs)
+
+
+def test_a_call_that_does_not_expire_when_it_should_ends_the_demo() -> None:
+    said = answer(TIMED_OUT)
+    check_expired(Screen(), seen(EXPIRED, SHIP_LATE, "", said))
+    early = replace(EXPIRED, time=PendingTime(created=1, completed=9))
+    for wrong in (
+        seen(WAITING, SHIP_LATE, "", said),
+        seen(early, SHIP_LATE, "", said),
+        seen(EXPIRED, SHIP_LATE, "", said, said),
+        seen(EXPIRED, SHIP_LATE, "", said, code="ready"),
+    ):
+        with pytest.raises(DoesNotHold, match="has expired, once"):
+            check_expired(Screen(), wrong)

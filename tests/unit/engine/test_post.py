@@ -1,0 +1,165 @@
+"""Outgoing webhooks: when they are tried again, and what stands in them, as tables."""
+
+import base64
+import hmac
+from hashlib import sha256
+
+import pytest
+
+from asyncagents.config.secret import Secret
+from asyncagents.domain.delivery import Again, Dead, Delivered, origin_of
+from asyncagents.domain.id import CallId
+from asyncagents.domain.signature import Genuine, verify
+from asyncagents.engine.post import (
+    PAUSES_MS,
+    Answer,
+    Answered,
+    Forbidden,
+    Letter,
+    Unreachable,
+    judged,
+    pause,
+    sealed,
+    switched_off,
+)
+from asyncagents.store.verb.delivery import Parcel
+
+NOW = 1_700_000_000_500
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+class Least:
+    def below(self, n: int) -> int:
+        return 0
+
+
+class Most:
+    def below(self, n: int) -> int:
+        return n - 1
+
+
+def parcel(secret: Secret | None = None) -> Parcel:
+    body = b'{"pendingID":"tool_1","error":"no"}'
+    return Parcel("dlv_1", CallId("tool_1"), "https://x.test/a?t=1", "x.test", secret, NOW, 1, body)
+
+
+@pytest.mark.spec("P-12")
+@pytest.mark.parametrize(
+    ("attempt", "least"),
+    [
+        (1, 5_000),
+        (2, 5 * MINUTE),
+        (3, 30 * MINUTE),
+        (4, 2 * HOUR),
+        (5, 5 * HOUR),
+        (6, 10 * HOUR),
+        (7, 14 * HOUR),
+        (8, 20 * HOUR),
+        (9, 24 * HOUR),
+    ],
+)
+def test_each_try_waits_longer_than_the_one_before_and_is_spread(attempt: int, least: int) -> None:
+    assert (pause(attempt, None, Least()), pause(attempt, None, Most())) == (least, least + least // 10 - 1)
+
+
+def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:
+    assert sum(PAUSES_MS) > 3 * 24 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [
+        (None, 5 * MINUTE),
+        (0.0, 5 * MINUTE),
+        (-5.0, 5 * MINUTE),
+        (1.0, 5 * MINUTE),
+        (3600.0, HOUR),
+        (10.0**9, 24 * HOUR),
+        (1e308, 24 * HOUR),
+    ],
+)
+def test_who_asks_for_more_time_gets_it_up_to_a_day_and_never_less(asked: float | None, waits: int) -> None:
+    verdict = judged(Answered(429, asked), 2, now=NOW, rng=Least())
+    assert verdict == Again(NOW + waits, "it answered 429")
+
+
+@pytest.mark.spec("P-12")
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_any_yes_is_a_delivery(status: int) -> None:
+    assert judged(Answered(status), 10, now=NOW, rng=Least()) == Delivered()
+
+
+@pytest.mark.spec("P-12")
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answered(301), "it answered 301; redirects are not followed"),
+        (Answered(307), "it answered 307; redirects are not followed"),
+        (Answered(400), "it answered 400"),
+        (Answered(404), "it answered 404"),
+        (Answered(500), "it answered 500"),
+        (Unreachable("it cannot be reached: refused"), "it cannot be reached: refused"),
+    ],
+)
+def test_what_may_go_better_is_tried_nine_times_more_and_then_given_up(answer: Answer, why: str) -> None:
+    for attempt in range(1, 10):
+        assert judged(answer, attempt, now=NOW, rng=Least()) == Again(NOW + PAUSES_MS[attempt - 1], why)
+    for attempt in (10, 11, 500):
+        assert judged(answer, attempt, now=NOW, rng=Least()) == Dead(f"{why}; given up after {attempt} tries")
+
+
+@pytest.mark.parametrize("answer", [Answered(410), Forbidden("10.0.0.1 is not a public address")])
+def test_what_cannot_go_better_is_given_up_at_once(answer: Answer) -> None:
+    assert isinstance(judged(answer, 1, now=NOW, rng=Least()), Dead)
+
+
+async def test_a_runtime_that_tells_nobody_says_how_to_change_that() -> None:
+    answer = await switched_off(Letter("https://x.test", {}, b""))
+    assert isinstance(answer, Forbidden)
+    assert "async_tools.webhooks.enabled" in answer.why
+
+
+@pytest.mark.spec("P-12")
+def test_a_letter_is_signed_in_both_ways_with_what_was_agreed() -> None:
+    raw = b"0123456789abcdef0123456789abcdef"
+    secret = "whsec_" + base64.b64encode(raw).decode()
+    letter = sealed(parcel(), (Secret(secret),), NOW)
+
+    signed = b"dlv_1.1700000000." + letter.body
+    assert letter.headers["webhook-id"] == "dlv_1"
+    assert letter.headers["webhook-timestamp"] == "1700000000"
+    expected = base64.b64encode(hmac.digest(raw, signed, sha256)).decode()
+    assert letter.headers["webhook-signature"] == f"v1,{expected}"
+    plain = hmac.digest(secret.encode(), letter.body, sha256).hex()
+    assert letter.headers["x-webhook-signature"] == f"sha256={plain}"
+    assert letter.headers["content-type"] == "application/json"
+    assert letter.headers["user-agent"].startswith("asyncagents")
+
+
+def test_while_keys_change_every_one_of_them_verifies_and_the_first_signs_plainly() -> None:
+    told, newer = "whsec_dG9sZA==", "whsec_bmV3ZXI="
+    letter = sealed(parcel(), (Secret(told), Secret(newer)), NOW)
+    for known in (told, newer):
+        assert verify(letter.headers, letter.body, [known], NOW) == Genuine()
+    plain = {"x-webhook-signature": letter.headers["x-webhook-signature"]}
+    assert verify(plain, letter.body, [told], NOW) == Genuine()
+
+
+def test_no_secret_shows_in_what_is_printed_of_a_parcel() -> None:
+    assert "whsec" not in repr(parcel(Secret("whsec_hidden")))
+
+
+@pytest.mark.parametrize(
+    ("url", "logged"),
+    [
+        ("https://x.test/hook/token?key=1", "https://x.test"),
+        ("http://x.test:8080/", "http://x.test:8080"),
+        ("http://user:pw@x.test/", "http://x.test"),
+        ("http://[::1]:9/x", "http://[::1]:9"),
+        ("token", "an address that cannot be read"),
+        ("http://[/", "an address that cannot be read"),
+        ("http://x:y/", "an address that cannot be read"),
+    ],
+)
+def test_of_an_address_only_what_holds_no_token_is_logged(url: str, logged: str) -> None:
+    assert origin_of(url) == logged
