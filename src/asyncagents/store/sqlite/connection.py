@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 BUSY_TIMEOUT_MS = 10_000
-LONG_LOG = 10_000
+LONG_LOG = 4_000
 """Pages. A log so long is moved by whoever commits; mostly somebody else has done it before."""
 
 
