@@ -63,6 +63,7 @@ from asyncagents.errors import (
     ResultRefused,
     ToolError,
     Unauthorized,
+    Unavailable,
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
@@ -153,6 +154,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Unauthorized",
+    "Unavailable",
     "Waiting",
     "WaitingAsync",
     "WebhooksConfig",

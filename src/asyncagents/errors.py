@@ -15,6 +15,7 @@ AsyncAgentsError                                    who hears of it
 │  ├─ Damaged        a row of this session cannot be read
 │  ├─ SchemaMismatch this program cannot read that database
 │  └─ Closed         the store was closed
+├─ Unavailable       not by this process, or not now → the caller, 503; another may
 └─ ConfigError       what the operator set cannot be used → the operator, exit 2
 """
 
@@ -85,6 +86,10 @@ class SchemaMismatch(StoreError):
 
 class Closed(StoreError):
     """The store was closed while the request was on its way; whether it was done is not known."""
+
+
+class Unavailable(AsyncAgentsError):
+    """This process cannot do it, and another may; the message says which."""
 
 
 class ConfigError(AsyncAgentsError):

@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 
 from asyncagents import ToolContext, async_tool
 from asyncagents.config.system import SystemClock
+from asyncagents.domain.event import SessionIdle
 from asyncagents.domain.pending_tool import PendingToolCall, ToolResult
 from asyncagents.engine.tool import AnyTool, Pending
+from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.async_tool import RESULT, WEBHOOK, answer
 from asyncagents.server.http import Answer, Pairs, Request
@@ -113,6 +115,24 @@ async def kept_posting(data: Path) -> AsyncIterator[Post]:
     yield ready.result()
     over.set()
     await holding
+
+
+def said(answer: Answer) -> Any:
+    return json.loads(answer.body)
+
+
+def message(answer: Answer) -> str:
+    text = said(answer)["data"]["message"]
+    assert isinstance(text, str)
+    return text
+
+
+async def resumed_once(post: Post, result: str) -> None:
+    """The session of the call went on, with this result, and asked the model once more."""
+    async with asyncio.timeout(PATIENCE):
+        await post.stage.ears.until(SessionIdle, lambda event: event.session_id == post.stage.session_id)
+    told = [told.output for told in post.stage.told() if isinstance(told, FromTool)]
+    assert (told, len(post.stage.model.requests)) == ([result], 3)
 
 
 def done(pending_id: str, output: str = "v2 is live") -> bytes:

@@ -3,17 +3,16 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.event import SessionIdle
 from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK, answer
-from asyncagents.server.http import Answer, Pairs, Request
-from tests.flows.deliveries import SCRIPT, UNKNOWN, Post, Service, done, failed, kept_posting, posting
+from asyncagents.server.http import Pairs, Request
+from tests.flows.deliveries import SCRIPT, UNKNOWN, Post, Service, done, failed, kept_posting, posting, said
 from tests.flows.kit import stage
 
 alike = pytest.mark.asyncio(loop_scope="module")
@@ -24,10 +23,6 @@ async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Post]:
     """One for all who change nothing."""
     async with kept_posting(tmp_path_factory.mktemp("kept")) as post:
         yield post
-
-
-def said(answer: Answer) -> Any:
-    return json.loads(answer.body)
 
 
 def get(path: str, **query: str) -> Request:
@@ -228,7 +223,7 @@ async def test_whatever_is_asked_the_answer_is_json_and_never_ours_to_mend(tmp_p
     filters = st.sampled_from(["status", "sessionID", "after", "limit"])
     asked: list[Request] = []
 
-    @settings(max_examples=300)
+    @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         st.builds(
             Request,

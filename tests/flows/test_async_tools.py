@@ -29,7 +29,7 @@ from asyncagents.domain.part import ToolError as ErrorState
 from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
-from asyncagents.errors import Conflict
+from asyncagents.errors import Conflict, Unavailable
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
@@ -255,7 +255,7 @@ async def test_who_does_not_have_the_tool_cannot_judge_its_results(tmp_path: Pat
         await at.prompt("ship")
         (waiting,) = await at.runtime.async_tools.waiting_calls()
         async with stage(tmp_path, ScriptedModel({}), serve=False) as other:
-            with pytest.raises(Conflict, match="does not have"):
+            with pytest.raises(Unavailable, match="does not have"):
                 await other.runtime.async_tools.submit_result(waiting.id, "v2")
             await other.runtime.async_tools.submit_error(waiting.id, "gave up")
         await at.ears.until(SessionIdle, lambda event: event.session_id == at.session_id)

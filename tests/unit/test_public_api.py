@@ -86,6 +86,7 @@ PUBLIC = [
     "ToolError",
     "ToolResult",
     "Unauthorized",
+    "Unavailable",
     "Waiting",
     "WaitingAsync",
     "WebhooksConfig",

@@ -18,7 +18,7 @@ from asyncagents.engine.input import a_text
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tool import Validate
 from asyncagents.engine.workplace import Workplaces, enter
-from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, Unauthorized
+from asyncagents.errors import InvalidInput, NotFound, ResultRefused, Unauthorized, Unavailable
 from asyncagents.store.body import body
 from asyncagents.store.store import Store
 
@@ -147,7 +147,7 @@ class AsyncTools:
         place = await enter(self._workplaces, session.directory)
         tool = place.tools.get(call.tool)
         if tool is None or tool.lasting is None or tool.lasting.validate is None:
-            raise Conflict(
+            raise Unavailable(
                 f"results of {call.tool} are checked by the tool, which this process does not have: "
                 "submit it to one that does"
             )
@@ -161,7 +161,7 @@ async def _asked(call: Call, validate: Validate, told: ToolResult) -> str | None
             return await validate(told)
     except Exception as error:  # noqa: BLE001  the edge of a tool's own code
         _log.warning("validate_result of %s failed", call.tool, exc_info=error)
-        return f"its check failed with {type(error).__name__}: {error}"
+        return f"its check failed with {type(error).__name__}; the log says more"
 
 
 def _metadata(given: dict[str, Any] | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.call import Completed, Failed
@@ -132,7 +132,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_whatever_the_bytes_are_they_are_read_or_refused(raw: bytes) -> None:
     for read in (claimed_id, read_delivered):
@@ -142,7 +142,7 @@ def test_whatever_the_bytes_are_they_are_read_or_refused(raw: bytes) -> None:
             continue
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=60), st.integers(0, 60))
 def test_a_body_that_was_cut_or_spoilt_never_names_another_call(junk: bytes, at: int) -> None:
     whole = result(output="done", metadata={"a": 1})

@@ -7,7 +7,7 @@ from email.message import Message
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.signature import (
@@ -255,7 +255,7 @@ VALUES = TEXT | st.sampled_from([*GOOD.values(), plain(KEY), "sha256=", "v1,", "
 
 
 @pytest.mark.spec("P-06")
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(NAMES | TEXT, VALUES), max_size=8),
     st.binary(max_size=60),
@@ -268,7 +268,7 @@ def test_whatever_the_headers_and_bytes_are_the_verdict_is_a_value(
     assert isinstance(verify(headers, body, secrets, now), Forged)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=60), st.text(min_size=1, max_size=40), st.integers(0, 10**11))
 def test_what_is_signed_is_genuine_and_one_bit_later_it_is_not(body: bytes, secret: str, at: int) -> None:
     if not secret.removeprefix("whsec_").strip():

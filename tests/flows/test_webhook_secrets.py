@@ -1,0 +1,109 @@
+"""Which secrets count for a webhook, and where none of them is ever seen."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import Setup, bare
+from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.config.secret import Secret
+from asyncagents.domain.signature import sign_plain
+from asyncagents.errors import NotFound, Unauthorized
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.server.http import Request
+from asyncagents.testing.clock import FakeClock
+from tests.flows.deliveries import (
+    SCRIPT,
+    UNKNOWN,
+    Service,
+    done,
+    posting,
+    resumed_once,
+)
+from tests.flows.kit import Gate, open_world, stage
+
+
+@pytest.mark.spec("P-06")
+async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> None:
+    setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([]))
+    async with open_world(tmp_path, setup, clock=FakeClock()) as runtime:
+        assert await runtime.async_tools.secrets(UNKNOWN) == ()
+        with pytest.raises(Unauthorized):
+            await runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("x", b"{}")}, done(UNKNOWN))
+
+
+def written(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.spec("P-01", "P-06")
+async def test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with posting(tmp_path) as post:
+        await post.send(post.signed(key=b"wrong"))
+        await post.send(post.signed())
+        await resumed_once(post, "v2 is live")
+        heard = repr(post.stage.ears.heard) + repr(await post.stage.messages())
+    kept = written(tmp_path)
+
+    secret = post.secret.removeprefix("whsec_")
+    assert post.id.encode() in kept
+    assert secret.encode() not in kept
+    assert secret not in heard + caplog.text
+
+
+@pytest.mark.spec("P-06")
+async def test_a_secret_that_the_service_chose_counts_for_its_call_only(tmp_path: Path) -> None:
+    service = Service(secret=Secret("chosen by the service"))
+    async with posting(tmp_path, service) as post:
+        chosen = await post.send(post.plainly(secret="chosen by the service"))
+        made = await post.send(post.signed())
+        listed = await post.send(Request(method="GET", path=f"/async-tool/pending/{post.id}"))
+
+    assert (chosen.status, made.status) == (200, 200)
+    assert b"chosen" not in chosen.body + listed.body
+
+
+@pytest.mark.spec("P-06")
+async def test_secrets_that_services_share_are_rotated_by_configuration(tmp_path: Path) -> None:
+    config = AsyncToolsConfig(secrets=(Secret("new one"), Secret("old one"), Secret("")))
+    async with posting(tmp_path, async_tools=config) as post:
+        gone, empty = await post.send(post.plainly(secret="oldest one")), post.body
+        blank = await post.send(post.webhook((("X-Webhook-Signature", sign_plain("", empty)),)))
+        old = await post.send(post.plainly(secret="old one"))
+        new = await post.send(post.plainly(done(post.other_id), secret="new one"))
+        lost = await post.send(post.plainly(done(UNKNOWN), secret="new one"))
+
+    assert [answer.status for answer in (gone, blank, old, new, lost)] == [401, 401, 200, 200, 404]
+
+
+@pytest.mark.spec("P-06")
+async def test_after_the_key_of_the_store_was_rotated_secrets_that_were_told_still_count(
+    tmp_path: Path,
+) -> None:
+    async with posting(tmp_path) as post:
+        await post.tools.rotate_key()
+        answer = await post.send(post.signed())
+
+    assert answer.status == 200
+
+
+@pytest.mark.spec("P-06")
+async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_path: Path) -> None:
+    gate, config = Gate("deploy"), AsyncToolsConfig(secrets=(Secret("shared"),))
+    async with stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
+        prompt = asyncio.ensure_future(at.prompt("ship"))
+        await gate.until_started()
+        (running,) = await at.runtime._store.calls(at.session_id)
+        body = done(running.id)
+        with pytest.raises(NotFound):
+            await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)
+        gate.go.set()
+        await prompt
+        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+
+    assert told == ["through"]
