@@ -106,7 +106,7 @@ MUTANTS = (
         "store/verb/signal.py",
         """    if isinstance(call.state, Settled):
         if not _same(call.state.result, fact.result):
-            raise AlreadySettled(call.id, _brief(call.state.result))
+            raise AlreadySettled(call.id, brief(call.state.result))
         return call
     _check_open(call)
 """,
