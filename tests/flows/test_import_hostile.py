@@ -282,7 +282,15 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "value", [[], {"info": {}}, {"info": {}, "messages": [7]}, {"info": 1, "messages": []}, 7]
+    "value",
+    [
+        [],
+        {"info": {}},
+        {"info": {}, "messages": [7]},
+        {"info": 1, "messages": []},
+        {"info": {}, "messages": [], "pendingTools": 7},
+        7,
+    ],
 )
 async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object) -> None:
     write(tmp_path / "one.json", value)

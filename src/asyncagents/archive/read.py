@@ -211,8 +211,10 @@ def _document(file: Path) -> Found:
     value = Reader().value(file, MOST_SESSION)
     match value:
         case {"info": dict(info), "messages": list(messages)}:
-            pending = value.get("pendingTools", [])
-            records = {str(each.get("id")): each for each in pending if isinstance(each, dict)}
+            pending = value.get("pendingTools") or []
+            if not isinstance(pending, list) or not all(isinstance(each, dict) for each in pending):
+                raise InvalidInput("`pendingTools` is a list of objects")
+            records = {str(each.get("id")): each for each in pending}
             open_ids = {_waits_for(part) for message in messages for part in _parts_of(message)}
             kept = {name: each for name, each in records.items() if name in open_ids}
             pairs = [(_info_of(message), _parts_of(message)) for message in messages]
