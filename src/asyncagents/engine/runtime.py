@@ -14,7 +14,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, project_id, slug
-from asyncagents.domain.status import Busy, Retry, Status
+from asyncagents.domain.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
@@ -360,12 +360,18 @@ class Runtime:
         """Until a session is idle, or waits for something outside; says which."""
         async with self.events(session_id) as events:
             status = await self._store.status(session_id)
-            while isinstance(status, Busy | Retry):
+            while isinstance(status, Busy | Retry) or self._expires(status):
                 event = await anext(events)
                 if isinstance(event, SessionDeleted):
                     raise NotFound("session", session_id)
                 status = event.status if isinstance(event, SessionStatus) else status
         return status
+
+    def _expires(self, status: Status) -> bool:
+        """Whether what it waits for is overdue: a sweep of ours is about to end that."""
+        if not isinstance(status, WaitingAsync) or status.timeout is None:
+            return False
+        return status.timeout <= self._clock.now() and self._dispatcher.serves
 
     async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
         """Until no session of a tree is at work; says which of them wait for something outside."""
