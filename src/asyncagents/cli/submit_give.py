@@ -146,7 +146,7 @@ def _metadata(given: Given) -> dict[str, Any] | None:
         return None
     try:
         return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise Complaint(f'--metadata is a JSON object, such as {{"exit": 0}}: {error}', code=USAGE) from error
 
 
