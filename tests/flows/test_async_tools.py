@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents import (
     AlreadySettled,
@@ -320,6 +321,26 @@ async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed
 
     assert (expired.status, expired.error) == ("expired", TIMED_OUT)
     assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == [TIMED_OUT]
+    assert len(model.requests) == 2
+
+
+@pytest.mark.spec("P-07", "P-08")
+async def test_who_waits_for_a_session_waits_for_what_is_overdue_too_unless_nobody_serves(
+    tmp_path: Path,
+) -> None:
+    clock, model = FakeClock(), ScriptedModel(SCRIPT)
+    async with open_world(tmp_path, world(model, deploy), clock=clock) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "ship")
+        assert not await runtime.at_work(session.id)
+    clock.advance(25 * HOUR)
+    reader = replace(world(model, deploy), serve=False)
+    async with open_world(tmp_path, reader, clock=clock) as runtime, asyncio.timeout(PATIENCE):
+        assert isinstance(await runtime.wait(session.id), WaitingAsync)
+        assert await runtime.at_work(session.id)
+    async with open_world(tmp_path, world(model, deploy), clock=clock) as runtime, asyncio.timeout(PATIENCE):
+        assert isinstance(await runtime.wait(session.id), Idle)
+        assert not await runtime.at_work(session.id)
     assert len(model.requests) == 2
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.server
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+import asyncagents
 from asyncagents import (
+    AsyncAgentsError,
     AsyncToolsConfig,
     Pending,
     ResultRefused,
@@ -29,6 +32,7 @@ from asyncagents.config.load import load
 from asyncagents.config.trust import TRUST_VARIABLE
 from asyncagents.domain.pending_tool import PendingStatus
 from asyncagents.domain.status import Idle
+from asyncagents.engine.post import HOUR, PAUSES_MS
 from asyncagents.engine.runtime import Runtime
 from asyncagents.plugins.decorate import AsyncToolOptions, ToolOptions
 from tests.flows.test_pages import DOCS, blocks
@@ -36,7 +40,7 @@ from tests.flows.test_pages import DOCS, blocks
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")
 TOOL, PROGRAM, DELIVERY = blocks("async-tools.md")
 SHIP = ScriptedModel({"ship": [[call("deploy", version="v2")], [say("Shipped.")]]})
-PAGE_ONLY_FOR_US = {"kind", "on_due", "questions", "watch", "title", "metadata"}
+PAGE_ONLY_FOR_US = {"kind", "on_due", "questions", "watch", "title", "metadata", "due", "who", "approval"}
 
 
 @pytest.fixture
@@ -171,3 +175,15 @@ def test_every_option_field_and_state_has_its_word_on_the_page() -> None:
     assert [name for name in options if f"| `{name}` |" not in PAGE] == []
     assert [name for name in fields if name not in offered] == []
     assert [state for state in get_args(PendingStatus) if f"`{state}`" not in PAGE] == []
+
+
+def test_the_figures_of_the_page_are_those_of_the_post() -> None:
+    assert "tried ten times in three days" in PAGE
+    assert (1 + len(PAUSES_MS), sum(PAUSES_MS) // (24 * HOUR)) == (10, 3)
+
+
+def test_every_error_of_the_page_is_one_that_can_be_caught() -> None:
+    table = PAGE.split("## Twice, otherwise, wrong")[1].split("## Deadlines")[0]
+    named = re.findall(r"`([A-Z]\w+)`", table)
+    assert len(named) == 6
+    assert [name for name in named if not issubclass(getattr(asyncagents, name), AsyncAgentsError)] == []

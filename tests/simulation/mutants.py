@@ -58,9 +58,9 @@ MUTANTS = (
     ),
     Mutant(
         "late_pending_over_a_result",
-        "store/verb/step.py",
-        "if isinstance(call.state, Settled) or (cancelled",
-        "if (cancelled",
+        "store/verb/fact.py",
+        "    if isinstance(call.state, Settled):\n        if state.later",
+        "    if False:\n        if state.later",
     ),
     Mutant(
         "savepoint_neighbour_lost",

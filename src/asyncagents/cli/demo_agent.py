@@ -9,11 +9,8 @@ import msgspec
 from asyncagents.app import open_runtime
 from asyncagents.cli.demo_deploy import Reporter, deploy_tool
 from asyncagents.cli.demo_ledger import Ledger
-from asyncagents.cli.demo_scene import until
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.pending_tool import PendingToolCall
-from asyncagents.domain.status import Idle
-from asyncagents.engine.runtime import Runtime
 
 
 async def work(data: Path, session_id: SessionId, prompt: str) -> tuple[PendingToolCall, ...]:
@@ -22,12 +19,8 @@ async def work(data: Path, session_id: SessionId, prompt: str) -> tuple[PendingT
         if prompt:
             await runtime.prompt(session_id, prompt)
         else:
-            await until(lambda: _rests(runtime, session_id))
+            await runtime.wait(session_id)
         return await runtime.async_tools.waiting_calls(session_id)
-
-
-async def _rests(runtime: Runtime, session_id: SessionId) -> bool | None:
-    return isinstance(await runtime.status(session_id), Idle) or None
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, project_id, slug
-from asyncagents.domain.status import Busy, Retry, Status
+from asyncagents.domain.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
@@ -24,7 +24,7 @@ from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.hook import PluginReport
-from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
+from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
@@ -216,7 +216,7 @@ class Runtime:
         approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
         """
         said = a_reply(reply, input, message)
-        return await self._store.answer(ask_id, said, by=a_text(by, "a name"))
+        return await self._store.answer(ask_id, said, by=a_name(by))
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
@@ -360,12 +360,18 @@ class Runtime:
         """Until a session is idle, or waits for something outside; says which."""
         async with self.events(session_id) as events:
             status = await self._store.status(session_id)
-            while isinstance(status, Busy | Retry):
+            while isinstance(status, Busy | Retry) or self._expires(status):
                 event = await anext(events)
                 if isinstance(event, SessionDeleted):
                     raise NotFound("session", session_id)
                 status = event.status if isinstance(event, SessionStatus) else status
         return status
+
+    def _expires(self, status: Status) -> bool:
+        """Whether what it waits for is overdue: a sweep of ours is about to end that."""
+        if not isinstance(status, WaitingAsync) or status.timeout is None:
+            return False
+        return status.timeout <= self._clock.now() and self._dispatcher.serves
 
     async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
         """Until no session of a tree is at work; says which of them wait for something outside."""

@@ -122,8 +122,8 @@ async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, 
 
 
 async def at_work(tx: Tx, root_id: SessionId) -> tuple[SessionId, ...]:
-    """Those of a tree that neither rest nor wait for the outside."""
-    return tuple(SessionId(row[0]) for row in await tx.all("tree_at_work", root_id))
+    """Those of a tree that neither rest nor wait for the outside; a wait that is overdue is none any more."""
+    return tuple(SessionId(row[0]) for row in await tx.all("tree_at_work", root_id, tx.now))
 
 
 async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END) -> tuple[Entry, ...]:

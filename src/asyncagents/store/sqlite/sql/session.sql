@@ -56,8 +56,12 @@ SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 SELECT id, status FROM session WHERE root_id = ? AND status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: tree_at_work
--- Sessions of a tree that are run, ought to be, or will be when their next try is due.
-SELECT id FROM session WHERE root_id = ? AND (state <> 'idle' OR backoff IS NOT NULL) ORDER BY id;
+-- Sessions of a tree that are run, ought to be, or will be when their next try is due or what is overdue has expired.
+SELECT id FROM session WHERE root_id = ? AND (
+  state <> 'idle' OR backoff IS NOT NULL OR EXISTS (
+    SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND due <= ?
+  )
+) ORDER BY id;
 
 -- name: active_sessions
 -- Sessions that want a run or had one: the dispatcher decides which of their owners live.

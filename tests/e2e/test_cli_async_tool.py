@@ -1,0 +1,70 @@
+"""An async tool at the command line: `run` ends, its result or its deadline comes, `run` goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents import ResultRefused, ScriptedModel, call, open_runtime
+from asyncagents.app import Setup, bare
+from asyncagents.config.system import SystemClock
+from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.provider import Reply, Script, ToolUse
+from tests.e2e.cli_kit import Desk, open_desk
+from tests.flows.kit import later, open_world
+from tests.flows.test_pages import blocks
+
+DEPLOYS = Reply(text="I will.", tools=(ToolUse(name="deploy", args={"version": "v2"}),))
+SCRIPT: Script = {"ship": [DEPLOYS, Reply(text="So much for v2.")]}
+DAY_MS = 24 * 3600 * 1000
+TOOL = blocks("async-tools.md")[0]
+
+
+async def with_tool(desk: Desk, code: str) -> None:
+    file = desk.project / ".asyncagents/tools/deploy.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(code, encoding="utf-8")
+    assert (await desk.run("trust")).code == 0
+
+
+@pytest.mark.spec("P-04", "P-05", "X-06")
+async def test_a_tool_of_the_project_waits_is_checked_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_desk(tmp_path, SCRIPT) as (desk, provider):
+        await with_tool(desk, TOOL)
+        ran = await desk.run("run", "ship")
+        monkeypatch.setenv("HOME", str(desk.home))
+        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+        monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
+        async with open_runtime(desk.data, serve=False, coding="each directory") as worker:
+            (waiting,) = await worker.async_tools.waiting_calls()
+            with pytest.raises(ResultRefused, match="no https address"):
+                await worker.async_tools.submit_result(waiting.id, "live")
+            await worker.async_tools.submit_result(
+                waiting.id, "live", metadata={"url": "https://shop.example"}
+            )
+        went_on = await desk.run("run", "--continue")
+
+    assert (ran.code, ran.out) == (3, "I will.\n")
+    assert f"deploy waits for its result (v2 is being deployed), {waiting.id}" in ran.err
+    assert (went_on.code, went_on.out, provider.asked) == (0, "So much for v2.\n", 2)
+
+
+@pytest.mark.spec("P-07", "P-08")
+async def test_what_expired_while_nobody_ran_is_taken_up_by_the_next_run(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, otherwise=Reply(text="So much for v2.")) as (desk, provider):
+        desk.data.mkdir()
+        model = ScriptedModel({"ship": [[call("deploy")]]})
+        setup = Setup(model=model, furnish=bare([later("deploy")]))
+        before_yesterday = FakeClock(SystemClock().now() - 2 * DAY_MS)
+        async with open_world(desk.data, setup, clock=before_yesterday) as runtime:
+            session = await runtime.create_session(directory=desk.project)
+            await runtime.prompt(session.id, "ship", model="local/m")
+            (waiting,) = await runtime.async_tools.waiting_calls()
+        went_on = await desk.run("run", "--continue")
+        async with desk.look() as runtime:
+            expired = await runtime.async_tools.get(waiting.id)
+
+    assert "deploy() failed: Tool execution timed out" in went_on.err
+    assert (went_on.code, went_on.out, provider.asked) == (0, "So much for v2.\n", 1)
+    assert (waiting.status, expired.status) == ("waiting", "expired")
