@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import random
 import sqlite3
 import sys
@@ -29,6 +30,8 @@ SETTLES = 1_000
 AT_ONCE = 50
 DUE = 500
 LOOKUPS = 300
+PAGES = 15
+"""A settle changes about so many."""
 Act: TypeAlias = Callable[[], Awaitable[object]]
 
 
@@ -107,6 +110,19 @@ async def _timed(acts: Sequence[Act], *, at_once: int = 1) -> Times:
     return Times(spans[len(spans) // 2], spans[len(spans) * 99 // 100], spent)
 
 
+def _bare(path: Path) -> Times:
+    """What this disk takes for a commit without us."""
+    spans, cpu = [], time.process_time()
+    with path.open("wb", buffering=0) as file:
+        for _ in range(SETTLES):
+            began = time.perf_counter()
+            file.write(bytes(PAGES * 4096))
+            os.fdatasync(file.fileno())
+            spans.append(time.perf_counter() - began)
+    spans.sort()
+    return Times(spans[len(spans) // 2], spans[len(spans) * 99 // 100], (time.process_time() - cpu) / SETTLES)
+
+
 class Sweep(Struct, frozen=True):
     wall: float
     cpu: float
@@ -121,6 +137,8 @@ class Seen(Struct, frozen=True):
     live: int
     memory: tuple[float, float, float, float]
     """Before the file was opened, with it open and swept, after 1,000 settles, after as many more."""
+    bare: Times
+    """Of a write of its own with a sync, as large as a settle's: the disk, at the same time."""
     one_by_one: Times
     at_once: Times
     neighbours: Sweep
@@ -151,6 +169,7 @@ async def look(directory: Path) -> Seen:
         ready=ready,
         live=live,
         memory=(before, opened, settled, again),
+        bare=_bare(directory / "bare"),
         one_by_one=one_by_one,
         at_once=at_once,
         neighbours=await _sweep(directory, neighbours),
@@ -235,6 +254,10 @@ def _figures(few: Seen, many: Seen, count: int) -> list[Figure]:
         Figure("… memory it took", opened - before, "MB"),
         Figure("… memory that 1,000 settles took, page caches included", settled - opened, "MB"),
         Figure("… memory that 1,000 more took", again - settled, "MB", "≤ 5"),
+    ]
+    figures += [
+        Figure(f"this disk: a write of {PAGES} pages with its sync: p50", many.bare.p50 * 1e3, "ms"),
+        Figure("… p99", many.bare.p99 * 1e3, "ms"),
     ]
     for name, times, base in (
         ("one by one", many.one_by_one, few.one_by_one),

@@ -1,6 +1,8 @@
 """Agents that delegate to agents, and background work that cannot be lost."""
 
 from asyncagents.app import open_runtime
+from asyncagents.archive.read import import_from
+from asyncagents.archive.write import export_to
 from asyncagents.config.config import (
     AgentConfig,
     AsksConfig,
@@ -163,7 +165,9 @@ __all__ = [
     "async_tool",
     "call",
     "end",
+    "export_to",
     "fail",
+    "import_from",
     "open_runtime",
     "pause",
     "say",

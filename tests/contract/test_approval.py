@@ -186,6 +186,7 @@ async def test_who_answers_is_kept_and_makes_no_answer_another_one(lab: Lab) -> 
     first = await lab.store.answer(ask_id(call), YES, by="alice")
     assert await lab.store.answer(ask_id(call), YES, by="bob") == first
     assert await lab.store.answer(ask_id(call), YES) == first
+    assert await lab.store.answer(call.id, YES) == first  # under the id for results
     assert first.answered_by == "alice"
     result = result_of(first)
     assert isinstance(result, Completed)

@@ -56,7 +56,7 @@ async def test_the_model_gets_its_agents_prompt_its_tools_and_where_it_is(tmp_pa
     names = [tool.name for tool in request.tools]
     assert names == [
         *("read", "list", "glob", "grep", "edit", "write", "patch", "bash"),
-        *("webfetch", "todowrite", "todoread", "question", "task", "asyncagents_task"),
+        *("webfetch", "todowrite", "todoread", "question", "wait", "task", "asyncagents_task"),
         *("asyncagents_output", "asyncagents_cancel", "asyncagents_list", "asyncagents_clear"),
     ]
 

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call import ABORTED, Call, Failed, Settled
 from asyncagents.domain.delivery import told
 from asyncagents.domain.shape import encode
 from tests.simulation.park_stage import ParkStage
@@ -18,7 +18,10 @@ def check_deliveries(book: ParkStage, db: sqlite3.Connection, calls: dict[str, C
         raise Violation(f"P-12: of one call two are told: {rows}")
     for call in calls.values():
         errand = book.errands.get(call.id)
-        if call.later is not None and call.later.webhook_url and call.id not in owed:
+        wanted = errand is not None and errand.webhook and call.id in book.heard
+        aborted = isinstance(call.state, Settled) and call.state.result == Failed(ABORTED)
+        kept = call.later is not None and call.later.webhook_url
+        if call.id not in owed and (kept or (wanted and not aborted)):
             raise Violation(f"P-12: nobody is told that {call.id} is settled")
         if call.id not in owed:
             continue

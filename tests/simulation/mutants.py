@@ -58,9 +58,9 @@ MUTANTS = (
     ),
     Mutant(
         "late_pending_over_a_result",
-        "store/verb/step.py",
-        "if isinstance(call.state, Settled) or (cancelled",
-        "if (cancelled",
+        "store/verb/fact.py",
+        "    if isinstance(call.state, Settled):\n        if state.later",
+        "    if False:\n        if state.later",
     ),
     Mutant(
         "savepoint_neighbour_lost",
@@ -106,7 +106,7 @@ MUTANTS = (
         "store/verb/signal.py",
         """    if isinstance(call.state, Settled):
         if not _same(call.state.result, fact.result):
-            raise AlreadySettled(call.id, _brief(call.state.result))
+            raise AlreadySettled(call.id, brief(call.state.result))
         return call
     _check_open(call)
 """,

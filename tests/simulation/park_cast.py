@@ -14,6 +14,7 @@ from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.call import Effect as CallEffect
+from asyncagents.domain.call import Result
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.domain.window import Window
@@ -42,6 +43,7 @@ from tests.simulation.park_stage import ParkStage
 from tests.simulation.parks import BAD, BEGUN, Park, wishes
 
 QUESTION = Question(question="Which?", header="Q", options=(Option(label="A", description="a"),))
+FOUND = "it was done"
 LAST = "last words"
 """Who hears this makes no more calls."""
 
@@ -152,7 +154,14 @@ class ParkProps(Props):
             seconds=UNSET if name == "deploy" else BEGUN[name], validate=_taken if name == "build" else None
         )
         run = self._guarded(self._survey if name == "survey" else self._send_out)
-        return Tool(name, Do, run, effect=effect, plan=plan, timeout=20, lasting=lasting)
+        found = self._look_up if name == "build" else None
+        return Tool(name, Do, run, effect=effect, plan=plan, timeout=20, lasting=lasting, reconcile=found)
+
+    async def _look_up(self, args: Do, context: ToolContext) -> Result | None:
+        """After a crash: who does the work is asked how it stands, and that takes a while."""
+        rng = self._rng(context)
+        await asyncio.sleep(3 * rng.random())
+        return Completed(FOUND) if rng.random() < 0.2 else None
 
     async def _send_out(self, args: Do, context: ToolContext) -> Outcome:
         """Somebody outside has it from here on, and may be faster than this tool."""
@@ -190,3 +199,4 @@ class ParkProps(Props):
         now = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000 + 0.001)
         due = None if seconds is None else now + int(seconds * 1000)
         self._book.dues.setdefault(context.call_id, []).append(due)
+        self._book.opened_by[context.call_id] = self._process.number

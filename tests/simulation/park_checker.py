@@ -26,6 +26,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.model import FromTool, FromUser, Told
 from tests.simulation.checker import all_calls
 from tests.simulation.delivery_checker import check_deliveries
+from tests.simulation.park_cast import FOUND
 from tests.simulation.park_stage import ParkStage
 from tests.simulation.parks import BEGUN, CANCELLED, SENT_OUT
 from tests.simulation.stage import Violation
@@ -125,6 +126,8 @@ def _check_result(book: ParkStage, call: Call) -> None:
     if result in book.offered.get(call.id, ()) or (call.tool == "survey" and call.reply is not None):
         return
     allowed = [Failed(ABORTED), Completed("at once"), Failed("not today")]
+    if call.tool == "build":
+        allowed.append(Completed(FOUND))
     if call.tool == "nap":
         allowed = [Failed(ABORTED), Completed(WAIT_ENDED)]
     refused = ("The user ", "Not run: ", *([IN_DOUBT] if call.tool == "old" else []))

@@ -36,11 +36,10 @@ PARK_MUTANTS = (
         first=PARKS,
     ),
     Mutant(
-        "pending_after_an_early_result",
+        "reopened_over_a_result",
         "store/verb/step.py",
         "        if isinstance(call.state, Settled) or (cancelled",
-        "        early = isinstance(move.state, Open) and not move.state.ask\n"
-        "        if (isinstance(call.state, Settled) and not early) or (cancelled",
+        "        if (cancelled",
         first=PARKS,
     ),
     Mutant(
@@ -51,24 +50,21 @@ PARK_MUTANTS = (
         first=PARKS,
     ),
     Mutant(
-        "expired_before_its_time",
-        "store/sqlite/sql/call.sql",
-        "AND due IS NOT NULL AND due <= ? ORDER BY due",
-        "AND due IS NOT NULL AND due <= ? + 2000 ORDER BY due",
+        "expired_when_it_was_warned_of",
+        "store/verb/expire.py",
+        "state.due > tx.now:",
+        "state.due > tx.now + 4000:",
         first=PARKS,
     ),
     Mutant(
-        "expired_over_a_result",
+        "expiry_takes_its_siblings_along",
         "store/verb/expire.py",
-        "    if call.open is not None:  # else the expiry of a sibling has settled it\n",
-        "    if call.open is None:\n"
-        "        return\n"
-        '    for each in await tx.all("session_calls", call.session_id):\n'
-        "        from asyncagents.store.row import decode_call\n"
-        "        late = decode_call(each)\n"
-        "        if late.settled and late.turn == call.turn and late.state.at == tx.now:\n"
-        "            await settle_open(tx, await the_session(tx, row.control.id), late, call.open.on_due)\n"
-        "    if call.open is not None:\n",
+        '    replied(tx, call, "reject")\n',
+        "    for each in await unsettled(tx, call.session_id):\n"
+        "        if each.id != call.id and each.open and each.open.kind == 'async':\n"
+        "            own = await the_session(tx, row.control.id)\n"
+        "            await settle_open(tx, own, each, each.open.on_due, expired=True)\n"
+        '    replied(tx, call, "reject")\n',
         first=PARKS,
     ),
     Mutant(
@@ -131,6 +127,78 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         'if isinstance(call.state, Open) and call.state.kind == "wait":',
         'if isinstance(call.state, Open) and call.state.kind in ("wait", "async"):',
+        first=PARKS,
+    ),
+    Mutant(
+        "async_start_in_doubt",
+        "engine/calls.py",
+        "        if call.later is not None:\n            doubt = reopened",
+        "        if False:\n            doubt = reopened",
+        first=PARKS,
+    ),
+    Mutant(
+        "expiry_not_said",
+        "store/verb/signal.py",
+        "    done = call.to(Settled(result, tx.now, expired))\n",
+        "    done = call.to(Settled(result, tx.now))\n",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_owed_with_the_next_settling",
+        "store/verb/signal.py",
+        "    await owe(tx, done)\n",
+        "    owing = settle_open.__dict__.setdefault('owing', [])\n"
+        "    for each in owing:\n        await owe(tx, each)\n"
+        "    owing[:] = [done]\n",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_forgotten_by_an_abort",
+        "store/verb/signal.py",
+        "    await put_call(tx, over)\n    await owe(tx, over)\n",
+        "    await put_call(tx, over)\n",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_forgotten_by_an_early_result",
+        "store/verb/fact.py",
+        "            await owe(tx, call.to(state).to(call.state))\n",
+        "            pass\n",
+        first=PARKS,
+    ),
+    Mutant(
+        "early_result_unchecked",
+        "engine/async_tools.py",
+        "call.later is None or not call.later.checked:",
+        "not call.open or not (call.later and call.later.checked):",
+        first=PARKS,
+    ),
+    Mutant(
+        "secret_of_a_key_that_nobody_keeps",
+        "engine/keys.py",
+        "await self._store.keys() or await self._store.first_key(self._draw())",
+        "await self._store.keys() or (self._draw(),)",
+        first=PARKS,
+    ),
+    Mutant(
+        "forgotten_that_it_was_pending",
+        "store/verb/pending.py",
+        "    if call.shown_pending:  #",
+        "    if False:  #",
+        first=PARKS,
+    ),
+    Mutant(
+        "nobody_is_warned",
+        "domain/call.py",
+        "        return self.due if self.warn is None else self.warn\n",
+        "        return self.due\n",
+        first=PARKS,
+    ),
+    Mutant(
+        "listed_as_it_was",
+        "store/sqlite/sql/call.sql",
+        "pending = excluded.pending, ",
+        "",
         first=PARKS,
     ),
 )

@@ -30,6 +30,10 @@ class ParkStage(Stage):
         self.errands: dict[CallId, Errand] = {}
         self.dues: dict[CallId, list[int | None]] = {}
         """When each run of a tool said that its wait would be over, in ms."""
+        self.opened_by: dict[CallId, int] = {}
+        """Which process heard it last."""
+        self.heard: set[CallId] = set()
+        """Those whose wait was written down, or not needed any more."""
         self.settled: dict[CallId, PendingToolCall] = {}
         """What was acknowledged."""
         self.secrets: dict[CallId, set[str]] = {}

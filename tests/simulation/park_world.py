@@ -5,7 +5,7 @@ import random
 from functools import partial
 from pathlib import Path
 
-from asyncagents.domain.call import Answers, Completed, Once, Open
+from asyncagents.domain.call import UNSURE, Answers, Completed, Once, Open
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound
@@ -27,7 +27,7 @@ FORGOTTEN = 1000
 class ParkWorld(Scenario):
     crews = (1, 2, 2)
     quiet_seconds = 4000
-    look_seconds = 12
+    look_seconds = 25
 
     def __init__(self, seed: int, path: Path) -> None:
         super().__init__(seed, path)
@@ -62,6 +62,7 @@ class ParkWorld(Scenario):
         await super()._drain(acts)
         if self.park.keep < FORGOTTEN:
             await asyncio.sleep(FORGOTTEN)
+        self.book.heard = {call_id for call_id in self.book.errands if self.told_us(call_id)}
         for session_id in self.stage.sessions:
             if session_id not in self.stage.deleted:
                 key, text = self.text(session_id, LAST)
@@ -85,6 +86,8 @@ class ParkWorld(Scenario):
             self._check_overdue(call.id, due)
             self._check_overdue(call.id, call.open.warn)
             _check_warned(self.book, call.open)
+            if call.open.note == UNSURE:
+                self.stage.count("reopened")
             if call.open.ask and call.ask_id:
                 await self._reply(call.ask_id, Once())
             elif call.open.question and call.ask_id and self.rng.random() < 0.5:
@@ -102,13 +105,20 @@ class ParkWorld(Scenario):
 
     def _left_alone(self, call_id: str, due: int | None) -> bool:
         """Some time out, to the very end."""
-        soon = EPOCH_MS + (asyncio.get_running_loop().time() + 400) * 1000
+        soon = EPOCH_MS + (asyncio.get_running_loop().time() + 1000) * 1000
         return due is not None and due < soon and random.Random(f"{self._seed}:{call_id}").random() < 0.6
 
     async def _at_rest(self) -> bool:
         if await self.insist(lambda r: r.statuses()):
             return False
         return not await self.insist(partial(tasks_of, live=True))
+
+    def told_us(self, call_id: CallId) -> bool:
+        """Whether a tool that said that it waits was heard for sure."""
+        number = self.book.opened_by.get(call_id)
+        if number is None or self.writes_fail or number in self.stage.suspects:
+            return False
+        return not self.everybody[number].dead and not self.everybody[number].over.is_set()
 
     def may_be_forgotten(self, call_id: CallId) -> bool:
         """Its row, not its result."""

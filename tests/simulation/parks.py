@@ -9,7 +9,7 @@ from asyncagents.domain.call import Completed, Failed, Result
 
 PARKS = 2_000_000
 """Seeds from here on are such worlds."""
-DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0)
+DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0, 900.0)
 WISHES = {
     "job": 24, "errand": 14, "build": 14, "deploy": 8, "old": 6, "survey": 6, "nap": 10,
     "look": 8, "pay": 5, "quiz": 5, "boom": 2, "task": 6, "asyncagents_task": 6,
@@ -77,7 +77,7 @@ class Errand(Struct, frozen=True, kw_only=True):
 def errand(seed: int, call_id: str, *, timer: bool = False) -> Errand:
     """The same for every run of a call."""
     rng = random.Random(f"errand:{seed}:{call_id}")
-    begins = rng.choice([0, 0, 0.4, 2.5]) * rng.random()
+    begins = rng.choice([0, 0, 0.4, 2.5, 6]) * rng.random()
     seconds = rng.choice([1.0, 5.0, 25.0] if timer else DEADLINES)
     on_due = rng.choice([None, None, None, Completed(f"nobody objected to {call_id}")])
     due = begins + (seconds or 50)

@@ -26,6 +26,10 @@ T = TypeVar("T")
 ACTIVE_SECONDS = 25
 
 
+ODDS = ([0, 10, 30, 60], [0, 0, 20], [0, 300, 1500])
+"""Of crashes and of writes that fail, in a thousand; of a full disk, in ten thousand."""
+
+
 class Lost(Exception):
     """The process died under the request: whether it was done is not known."""
 
@@ -45,12 +49,9 @@ class Scenario:
         self.everybody: dict[int, Process] = {}
         self.setup = Cast(self.stage, seed, self.grove).setup
         self.trees = TreeClients(self) if self.grove else None
-        self.odds = Odds(
-            SeededRng(seed + 1),
-            crash=self.rng.choice([0, 10, 30, 60]),
-            fail=self.rng.choice([0, 0, 20]),
-            full=self.rng.choice([0, 300, 1500]),
-        )
+        crash, fail, full = (self.rng.choice(each) for each in ODDS)
+        self.odds = Odds(SeededRng(seed + 1), crash=crash, fail=fail, full=full)
+        self.writes_fail = fail + full > 0
         self.machine = Machine(path, seed, self.odds)
         self.processes: list[Process] = []
         self._number = 0

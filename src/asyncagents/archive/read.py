@@ -1,7 +1,7 @@
 """An import: sessions from files, parents before children, each all or nothing."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
     trusted: bool = False
     directory: str | None = None
+    heard: Callable[[Taken | Trouble], object]
 
 
 class Head(Struct, frozen=True):
@@ -39,15 +40,21 @@ class Head(Struct, frozen=True):
 
 
 async def import_from(
-    runtime: Runtime, path: str | Path, *, trusted: bool = False, directory: str | Path | None = None
+    runtime: Runtime,
+    path: str | Path,
+    *,
+    trusted: bool = False,
+    directory: str | Path | None = None,
+    heard: Callable[[Taken | Trouble], object] = id,
 ) -> Imported:
     """Import an export of ours, OpenCode's storage, or the file that `opencode export` writes.
 
-    What is there already stays as it is. What cannot be imported is told of, and the others go on.
+    What is there already stays as it is. What cannot be imported is told of, and the others go on; `heard` is
+    called for each at once.
     """
     source = Path(path)
     where = None if directory is None else str(await asyncio.to_thread(Path(directory).absolute))
-    choice = Choice(trusted=trusted, directory=where)
+    choice = Choice(trusted=trusted, directory=where, heard=heard)
     if await asyncio.to_thread(_is_folder, source):
         return await _Importing(runtime, choice).folder(source)
     return await _Importing(runtime, choice).document(source)
@@ -66,7 +73,7 @@ class _Importing:
             _, parent = session_of(found.info)
             await self._take(found, parent)
         except RequestError as error:
-            self._troubles.append(Trouble(str(file), _about(error, file)))
+            self._trouble(file, _about(error, file))
         return self._told()
 
     async def folder(self, path: Path) -> Imported:
@@ -77,16 +84,16 @@ class _Importing:
         done: set[SessionId] = set()
         for head in _parents_first(heads):
             if head.parent_id in heads and head.parent_id not in done:
-                self._trouble(head, f"its parent {head.parent_id} was not imported")
+                self._trouble(head.place.file, f"its parent {head.parent_id} was not imported")
                 continue
             try:
                 session = await asyncio.to_thread(_read, head.place)
                 await self._take(session, head.parent_id)
                 done.add(head.session_id)
             except RequestError as error:
-                self._trouble(head, _about(error, head.place.file))
+                self._trouble(head.place.file, _about(error, head.place.file))
         for head in _unreachable(heads):
-            self._trouble(head, "its parents lead back to itself")
+            self._trouble(head.place.file, "its parents lead back to itself")
         return self._told()
 
     def _heads(self, found: Sequence[Located]) -> dict[SessionId, Head]:
@@ -102,7 +109,7 @@ class _Importing:
                 session_id, parent_id = session_of(Reader().named(place.file, "session"))
                 heads[session_id] = Head(session_id, parent_id, place)
             except RequestError as error:
-                self._troubles.append(Trouble(str(place.file), _about(error, place.file)))
+                self._trouble(place.file, _about(error, place.file))
         return heads
 
     async def _take(self, found: Found, parent_id: SessionId | None) -> None:
@@ -111,6 +118,7 @@ class _Importing:
             found, trusted=self._choice.trusted, directory=self._choice.directory, orphan=orphan
         )
         self._taken.append(taken)
+        self._choice.heard(taken)
 
     async def _is_there(self, session_id: SessionId) -> bool:
         try:
@@ -119,8 +127,10 @@ class _Importing:
             return False
         return True
 
-    def _trouble(self, head: Head, why: str) -> None:
-        self._troubles.append(Trouble(str(head.place.file), why))
+    def _trouble(self, file: Path, why: str) -> None:
+        trouble = Trouble(str(file), why)
+        self._troubles.append(trouble)
+        self._choice.heard(trouble)
 
     def _told(self) -> Imported:
         return Imported(tuple(self._taken), tuple(self._troubles))

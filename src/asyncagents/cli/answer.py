@@ -9,10 +9,11 @@ from asyncagents.cli.option import data_dir_option, data_directory, form_option
 
 @click.command()
 @click.argument("id")
-@click.argument("words", metavar="once|always|reject|TEXT...", nargs=-1, required=True)
+@click.argument("words", metavar="once|always|approve|reject|TEXT...", nargs=-1, required=True)
 @click.option(
     "--message", metavar="TEXT", default="", help="With reject: tell the model why; its turn goes on."
 )
+@click.option("--by", metavar="NAME", default="", help="Who answers; it is kept with the answer.")
 @click.option("--input", "given", metavar="JSON", help="With once: approve these arguments instead.")
 @click.option("--detach", is_flag=True, help="Answer, and leave the work to others.")
 @form_option
@@ -26,6 +27,7 @@ def answer(  # noqa: PLR0913  its options
     id: str,
     words: tuple[str, ...],
     message: str,
+    by: str,
     given: str | None,
     detach: bool,
     form: str,
@@ -36,7 +38,7 @@ def answer(  # noqa: PLR0913  its options
 
     ID is what `asyncagents asks` lists; its beginning will do. A permission takes once, always or reject.
     A question takes its answer, the number of an option or a text, one argument for each question; reject
-    refuses to answer.
+    refuses to answer. An approval takes approve or reject, either with a --message.
 
     If no process runs the session, this one works on its tree until it rests, as `asyncagents run --session`
     does, and ends with the same exit codes. An id that is not there, or is answered already: 2.
@@ -45,7 +47,7 @@ def answer(  # noqa: PLR0913  its options
 
     from asyncagents.cli.answer_give import Given, carry_on, give
 
-    reply = Given(id, words, message=message, input=given)
+    reply = Given(id, words, message=message, input=given, by=by)
     done = asyncio.run(give(data_directory(data_dir), reply))
     if detach or done.is_run:
         click.echo(done.text(detach=detach), err=True)

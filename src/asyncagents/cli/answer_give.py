@@ -14,6 +14,7 @@ from asyncagents.cli.run_session import carry_out, find_here
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.domain.call import Always, Call, Once, Reject, Reply
+from asyncagents.domain.decision import APPROVE
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound
@@ -28,6 +29,7 @@ class Given(Struct, frozen=True):
     words: tuple[str, ...]
     message: str = ""
     input: str | None = None
+    by: str = ""
 
 
 class Done(Struct, frozen=True):
@@ -58,9 +60,9 @@ async def _give(runtime: Runtime, given: Given) -> Done | None:
     try:
         if call is not None and call.open is not None:
             reply = given_reply(call.open, given.words, message=given.message, given=given.input)
-            call = await runtime.answer(call.ask_id or "", reply)
+            call = await runtime.answer(call.ask_id or "", reply, by=given.by)
         else:  # it may have been answered before: only the same answer is no mistake
-            call = await runtime.answer(given.id, _blind(given))
+            call = await runtime.answer(given.id, _blind(given), by=given.by)
     except NotFound as error:
         raise _unknown(given.id) from error
     except (Conflict, InvalidInput) as error:
@@ -70,13 +72,14 @@ async def _give(runtime: Runtime, given: Given) -> Done | None:
 
 
 async def _find(runtime: Runtime, start: str) -> Call | None:
-    """An open one, by its id or the beginning of it."""
+    """An open one, by its id or the beginning of it; one that takes a result as well, also by that id."""
     asks = [each.call for each in await runtime.asks()]
     found = [call for call in asks if call.ask_id and _begins(call.ask_id, start)]
-    if len(found) > 1 and all(call.ask_id != start for call in found):
+    found = found or [call for call in asks if not call.only_asks and _begins(call.id, start)]
+    if len(found) > 1 and all(start not in (call.ask_id, call.id) for call in found):
         raise Complaint(f"several asks begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
     if found:
-        return next((call for call in found if call.ask_id == start), found[0])
+        return next((call for call in found if start in (call.ask_id, call.id)), found[0])
     for session_id in await runtime.statuses():
         for call in await runtime.open_calls(session_id):
             if not call.asking and start and call.id.startswith(start):
@@ -96,6 +99,8 @@ def _blind(given: Given) -> Reply | list[list[str]]:
             return Always()
         case ("reject",):
             return Reject(given.message)
+        case ("approve",):
+            return [[APPROVE, given.message] if given.message else [APPROVE]]
         case _:
             return [[word] for word in given.words]
 

@@ -18,6 +18,7 @@ from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 
 WHY = "tell the model why, and it goes on; Enter alone ends its turn > "
+REMARK = "a remark for the model, or Enter alone > "
 PATIENCE = 8
 """So many looks a question may stay covered by lines that keep coming."""
 LEFT = "left open: what runs now is finished first"
@@ -115,7 +116,7 @@ class Asker:
             reply = await self._permission(call, state.ask)
         else:
             assert state.question is not None, "what a person is asked is one or the other"
-            reply = await self._questions(state.question)
+            reply = await self._questions(state.question, remark=state.approval)
         ask_id, self._asked = self._asked, None
         if reply is None:
             self._over = True
@@ -165,21 +166,24 @@ class Asker:
         finally:
             self._away = False
 
-    async def _questions(self, request: QuestionRequest) -> Reply | None:
+    async def _questions(self, request: QuestionRequest, *, remark: bool) -> Reply | None:
+        """`remark`: words may come with a decision."""
         answers: list[tuple[str, ...]] = []
         for question in request.questions:
             self._screen.show(question_lines(question))
-            reply = await self._question(question)
+            reply = await self._question(question, decision=remark)
             if not isinstance(reply, tuple):
                 return reply
-            answers.append(reply)
+            said = await self._typed(REMARK) if remark else None
+            answers.append((*reply, said) if said else reply)
         return Answers(tuple(answers))
 
-    async def _question(self, question: Question) -> tuple[str, ...] | Reject | None:
-        """None: it is left open."""
+    async def _question(self, question: Question, *, decision: bool) -> tuple[str, ...] | Reject | None:
+        """None: it is left open. A decision has a no among its options."""
         labels = {option.label for option in question.options}
-        while (line := await self._typed(question_choices(question))) is not None:
-            if line in {"q", "n"} - labels:
+        words = {"q"} if decision else {"q", "n"}
+        while (line := await self._typed(question_choices(question, decision=decision))) is not None:
+            if line in words - labels:
                 return None if line == "q" else Reject(await self._typed(WHY) or "")
             try:
                 return options_chosen(question, line)

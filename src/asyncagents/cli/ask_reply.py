@@ -85,7 +85,23 @@ def given_reply(state: Open, words: Sequence[str], *, message: str, given: str |
     if given is not None:
         raise InvalidInput("--input is for a permission; a question takes its answers as arguments")
     assert state.question is not None, "what a person is asked is one or the other"
+    if state.approval:
+        return _decision(state.question.questions[0], words, message=message)
     return _question_reply(state.question.questions, words, message=message)
+
+
+def _decision(question: Question, words: Sequence[str], *, message: str) -> Reply:
+    """One of the options, and a remark."""
+    if list(words) == ["reject"]:
+        return Reject(message)
+    if len(words) != 1:
+        raise InvalidInput("an approval takes one word; a remark goes with it as --message")
+    return decided(question, words[0], message)
+
+
+def decided(question: Question, word: str, remark: str) -> Answers:
+    chosen = options_chosen(question, word)
+    return Answers(((*chosen, remark) if remark else chosen,))
 
 
 def _permission_reply(

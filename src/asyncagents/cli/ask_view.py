@@ -7,6 +7,7 @@ from asyncagents.cli.task_words import label
 from asyncagents.cli.tool_line import diff_lines, named
 from asyncagents.domain.ask import PermissionRequest, Question
 from asyncagents.domain.call import Call
+from asyncagents.domain.decision import moment
 from asyncagents.domain.session import Session
 from asyncagents.domain.waiting import Waiting
 
@@ -18,9 +19,11 @@ def ask_lines(waiting: Waiting) -> list[Line]:
     """Who wants what, and all that helps to decide; a question shows its options when it is put."""
     state = waiting.call.open
     assert state is not None, "only what is open waits"
-    head = f"{waiting.call.tool} asks"
+    head = f"{waiting.call.tool} asks{f' {waiting.who}' if waiting.who else ''}"
     if state.ask is not None:
         head = f"{head} for the permission {state.ask.permission!r}: {', '.join(state.ask.patterns)}"
+    if waiting.until is not None:
+        head = f"{head}, until {moment(waiting.until)}"
     lines = [Line(one_line(head, MOST_HEAD), "loud")]
     if len(waiting.lineage) > 1:
         lines.append(Line(f"  for {lineage_text(waiting.lineage)}", "loud"))
@@ -74,7 +77,9 @@ def question_lines(question: Question) -> list[Line]:
     return lines
 
 
-def question_choices(question: Question) -> str:
+def question_choices(question: Question, *, decision: bool = False) -> str:
+    if decision:
+        return "a number (q: leave it open and quit) > "
     if not question.options:
         return "your answer (q: leave it open and quit, n: do not answer) > "
     how = "numbers with commas between them" if question.multiple else "a number"

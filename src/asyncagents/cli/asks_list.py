@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.ask_view import lineage_text
-from asyncagents.cli.run_result import wait_of
-from asyncagents.cli.screen import ago, print_table
+from asyncagents.cli.run_result import wait_of, what_of
+from asyncagents.cli.screen import ago, left, print_table
 from asyncagents.cli.tool_line import named
 from asyncagents.config.system import SystemClock
 from asyncagents.domain.call import Call
@@ -85,21 +85,13 @@ def _print_rows(rows: Sequence[Waiting]) -> None:
 
 def _cells(waiting: Waiting, now: int) -> tuple[str, ...]:
     call = waiting.call
-    return _id(call), ago(_since(waiting), now), call.tool, _what(call)
+    until = f" ({left(waiting.until, now)})" if waiting.until is not None else ""
+    what = what_of(call) or named(call.tool, call.input)
+    return _id(call), ago(_since(waiting), now), call.tool, f"{what}{until}"
 
 
 def _id(call: Call) -> str:
     return call.ask_id if call.asking and call.ask_id else call.id
-
-
-def _what(call: Call) -> str:
-    state = call.open
-    assert state is not None, "only what is open waits"
-    if state.ask is not None:
-        return f"{state.ask.permission}: {', '.join(state.ask.patterns)}"
-    if state.question is not None:
-        return " / ".join(each.question for each in state.question.questions)
-    return state.note or named(call.tool, call.input)
 
 
 def print_json(found: Found) -> None:

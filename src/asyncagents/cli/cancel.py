@@ -13,10 +13,11 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 @data_dir_option
 @click.pass_context
 def cancel(context: click.Context, /, *, ids: tuple[str, ...], as_json: bool, data_dir: Path | None) -> None:
-    """End tasks, batches or sessions, with all below them.
+    """End tasks, batches, sessions, all below them, or pending calls.
 
-    ID is a task, a session or a batch (`bat_…`), and may be shortened. Whoever launched a task is told of its
-    end; whoever works on it stops. If one of the ids is wrong, nothing is ended.
+    ID is a task, a session, a batch (`bat_…`) or a pending call (`tool_…`), and may be shortened. Whoever
+    launched a task is told of its end; whoever works on it stops. A pending call has failed as cancelled, and
+    its session goes on. If one of the ids is wrong, nothing is ended.
 
     Exit codes: 0 ended, or there was nothing to end; 2 no such id; 3 the end is on the disk, but a process
     has not stopped yet.

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, WAITING, Complaint
 from asyncagents.cli.screen import one_line
+from asyncagents.cli.submit_give import PREFIX, find_pending
 from asyncagents.cli.task_find import LISTED, find
 from asyncagents.cli.task_words import counted, label
 from asyncagents.cli.tasks_tree import RESTING, Node, tree
@@ -16,8 +17,9 @@ from asyncagents.cli.tasks_view import name_of
 from asyncagents.cli.tasks_watch import flat
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import AlreadySettled, Conflict
 
-Kind: TypeAlias = Literal["task", "session", "batch"]
+Kind: TypeAlias = Literal["task", "session", "batch", "call"]
 BATCH = "bat_"
 
 
@@ -31,8 +33,8 @@ class Target(Struct, frozen=True):
 
 class End(Struct, frozen=True):
     target: Target
-    ended: tuple[SessionId, ...]
-    """Tasks that this ended, and the session itself if it was at work."""
+    ended: tuple[str, ...]
+    """Tasks that this ended, the session itself if it was at work, or the call."""
     stopped: bool
 
 
@@ -45,6 +47,9 @@ async def end_all(runtime: Runtime, starts: Sequence[str]) -> tuple[End, ...]:
 async def _target(runtime: Runtime, start: str) -> Target:
     if start.startswith(BATCH):
         return await _batch(runtime, start)
+    if start.startswith(PREFIX):
+        call = await find_pending(runtime, start)
+        return Target(call.id, "call", f"{call.tool} of session {call.session_id}", ())
     node = await tree(runtime, await find(runtime, start))
     if node.task is not None:
         return Target(node.session.id, "task", name_of(node), (node,))
@@ -66,6 +71,8 @@ async def _batch(runtime: Runtime, start: str) -> Target:
 
 
 async def _end(runtime: Runtime, target: Target) -> End:
+    if target.kind == "call":
+        return await _end_call(runtime, target)
     if target.kind == "batch":
         stopped = await runtime.tasks.cancel_batch(target.id)
     else:
@@ -73,6 +80,17 @@ async def _end(runtime: Runtime, target: Target) -> End:
     before = [each for node in target.nodes for each in flat(node) if _works(each)]
     ended = [each.session.id for each in before if await _was_ended(runtime, each)]
     return End(target, tuple(ended), stopped)
+
+
+async def _end_call(runtime: Runtime, target: Target) -> End:
+    """A result that is in stays."""
+    try:
+        await runtime.async_tools.cancel(target.id)
+    except AlreadySettled:
+        return End(target, (), stopped=True)
+    except Conflict as error:
+        raise Complaint(str(error), code=USAGE) from error
+    return End(target, (target.id,), stopped=True)
 
 
 def _works(node: Node) -> bool:
@@ -96,7 +114,8 @@ def print_ends(ends: Sequence[End]) -> None:
         target = end.target
         what = f"{target.kind} {target.id}, {one_line(target.name)}"
         if not end.ended:
-            click.echo(f"nothing to end: {what}, is at rest")
+            rest = "has its result" if target.kind == "call" else "is at rest"
+            click.echo(f"nothing to end: {what}, {rest}")
             continue
         others = len([each for each in end.ended if each != target.id])
         below = f", with {counted(others, 'task')} below it" if others and target.kind != "batch" else ""

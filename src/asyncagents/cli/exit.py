@@ -16,7 +16,9 @@ from asyncagents.errors import AsyncAgentsError, ConfigError, ModelError, NotFou
 FAILED = 1
 USAGE = 2
 WAITING = 3
+CONFLICT = 4
 CANCELLED = 5
+REFUSED = 6
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 DEBUG_VARIABLE = "ASYNCAGENTS_DEBUG"

@@ -18,7 +18,7 @@ from asyncagents.cli.option import data_dir_option, data_directory
 )
 @data_dir_option
 def export(*, sessions: tuple[str, ...], target: Path | None, data_dir: Path | None) -> None:
-    """Write sessions as JSON.
+    """Write sessions as JSON, for a backup or another machine.
 
     SESSION is an id, or the beginning of one. With --to, each is written with all sessions below it, and
     without SESSION all that there are. Without --to one session is printed, as `opencode export` prints it.

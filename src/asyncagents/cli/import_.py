@@ -24,7 +24,7 @@ from asyncagents.cli.option import data_dir_option, data_directory
 )
 @data_dir_option
 def import_(*, path: Path, directory: Path | None, trusted: bool, data_dir: Path | None) -> None:
-    """Bring in exported sessions.
+    """Bring in exported sessions, OpenCode's too.
 
     PATH is a directory that `asyncagents export --to` wrote, a file that `asyncagents export` or `opencode
     export` printed, or the data directory of an OpenCode that still kept files. What is there already stays

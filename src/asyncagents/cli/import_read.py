@@ -6,6 +6,7 @@ import click
 
 from asyncagents.app import open_runtime
 from asyncagents.archive.read import import_from
+from asyncagents.archive.trouble import Trouble
 from asyncagents.cli.exit import Complaint
 from asyncagents.cli.screen import one_line
 from asyncagents.engine.transfer import Taken
@@ -13,19 +14,16 @@ from asyncagents.engine.transfer import Taken
 
 async def read_files(data: Path, path: Path, directory: Path | None, *, trusted: bool) -> None:
     async with open_runtime(data, serve=False) as runtime:
-        done = await import_from(runtime, path, trusted=trusted, directory=directory)
-    for taken in done.taken:
-        click.echo(_line(taken))
-        for remark in taken.remarks:
-            click.echo(f"  {one_line(remark)}", err=True)
-    for trouble in done.troubles:
-        click.echo(f"not imported: {one_line(trouble.name)}: {one_line(trouble.why)}", err=True)
+        done = await import_from(runtime, path, trusted=trusted, directory=directory, heard=_say)
     if done.troubles:
-        raise Complaint(
-            f"{len(done.troubles)} could not be imported", hint="the others were; import again when mended"
-        )
+        raise Complaint(f"{len(done.troubles)} not imported", hint="import again when that is mended")
 
 
-def _line(taken: Taken) -> str:
-    session = taken.session
-    return f"{session.id}  {taken.outcome}  {one_line(session.directory)}  {one_line(session.title)}"
+def _say(each: Taken | Trouble) -> None:
+    match each:
+        case Taken(session=session, outcome=outcome, remarks=remarks):
+            click.echo(f"{session.id}  {outcome}  {one_line(session.directory)}  {one_line(session.title)}")
+            for remark in remarks:
+                click.echo(f"  {one_line(remark)}", err=True)
+        case Trouble(name, why):
+            click.echo(f"not imported: {one_line(name)}: {one_line(why)}", err=True)

@@ -1,6 +1,6 @@
 """How a run ended: one value for programs, an exit code, and closing words for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from asyncagents.cli.exit import CANCELLED, FAILED, WAITING
 from asyncagents.cli.screen import Screen, amount, dollars, one_line
 from asyncagents.domain.call import Call, Open
 from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.decision import moment
 from asyncagents.domain.failure import Failure, MessageAbortedError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
@@ -32,6 +33,12 @@ class Wait(Struct, frozen=True, kw_only=True):
     tool: str
     kind: str
     what: str
+    who: str = ""
+    """Whom it asks, if it says so."""
+    due: int | None = None
+    """When it waits no more, in ms since the epoch."""
+    choices: str = ""
+    """How it may be answered."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -162,7 +169,18 @@ def wait_of(call: Call) -> Wait:
         tool=call.tool,
         kind=call.open.kind,
         what=_what(call.tool, call.open),
+        who=call.open.who,
+        due=call.open.due,
+        choices=_choices(call.open),
     )
+
+
+def _choices(state: Open) -> str:
+    if state.ask is not None:
+        return "once|always|reject"
+    if state.approval and state.question is not None:
+        return "|".join(option.label.lower() for option in state.question.questions[0].options)
+    return "TEXT" if state.question is not None else ""
 
 
 def _what(tool: str, state: Open) -> str:
@@ -170,9 +188,22 @@ def _what(tool: str, state: Open) -> str:
         patterns = ", ".join(state.ask.patterns)
         return f"{tool} asks for the permission {state.ask.permission!r} ({patterns})"
     if state.question is not None:
-        return f"{tool} asks: {' / '.join(each.question for each in state.question.questions)}"
+        whom = f" {state.who}" if state.who else ""
+        return f"{tool} asks{whom}: {' / '.join(each.question for each in state.question.questions)}"
     note = f" ({state.note})" if state.note else ""
     return f"{tool} waits for its {'time' if state.kind == 'wait' else 'result'}{note}"
+
+
+def what_of(call: Call) -> str:
+    """What an open call wants, and of whom; nothing: it did not say."""
+    state = call.open
+    assert state is not None, "only what is open waits"
+    whom = f"{state.who}: " if state.who else ""
+    if state.ask is not None:
+        return f"{whom}{state.ask.permission}: {', '.join(state.ask.patterns)}"
+    if state.question is not None:
+        return f"{whom}{' / '.join(each.question for each in state.question.questions)}"
+    return state.note
 
 
 def close(screen: Screen, result: Result) -> None:
@@ -185,11 +216,7 @@ def close(screen: Screen, result: Result) -> None:
             screen.tell(f"error: {failure_text(result.error)}")
             screen.tell(f"hint: the session is kept; `{again} PROMPT` goes on with it")
         case "waiting":
-            for wait in result.waits:
-                screen.tell(
-                    f"waiting: {one_line(wait.what)}, {wait.ask or wait.call} of session {wait.session}"
-                )
-            screen.tell(f"hint: {_way_on(result, again)}")
+            _tell_waits(screen, result, again)
         case "cancelled":
             screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` goes on with it")
         case "stopped":
@@ -200,12 +227,27 @@ def close(screen: Screen, result: Result) -> None:
             assert_never(result.status)
 
 
-def _way_on(result: Result, again: str) -> str:
+def _tell_waits(screen: Screen, result: Result, again: str) -> None:
+    for wait in result.waits:
+        until = f", until {moment(wait.due)}" if wait.due is not None else ""
+        named = wait.ask or wait.call
+        screen.tell(f"waiting: {one_line(wait.what)}, {named} of session {wait.session}{until}")
+    for hint in _ways_on(result, again):
+        screen.tell(f"hint: {hint}")
+
+
+def _ways_on(result: Result, again: str) -> Iterator[str]:
+    """What a person can do about the first of each kind."""
     ask = next((wait for wait in result.waits if wait.ask is not None), None)
+    outside = next((wait for wait in result.waits if wait.ask is None and wait.kind == "async"), None)
+    if ask is not None:
+        answer = f"`asyncagents answer {ask.ask} {ask.choices}` answers and goes on"
+        yield f"{answer}; once it is answered, `{again}` does"
+    if outside is not None:
+        yield f"`asyncagents submit {outside.call} RESULT` gives the result; `asyncagents pending` lists all"
     if ask is None:
-        return f"once it is answered, `{again}` goes on"
-    words = "once|always|reject" if ask.kind == "ask" else "TEXT"
-    return f"`asyncagents answer {ask.ask} {words}` answers and goes on; once it is answered, `{again}` does"
+        when = "once it is in" if outside is not None else "then"
+        yield f"{when}, `{again}` goes on; a prompt is answered meanwhile"
 
 
 def _sum_up(screen: Screen, result: Result) -> None:

@@ -221,6 +221,17 @@ def ago(then_ms: int, now_ms: int) -> str:
     return "just now"
 
 
+def left(due_ms: int | None, now_ms: int) -> str:
+    """How much time there is."""
+    if due_ms is None:
+        return "no limit"
+    seconds = (due_ms - now_ms) // 1000
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit} left"
+    return f"{seconds} s left" if seconds > 0 else "overdue"
+
+
 def amount(tokens: Tokens | None) -> str:
     if tokens is None:
         return "0"

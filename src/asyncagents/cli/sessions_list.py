@@ -48,7 +48,8 @@ async def status_word(
         case Retry():
             return "retry"
         case WaitingAsync():
-            return "waiting"
+            asks = any(call.asking for call in await runtime.open_calls(session_id))
+            return "asks" if asks else "waiting"
         case Busy():
             if any(call.asking for call in await runtime.open_calls(session_id)):
                 return "asks"

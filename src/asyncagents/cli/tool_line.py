@@ -50,6 +50,11 @@ def _questions(given: Mapping[str, Any]) -> str:
     return f": {' / '.join(texts)}"
 
 
+def _wait(given: Mapping[str, Any]) -> str:
+    until = given.get("until")
+    return f" until {until}" if until else f" {given.get('seconds')} s"
+
+
 def _task(given: Mapping[str, Any]) -> str:
     agent = given.get("agent") or given.get("subagent_type")
     return f" {given.get('description') or given.get('resume') or ''}{f' ({agent})' if agent else ''}"
@@ -69,6 +74,7 @@ _NAMES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "todowrite": lambda given: "",
     "todoread": lambda given: "",
     "question": _questions,
+    "wait": _wait,
     **dict.fromkeys(_LAUNCHERS, _task),
 }
 
@@ -90,6 +96,8 @@ def tool_lines(part: ToolPart, *, unsaid: str | None = None) -> list[Line]:
             return list(_completed(part.tool, name, state, unsaid))
         case ToolError(error=error):
             return [Line(f"{name} failed: {one_line(error)}")]
+        case ToolWaiting(output=note) if part.tool == "wait":
+            return [Line(f"wait {one_line(note or '')}")]
         case ToolWaiting(output=note):
             return [Line(f"{name} waits: {one_line(note or 'its result comes later')}")]
         case _:
@@ -107,6 +115,8 @@ def _completed(tool: str, name: str, state: ToolCompleted, unsaid: str | None) -
         yield from tail(output if unsaid is None else unsaid)
     elif tool == "question":
         yield Line(f"{name} -> {one_line(_answers(state.metadata), WIDTH)}")
+    elif tool == "wait":
+        yield Line(f"{name} -> {one_line(state.output, 100)}")
     elif tool in _NAMES:
         yield Line(f"{name}{_found(state.metadata)}")
     else:

@@ -26,7 +26,7 @@ from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import LIVE, Account, Task, TaskError
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.transfer import (
-    CUT_OFF,
+    CUT_SHORT,
     LARGEST,
     MARK,
     Brought,
@@ -139,7 +139,7 @@ def _session(info: Json) -> Session:
     if session.parent_id is not None:
         a_name(session.parent_id, "session")
     if not session.directory.startswith("/") or "\0" in session.directory:
-        raise InvalidInput("it does not say in which directory it works: name one")
+        raise InvalidInput("it does not say in which directory it works: name one (--into DIR)")
     _check_number(session.time.created, session.time.updated)
     return session
 
@@ -149,11 +149,20 @@ def _whole(
 ) -> Iterator[tuple[Json, Any, Sequence[Json]]]:
     """With what older programs leave out; a step that was under way has ended."""
     asked = ""
-    for at, (info, parts) in enumerate(ordered):
-        following = (each for each, _ in ordered[at + 1 :] if each.get("role") == "assistant")
-        plain = whole_message(_plain(info), after=next(following, None), asked=asked, directory=directory)
+    for (info, parts), after in zip(ordered, _answers(ordered), strict=True):
+        plain = whole_message(_plain(info), after=after, asked=asked, directory=directory)
         asked = str(plain.get("id")) if plain.get("role") == "user" else asked
         yield plain, _mark(info, MessageMark), parts
+
+
+def _answers(ordered: Sequence[tuple[Json, Sequence[Json]]]) -> list[Json | None]:
+    """For each message, the next one that answers."""
+    found: list[Json | None] = []
+    following: Json | None = None
+    for info, _ in reversed(ordered):
+        found.append(following)
+        following = info if info.get("role") == "assistant" else following
+    return found[::-1]
 
 
 def _message(info: Json, mark: MessageMark | None, session: Session) -> BroughtMessage:
@@ -172,7 +181,7 @@ def _ended(message: Message, info: Json) -> tuple[Message, bytes]:
     """Nobody goes on with a step that another process was writing."""
     if not isinstance(message, AssistantMessage) or message.time.completed is not None:
         return message, encode(info)
-    cut = {"name": "MessageAbortedError", "data": {"message": CUT_OFF}}
+    cut = {"name": "MessageAbortedError", "data": {"message": CUT_SHORT}}
     time = {**info["time"], "completed": message.time.created}
     waiting = message.finish is not None or message.error is not None
     info = {**info, "time": time} if waiting else {**info, "time": time, "error": cut}
@@ -235,7 +244,7 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
         return replace(task, calls=(), account=account)
     if waits:
         return replace(task, background=True, calls=())
-    error = TaskError("MessageAbortedError", CUT_OFF)
+    error = TaskError("MessageAbortedError", CUT_SHORT)
     task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
     return replace(task, account=account)
 

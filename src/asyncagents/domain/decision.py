@@ -84,11 +84,16 @@ def _checked(state: Open, answers: tuple[tuple[str, ...], ...]) -> tuple[Questio
 
 def _decided(asked: Question, answer: tuple[str, ...], by: str) -> Result:
     """A decision is one of the options; what comes behind it is a remark."""
-    labels = {option.label.casefold(): option.label for option in asked.options}
-    label = labels.get(answer[0].strip().casefold()) if answer else None
+    said = answer[0].strip() if answer else ""
+    labels = [option.label for option in asked.options]
+    label = said if said in labels else next((each for each in labels if _alike(each, said)), None)
     if label is None:
-        raise InvalidInput(f"this wants a decision: {' or '.join(option.label for option in asked.options)}")
+        raise InvalidInput(f"this wants a decision: {' or '.join(labels)}")
     return _decision(label, tuple(word for word in answer[1:] if word.strip()), by)
+
+
+def _alike(label: str, said: str) -> bool:
+    return label.casefold() == said.casefold()
 
 
 def _decision(label: str, remarks: tuple[str, ...], by: str) -> Completed:

@@ -20,6 +20,7 @@ from asyncagents.errors import InvalidInput
 MARK = "asyncagents"
 """The one key of ours in a session, a message or a part that is exported; other programs pass over it."""
 CUT_OFF = "Cut off: the session was exported before this call had a result, and imported elsewhere."
+CUT_SHORT = "Cut off: the session was exported while it was at work, and imported elsewhere."
 LARGEST = 2**53
 """Numbers above it are no places, turns or times."""
 

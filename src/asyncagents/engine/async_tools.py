@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call import CANCELLED, Call, Completed, Failed, Settled
+from asyncagents.domain.call import CANCELLED, Call, Completed, Failed, Result
 from asyncagents.domain.delivered import MOST_BYTES, Delivered, claimed_id, read_delivered
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall, ToolResult, pending_tool
@@ -49,8 +49,11 @@ class AsyncTools:
         """
         given = a_text(output, "a result"), a_text(title, "a title"), _metadata(metadata)
         result = Completed(*given)
-        await self._check(CallId(pending_id), result)
-        return await self._settle(CallId(pending_id), result)
+        call = await self._settled(CallId(pending_id), result, unless_checked=True)
+        if not call.settled:
+            await self._check(call, result)
+            call = await self._settled(call.id, result)
+        return pending_tool(call)
 
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
         """Tell that what a call waits for has failed; the session goes on with that."""
@@ -90,8 +93,11 @@ class AsyncTools:
         return await self._settle(CallId(pending_id), Failed(CANCELLED))
 
     async def _settle(self, call_id: CallId, result: Completed | Failed) -> PendingToolCall:
+        return pending_tool(await self._settled(call_id, result))
+
+    async def _settled(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
         try:
-            return pending_tool(await self._store.settle(call_id, result))
+            return await self._store.settle(call_id, result, unless_checked=unless_checked)
         except NotFound as error:
             raise NotFound("pending call", call_id) from error
 
@@ -129,14 +135,8 @@ class AsyncTools:
         """Make the secrets of calls from a new key from here on; those that were told still count."""
         await self._keys.rotate()
 
-    async def _check(self, call_id: CallId, result: Completed) -> None:
-        """Ask the tool, if it wants to be asked and the result can still count."""
-        try:
-            call = await self._store.call(call_id)
-        except NotFound as error:
-            raise NotFound("pending call", call_id) from error
-        if isinstance(call.state, Settled) or call.later is None or not call.later.checked:
-            return
+    async def _check(self, call: Call, result: Completed) -> None:
+        """Ask the tool, which wants to be asked."""
         told = ToolResult(title=result.title, output=result.output, metadata=result.metadata)
         wrong = await _asked(call, await self._validator(call), told)
         if wrong is not None:

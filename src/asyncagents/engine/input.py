@@ -21,6 +21,7 @@ from asyncagents.engine.compose import File
 from asyncagents.engine.schema import as_format
 from asyncagents.errors import InvalidInput
 
+MOST_NAME = 200
 HOW_TO_ANSWER = (
     'answer with "once", "always", "approve" or "reject", or with a list for each question; arguments of '
     'your own are an object and go with "once", a message is a text and goes with "approve" or "reject"'
@@ -166,6 +167,13 @@ def a_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
     return value
+
+
+def a_name(value: object) -> str:
+    name = a_text(value, "a name")
+    if len(name) > MOST_NAME or whole(name) != name:
+        raise InvalidInput(f"a name has at most {MOST_NAME} characters, in valid Unicode")
+    return name
 
 
 def a_prompt(value: object) -> str:

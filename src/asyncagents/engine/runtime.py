@@ -24,7 +24,7 @@ from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.hook import PluginReport
-from asyncagents.engine.input import Defaults, Inputs, To, a_reply, a_text, some_rules
+from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
@@ -216,7 +216,7 @@ class Runtime:
         approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
         """
         said = a_reply(reply, input, message)
-        return await self._store.answer(ask_id, said, by=a_text(by, "a name"))
+        return await self._store.answer(ask_id, said, by=a_name(by))
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""

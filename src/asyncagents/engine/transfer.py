@@ -73,12 +73,13 @@ class Transfer:
             raise Conflict(f"session {session_id} is being worked on: export it when it rests")
 
     async def _pieces(self, session_id: SessionId) -> AsyncIterator[list[Record]]:
+        """The session itself comes last: where it is, all that belongs to it is, too."""
         out = await self._store.session(session_id)
-        yield list(_session_records(out))
         after = ""
         while messages := await self._store.messages(session_id, after=after, limit=PIECE):
             yield [record for each in messages for record in _message_records(session_id, each)]
             after = messages[-1].id
+        yield list(_session_records(out))
 
     async def document(self, session_id: SessionId) -> bytes:
         """A session as one JSON document, as `opencode export` writes it, with what only we know beside."""

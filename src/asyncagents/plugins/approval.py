@@ -9,6 +9,7 @@ from asyncagents.domain.ask import Question
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.decision import CHOICES
 from asyncagents.domain.envelope import line
+from asyncagents.engine.input import a_text
 from asyncagents.engine.lasting import HEADER
 from asyncagents.engine.tool import AnyTool, Outcome, Pending
 from asyncagents.errors import InvalidInput
@@ -41,7 +42,7 @@ def approval(
     `seconds` without one the model is told that nobody answered.
     """
     who = options.pop("who", "")
-    if not isinstance(who, str) or len(who) > MOST_WHO:
+    if len(a_text(who, "who")) > MOST_WHO:
         raise InvalidInput(f"who is a text of at most {MOST_WHO} characters: whom the approval asks")
 
     def decorate(decorated: Function) -> AnyTool:

@@ -87,9 +87,10 @@ class Store(Door):
         """Accept input and wake the session. The same key again changes nothing."""
         return await self._write(lambda tx: signal.admit(tx, new))
 
-    async def settle(self, call_id: CallId, result: Result) -> Call:
+    async def settle(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
         """Give an open call its result, once. The same again gets the same answer; another is a conflict."""
-        return await self._write(lambda tx: signal.settle(tx, Settle(call_id, result)))
+        fact = Settle(call_id, result)
+        return await self._write(lambda tx: signal.settle(tx, fact, unless_checked=unless_checked))
 
     async def answer(self, ask_id: str, reply: Reply, *, ask_hash: str | None = None, by: str = "") -> Call:
         """Answer an ask or a question, once."""

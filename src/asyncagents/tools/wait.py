@@ -35,10 +35,10 @@ def wait(clock: Clock | None = None) -> Tool[Wait]:
         now = ticking.now()
         due = _due(args, now)
         if due <= now:
-            return _over(args, f"{WAIT_OVER} {moment(due)} was {duration(now - due)} ago.")
+            return _over(args, f"{WAIT_OVER} {moment(due)} was already {duration(now - due)} ago.")
         if due - now > YEAR * 1000:
             raise ToolError("A wait takes a year at most; wait for a part of it, and then again.")
-        over = _over(args, f"{WAIT_OVER} It is {moment(due)}.")
+        over = _over(args, f"{WAIT_OVER} It was until {moment(due)}.")
         return Pending(kind="wait", due=due, note=_note(args, due), on_due=over)
 
     return Tool("wait", Wait, run, plan=plan, effect="none", description=described("wait"))

@@ -164,6 +164,10 @@ class Batches:
     def close(self) -> None:
         self._connection.close()
 
+    def connect_again(self) -> Connection:
+        """Another connection to the same file, for another thread."""
+        return self._connect(self._path)
+
     def run(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
         """Commit them together; whatever goes wrong with one leaves the others whole."""
         try:

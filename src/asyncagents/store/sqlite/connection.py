@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 BUSY_TIMEOUT_MS = 10_000
+LONG_LOG = 4_000
+"""Pages. A log so long is moved by whoever commits; mostly somebody else has done it before."""
 
 
 class Cursor(Protocol):
@@ -45,3 +47,4 @@ def prepare(connection: Connection, *, synchronous: str) -> None:
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -8000")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LONG_LOG}")

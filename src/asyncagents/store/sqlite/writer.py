@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.batch import Batches, Outcome
+from asyncagents.store.sqlite.checkpoint import Checkpoints
 from asyncagents.store.tx import Commit, Verb
 
 BATCH = 64
@@ -49,6 +50,7 @@ class ThreadWriter:
         self._closed = False
         self._stopped = asyncio.Event()
         self._polling = False
+        self._checkpoints = Checkpoints(batches.connect_again)
         self._thread = threading.Thread(target=self._work, name="asyncagents-writer", daemon=True)
         self._thread.start()
 
@@ -84,6 +86,7 @@ class ThreadWriter:
         running = True
         while running:
             running = self._round()
+        self._checkpoints.close()
         self._batches.close()
         self._loop.call_soon_threadsafe(self._stopped.set)
 
@@ -100,6 +103,7 @@ class ThreadWriter:
         if members:
             outcomes, report = self._commit(members)
             self._loop.call_soon_threadsafe(self._deliver, members, outcomes, report)
+            self._checkpoints.committed(len(members))
         if signal is _POLL:
             self._loop.call_soon_threadsafe(self._polled, self._look())
         return signal is not _STOP

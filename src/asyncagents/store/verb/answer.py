@@ -33,10 +33,9 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
 
     `by`: who answers, in his own words; it does not make a reply another one.
     """
-    found = await tx.one("call_by_ask", ask_id)
-    if found is None:
+    call = await _asking(tx, ask_id)
+    if call is None:
         return await _answered_before(tx, ask_id, reply)
-    call = decode_call(found)
     if call.reply is not None:
         if call.reply == reply:
             return call
@@ -52,6 +51,17 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
         replied(tx, call, "reject")
     row = await the_session(tx, call.session_id)
     return await settle_open(tx, row, replace(call, reply=reply), result)
+
+
+async def _asking(tx: Tx, ask_id: str) -> Call | None:
+    """Whoever knows only the id under which a result is given may answer as well."""
+    found = await tx.one("call_by_ask", ask_id)
+    if found is not None:
+        return decode_call(found)
+    other = await tx.one("call", ask_id)
+    call = decode_call(other) if other is not None else None
+    questions = call is not None and call.later is not None and str(call.ask_id).startswith("que_")
+    return call if questions else None
 
 
 async def _answered_before(tx: Tx, ask_id: str, reply: Reply) -> Call:

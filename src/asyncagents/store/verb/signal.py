@@ -109,14 +109,19 @@ def _titled(info: Session, fact: Admit) -> Session:
     return replace(info, title=title) if title else info
 
 
-async def settle(tx: Tx, fact: Settle) -> Call:
-    """Give a call its result, once. The same again gets the same answer, another one is a conflict."""
+async def settle(tx: Tx, fact: Settle, *, unless_checked: bool = False) -> Call:
+    """Give a call its result, once. The same again gets the same answer, another one is a conflict.
+
+    With `unless_checked` a call whose tool wants to see its result first is left open.
+    """
     call = await the_call(tx, fact.call_id)
     if isinstance(call.state, Settled):
         if not _same(call.state.result, fact.result):
             raise AlreadySettled(call.id, brief(call.state.result))
         return call
     _check_open(call)
+    if unless_checked and call.later is not None and call.later.checked:
+        return call
     replied(tx, call, "reject")  # a question that goes with it need not be answered any more
     return await settle_open(tx, await the_session(tx, call.session_id), call, fact.result)
 

@@ -30,8 +30,8 @@ DELETE FROM call_secret WHERE session_id = ?;
 SELECT key FROM secret_key ORDER BY id DESC;
 
 -- name: secret_keys_since
--- The one in use at that time before all others.
-SELECT key FROM secret_key ORDER BY created > ?, id DESC;
+-- The one in use at that time before all others; if there was none yet, the one that came next.
+SELECT key FROM secret_key ORDER BY created > ?1, CASE WHEN created > ?1 THEN id ELSE -id END;
 
 -- name: insert_secret_key
 INSERT INTO secret_key (key, created) VALUES (?, ?);

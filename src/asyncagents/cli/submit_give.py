@@ -1,0 +1,168 @@
+"""Find a pending call by the beginning of its id, and give it its result."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.answer_give import Done
+from asyncagents.cli.answer_give import carry_on as work_on
+from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, Complaint
+from asyncagents.cli.screen import Screen, listen
+from asyncagents.cli.tasks_tree import tree_is_run
+from asyncagents.config.env import system_environment
+from asyncagents.config.trust import is_trusted
+from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.domain.shape import encode
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, Unavailable
+
+LISTED = "`asyncagents pending` lists what waits for a result"
+PREFIX = "tool_"
+MOST_BYTES = 10 * 1024 * 1024
+
+
+class Given(Struct, frozen=True):
+    """What the command was told."""
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: str | None = None
+    failed: bool = False
+
+
+class Submitted(Struct, frozen=True):
+    """A result that is on the disk."""
+
+    call: PendingToolCall
+    before: bool
+    """It was there already."""
+    others: int
+    """Calls of the session that still wait."""
+    root: Done
+
+    @property
+    def is_run(self) -> bool:
+        return self.root.is_run
+
+    def text(self) -> str:
+        how = "accepted before" if self.before else "accepted"
+        what = f"{how}: {self.call.tool} of session {self.call.session_id}"
+        if self.others:
+            return f"{what} has its result; {_many(self.others)} of it still waits"
+        if self.is_run:
+            return f"{what}; another process works on it"
+        return (
+            f"{what}; unless a process serves it, `asyncagents run --session {self.root.session_id}` goes on"
+        )
+
+
+def _many(count: int) -> str:
+    return "another call" if count == 1 else f"one of {count} other calls"
+
+
+def read_text(word: str | None) -> str:
+    """What was given, or what comes in on stdin."""
+    if word is None:
+        raise Complaint("a result is missing", hint="give it as an argument, or - to read stdin", code=USAGE)
+    if word != "-":
+        return word
+    raw = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise Complaint(f"a result has at most {MOST_BYTES // 2**20} MiB", code=USAGE)
+    try:
+        return raw.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise Complaint("what came in on stdin is not UTF-8", code=USAGE) from error
+
+
+async def give(data: Path, given: Given) -> Submitted:
+    """Raises `Complaint` for what is unknown, has another result, or is refused."""
+    metadata = _metadata(given)
+    if not (data / "asyncagents.db").exists():
+        raise unknown(given.id)
+    listen(Screen())
+    # The tools of the session's own directory: one of them may want to look at the result.
+    async with open_runtime(data, serve=False, coding="each directory") as runtime:
+        call = await find_pending(runtime, given.id)
+        try:
+            if given.failed:
+                done = await runtime.async_tools.submit_error(call.id, given.text)
+            else:
+                done = await runtime.async_tools.submit_result(
+                    call.id, given.text, title=given.title, metadata=metadata
+                )
+        except ResultRefused as error:
+            raise Complaint(str(error), hint="the call still waits", code=REFUSED) from error
+        except Unavailable as error:
+            raise await _unjudged(runtime, call, error) from error
+        except Conflict as error:
+            raise Complaint(str(error), code=CONFLICT) from error
+        except InvalidInput as error:
+            raise Complaint(str(error), code=USAGE) from error
+        return await _submitted(runtime, done, before=call.time.completed is not None)
+
+
+async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
+    """By its id, or the beginning of the id of one that waits."""
+    start = start.strip()
+    if not start.removeprefix(PREFIX):
+        raise Complaint("an id is missing", hint=LISTED, code=USAGE)
+    start = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
+    try:
+        return await runtime.async_tools.get(start)
+    except NotFound:
+        # The first behind the beginning of an id are those that begin like it.
+        near = await runtime.async_tools.waiting_calls(after=start, limit=2)
+    found = [each for each in near if each.id.startswith(start)]
+    if not found:
+        raise unknown(start)
+    if len(found) > 1:
+        raise Complaint(f"several calls begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
+    return found[0]
+
+
+def unknown(start: str) -> Complaint:
+    return Complaint(f"there is no pending call with id {start!r}", hint=LISTED, code=USAGE)
+
+
+async def _unjudged(runtime: Runtime, call: PendingToolCall, error: Unavailable) -> Complaint:
+    place = (await runtime.session(call.session_id)).directory
+    hint = "submit it where the agent runs"
+    if not is_trusted(system_environment(), Path(place)):
+        hint = f"`asyncagents trust {place}` lets its tools count"
+    return Complaint(str(error), hint=hint)
+
+
+def _metadata(given: Given) -> dict[str, Any] | None:
+    if given.failed and (given.title or given.metadata is not None):
+        raise Complaint("a failure has neither --title nor --metadata: say it all in RESULT", code=USAGE)
+    if given.metadata is None:
+        return None
+    try:
+        return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise Complaint(f'--metadata is a JSON object, such as {{"exit": 0}}: {error}', code=USAGE) from error
+
+
+async def _submitted(runtime: Runtime, done: PendingToolCall, *, before: bool) -> Submitted:
+    root = await runtime.session(await runtime.root_of(done.session_id))
+    waits = [each for each in await runtime.open_calls(done.session_id) if each.message_id == done.message_id]
+    is_run = await tree_is_run(runtime, root.id)
+    return Submitted(done, before, len(waits), Done(root.id, Path(root.directory), is_run))
+
+
+def print_given(done: Submitted, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(encode(done.call))
+    else:
+        click.echo(done.text(), err=True)
+
+
+def carry_on(done: Submitted, form: str, data_dir: Path | None) -> int:
+    return work_on(done.root, form, data_dir)

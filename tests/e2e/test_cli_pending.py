@@ -1,0 +1,226 @@
+"""Pending calls at the command line: listed, given their results by worker scripts, decided, cancelled."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from asyncagents import SessionId
+from asyncagents.testing.provider import Reply, Script, ToolUse
+from tests.e2e.cli_kit import Desk, Ran, on_a_terminal, open_desk
+
+TOOLS = '''
+from asyncagents import Pending, ToolContext, ToolResult, approval, async_tool
+
+
+def of_a_version(result: ToolResult) -> str | None:
+    return None if result.output.startswith("v") else "a version begins with v"
+
+
+@async_tool(seconds=3600, validate_result=of_a_version)
+def deploy(version: str) -> Pending:
+    """Bring a version to the servers."""
+    return Pending(note=f"queued {version}", external_ref="job-7")
+
+
+@approval(who="release managers", seconds=4 * 3600)
+def may_ship(version: str) -> str:
+    """Ask whether a version may go out."""
+    return f"May {version} go out?"
+'''
+DEPLOY = ToolUse("deploy", {"version": "v2"})
+MAY = ToolUse("may_ship", {"version": "v2"})
+
+
+def script(*calls: ToolUse) -> Script:
+    return {"go": [Reply(text="I will.", tools=calls), Reply(text="Done.")]}
+
+
+async def parked(desk: Desk, *words: str) -> tuple[Ran, SessionId, list[str]]:
+    """A run that ends with calls open: how it ended, and their ids."""
+    folder = desk.project / ".asyncagents" / "tools"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ship.py").write_text(TOOLS)
+    ran = await desk.run("run", *(words or ("go",)))
+    assert ran.code == 3, ran.err
+    (session,) = (await desk.run("sessions", "--json")).json
+    listed = (await desk.run("pending", "--json")).json
+    return ran, session["id"], [row["id"] for row in listed]
+
+
+@pytest.mark.spec("P-04", "P-05", "X-06")
+async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(DEPLOY)) as (desk, provider):
+        ran, session_id, (call_id,) = await parked(desk)
+        listed = await desk.run("pending")
+        given = await desk.run(
+            "submit", call_id, "v2 is live", "--title", "Deployed", "--metadata", '{"n": 1}'
+        )
+        asked = provider.asked
+        again = await desk.run(
+            "submit", call_id, "-", "--title", "Deployed", "--metadata", '{"n": 1}', stdin="v2 is live\n"
+        )
+        other = await desk.run("submit", call_id, "v3 is live")
+        failed = await desk.run("submit", call_id, "--error", "no route")
+        went_on = await desk.run("run", "--session", session_id)
+        after = await desk.run("pending")
+        done = await desk.run("pending", "--status", "completed", "--json")
+
+    assert (
+        f"waiting: deploy waits for its result (queued v2), {call_id} of session {session_id}, until 2"
+        in ran.err
+    )
+    assert f"hint: `asyncagents submit {call_id} RESULT` gives the result" in ran.err
+    assert f"`asyncagents run --session {session_id}` goes on" in ran.err
+    assert re.fullmatch(
+        rf"{call_id}  just now  59 min left  deploy  queued v2  job-7  {session_id}\n", listed.out
+    )
+    assert (given.code, given.out, asked) == (0, "", 1)
+    assert given.err == (
+        f"accepted: deploy of session {session_id}; unless a process serves it, "
+        f"`asyncagents run --session {session_id}` goes on\n"
+    )
+    assert (again.code, again.err.startswith("accepted before: ")) == (0, True)
+    assert other.code == failed.code == 4
+    assert "already has another result" in other.err
+    assert "v2 is live" in other.err
+    assert (went_on.code, went_on.out) == (0, "Done.\n")
+    assert (after.code, after.out, after.err) == (0, "", "no call waits for a result\n")
+    (row,) = done.json
+    assert row["result"] == {"title": "Deployed", "output": "v2 is live", "metadata": {"n": 1}}
+
+
+@pytest.mark.spec("P-05")
+async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
+        _, _, (call_id,) = await parked(desk)
+        refused = await desk.run("submit", call_id, "2.0")
+        distrusted = await desk.run("submit", call_id, "v2", env={"ASYNCAGENTS_TRUST": ""})
+        ran = await desk.run("submit", call_id[:-4], "v2 is live", "--run")
+
+    assert refused.code == 6
+    assert "deploy does not take this result: a version begins with v" in refused.err
+    assert distrusted.code == 1
+    assert "are checked by the tool, which this process does not have" in distrusted.err
+    assert f"hint: `asyncagents trust {desk.project}`" in distrusted.err
+    assert (ran.code, ran.out) == (0, "Done.\n")
+
+
+async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
+        empty = await desk.run("submit", "tool_nowhere", "x")
+        _, session_id, (call_id,) = await parked(desk)
+        tries = [
+            await desk.run("submit", *words, stdin=stdin)
+            for words, stdin in (
+                (("tool_nowhere", "x"), None),
+                (("tool_", "x"), None),
+                (("", "x"), None),
+                ((call_id,), None),
+                ((call_id, "v2", "--metadata", "[1]"), None),
+                ((call_id, "v2", "--metadata", "{"), None),
+                ((call_id, "bad", "--error", "--title", "T"), None),
+                ((session_id, "v2"), None),
+            )
+        ]
+        nothing = await desk.run("pending", "--session", "ses_nowhere")
+        still = await desk.run("pending", "--session", session_id[:20], "--json")
+
+    for ran in (empty, *tries, nothing):
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("error: ")
+        assert "Traceback" not in ran.err
+    assert "no pending call with id 'tool_nowhere'" in empty.err
+    assert [row["id"] for row in still.json] == [call_id]
+
+
+@pytest.mark.spec("P-14")
+async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(DEPLOY, MAY)) as (desk, _):
+        _, session_id, (first, second) = await parked(desk)
+        ended = await desk.run("cancel", first, second[:-3], "--json")
+        again = await desk.run("cancel", first)
+        unknown = await desk.run("cancel", "tool_nowhere")
+        asks = await desk.run("asks")
+        failed = await desk.run("pending", "--status", "failed", "--json")
+        went_on = await desk.run("run", "--session", session_id)
+        late = await desk.run("submit", first, "v2")
+
+    assert [(row["id"], row["kind"], row["ended"]) for row in ended.json] == [
+        (first, "call", [first]),
+        (second, "call", [second]),
+    ]
+    assert (ended.code, again.code, unknown.code, late.code) == (0, 0, 2, 4)
+    assert "nothing waits for a person" in asks.err
+    assert [row["error"] for row in failed.json] == ["cancelled", "cancelled"]
+    assert (went_on.code, went_on.out) == (0, "Done.\n")
+
+
+@pytest.mark.spec("A-04", "X-06")
+async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(MAY)) as (desk, provider):
+        ran, session_id, (call_id,) = await parked(desk)
+        listed = await desk.run("asks")
+        in_json = (await desk.run("asks", "--json")).json
+        pending = (await desk.run("pending", "--json")).json
+        sessions = await desk.run("sessions")
+        why = await desk.run("why", session_id)
+        (row,) = in_json["asks"]
+        perhaps = await desk.run("answer", row["id"], "perhaps")
+        decided = await desk.run("answer", row["id"], "approve", "--message", "after lunch", "--by", "alice")
+        again = await desk.run(
+            "answer", row["id"], "approve", "--message", "after lunch", "--by", "bob", "--detach"
+        )
+        other = await desk.run("answer", row["id"], "reject")
+        shown = await desk.run("show", session_id)
+
+    assert f"waiting: may_ship asks release managers: May v2 go out?, {row['id']} of session" in ran.err
+    assert f"`asyncagents answer {row['id']} approve|reject` answers and goes on" in ran.err
+    assert "may_ship  release managers: May v2 go out? (3 h left)" in listed.out
+    assert in_json["calls"] == []
+    assert (row["who"], row["kind"], row["call"]) == ("release managers", "async", call_id)
+    assert (pending[0]["who"], pending[0]["ask"]) == ("release managers", row["id"])
+    assert re.search(r"\sasks\s", sessions.out)
+    assert 'It waits for release managers to decide "May v2 go out?"' in why.out.replace("'", '"')
+    assert (perhaps.code, "choose one of the options" in perhaps.err) == (2, True)
+    assert (decided.code, decided.out) == (0, "Done.\n")
+    assert "Approved by alice: after lunch" in str(provider.requests[-1])
+    assert again.code == 0
+    assert (other.code, "by alice: Approve, after lunch" in other.err) == (2, True)
+    assert "Approved by alice" in shown.out
+
+
+async def test_an_approval_is_decided_at_the_terminal_with_a_remark(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(MAY)) as (desk, provider):
+        folder = desk.project / ".asyncagents" / "tools"
+        folder.mkdir(parents=True)
+        (folder / "ship.py").write_text(TOOLS)
+        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+            await terminal.answer("2", to="leave it open and quit) > ")
+            await terminal.answer("not on a Friday", to="or Enter alone > ")
+            code = await terminal.end()
+
+    assert code == 0
+    assert "may_ship asks release managers, until 2" in terminal.text
+    assert "Rejected: not on a Friday" in str(provider.requests[-1])
+
+
+async def test_a_wait_is_shown_and_ended_by_a_prompt(tmp_path: Path) -> None:
+    wait = ToolUse("wait", {"seconds": 3600, "reminder": "Look at the build."})
+    async with open_desk(tmp_path, script(wait)) as (desk, provider):
+        ran, session_id, (call_id,) = await parked(desk)
+        listed = await desk.run("pending")
+        why = await desk.run("why", session_id)
+        ended = await desk.run("run", "--session", session_id, "Never mind.")
+        shown = await desk.run("show", session_id)
+
+    assert "wait until 2" in ran.err
+    assert "UTC: Look at the build.\n" in ran.err
+    assert "waiting: wait waits for its time (until 2" in ran.err
+    assert f"then, `asyncagents run --session {session_id}` goes on" in ran.err
+    assert f"{call_id}  just now  59 min left  wait  until 2" in listed.out
+    assert "It waits, at most 35" in why.out
+    assert ended.code == 0
+    assert "The wait ended early: new input arrived." in json.dumps(provider.requests[-1].body)
+    assert "wait 3600 s -> The wait ended early" in shown.out

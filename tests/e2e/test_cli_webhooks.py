@@ -1,0 +1,62 @@
+"""`asyncagents webhooks`: a person sees what could not be told, and has it tried again."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents import ScriptedModel, open_runtime
+from asyncagents.llm.scripted import call, say
+from tests.e2e.cli_kit import Desk, open_desk
+from tests.flows.kit import later
+from tests.flows.receiver import HERE, receiving, until_state
+
+SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
+
+
+async def given_up(desk: Desk, url: str) -> str:
+    """A webhook that nobody was allowed to post."""
+    tools = [later("deploy", webhook_url=url)]
+    async with open_runtime(desk.data, model=ScriptedModel(SCRIPT), tools=tools) as runtime:
+        session = await runtime.create_session(directory=desk.project)
+        await runtime.prompt(session.id, "ship")
+        (waiting,) = await runtime.async_tools.waiting_calls(session.id)
+        await runtime.async_tools.submit_result(waiting.id, "v2")
+        (dead,) = await until_state(runtime, "dead")
+    return dead.id
+
+
+@pytest.mark.spec("P-12")
+async def test_a_dead_webhook_is_listed_tried_again_and_then_told(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _), receiving() as receiver:
+        dead = await given_up(desk, receiver.url)
+        listed = await desk.run("webhooks")
+        as_json = await desk.run("webhooks", "--state", "dead", "--json")
+        none = await desk.run("webhooks", "--state", "owed")
+        wrong = await desk.run("webhooks", "--retry", dead, "--retry", "dlv_none")
+        retried = await desk.run("webhooks", "--retry", dead)
+        again = await desk.run("webhooks", "--retry", dead)
+        async with open_runtime(desk.data, model=ScriptedModel({}), async_tools=HERE) as runtime:
+            await until_state(runtime, "delivered")
+        told = await desk.run("webhooks", "--json")
+
+    assert (listed.code, listed.out.split()[:2]) == (0, [dead, "dead"])
+    assert "webhooks are off" in listed.out
+    (row,) = as_json.json
+    assert (row["id"], row["url"], row["attempts"]) == (dead, receiver.url, 1)
+    assert not [key for key in row if "secret" in key.lower()]
+    assert (none.code, none.out, none.err) == (0, "", "no webhooks are owed\n")
+    assert (wrong.code, "no delivery with id 'dlv_none'" in wrong.err) == (2, True)
+    assert (retried.code, retried.out.split()[:4]) == (0, [dead, "owed", "due", "now"])
+    assert (again.code, "is not dead" in again.err) == (2, True)
+    assert [each["state"] for each in told.json] == ["delivered"]
+    assert len(receiver.received) == 1
+
+
+async def test_where_nothing_was_stored_there_are_no_webhooks(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        listed, as_json = await desk.run("webhooks"), await desk.run("webhooks", "--json")
+        retried = await desk.run("webhooks", "--retry", "dlv_1")
+        made = desk.data.exists()
+
+    assert (listed.code, listed.err, as_json.json, made) == (0, "no webhooks\n", [], False)
+    assert (retried.code, "dlv_1" in retried.err) == (2, True)

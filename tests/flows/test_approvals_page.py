@@ -1,0 +1,59 @@
+"""docs/approvals.md: its program runs and says what the page says; its tables are what the model reads."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.ask import Question, QuestionRequest
+from asyncagents.domain.call import WAIT_ENDED, WAIT_OVER, Answers, Completed, Open, Reject, Reply
+from asyncagents.domain.decision import CHOICES, result_of, unanswered
+from asyncagents.domain.id import QuestionId, SessionId
+from asyncagents.plugins.approval import ApprovalOptions
+from asyncagents.plugins.decorate import AsyncToolOptions
+from tests.flows.test_pages import DOCS, blocks
+
+PAGE = (DOCS / "approvals.md").read_text(encoding="utf-8")
+HALF_PAST_FOUR = 1_794_846_600_000
+QUESTION = QuestionRequest(
+    id=QuestionId("que_1"),
+    session_id=SessionId("ses_1"),
+    questions=(Question(question="?", header="", options=CHOICES),),
+)
+
+
+@pytest.mark.spec("P-05", "X-07")
+def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> None:
+    (program,), (shown,) = blocks("approvals.md"), blocks("approvals.md", "text")
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "program.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr, ran.returncode) == (shown, "", 0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "by"),
+    [(Answers((("Approve", "after lunch"),)), "alice"), (Reject("not on a Friday"), "bob")],
+    ids=["yes", "no"],
+)
+def test_a_decision_reads_as_the_page_says(reply: Reply, by: str) -> None:
+    assert isinstance(reply, Answers | Reject)
+    said = result_of(Open(kind="async", since=0, question=QUESTION, approval=True), reply, by)
+    assert isinstance(said, Completed)
+    assert f"`{said.output}`" in PAGE
+    assert [key for key in said.metadata if f"`{key}`" not in PAGE] == []
+
+
+def test_silence_and_timers_read_as_the_page_says() -> None:
+    said = unanswered(HALF_PAST_FOUR, "release managers", approval=True).error
+    assert f"`{said}`" in PAGE
+    assert f"`{WAIT_ENDED}`" in PAGE
+    assert f"`{WAIT_OVER} It was until 2026-11-16 16:30:00 UTC.`" in PAGE
+
+
+def test_every_door_and_option_of_the_page_is_there() -> None:
+    assert set(ApprovalOptions.__annotations__) - set(AsyncToolOptions.__annotations__) == {"who"}
+    names = set(re.findall(r"`asyncagents (\w+)", PAGE))
+    assert names == {"asks", "answer", "submit", "cancel", "run"}

@@ -1,0 +1,123 @@
+"""Sessions that work for others are exported and imported with them, and who waited is told."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.domain.part import ToolError
+from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.domain.transfer import CUT_SHORT
+from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.scripted import call, say
+from tests.flows.delegating import Scenes, launch, notices, office, sync, until_quiet
+from tests.flows.kit import CAREFUL, PATIENCE, Gate, later, stage
+from tests.flows.moving import brought, elsewhere, exported
+
+DEPLOY = later("deploy")
+
+
+@pytest.mark.spec("P-13")
+async def test_a_child_that_waits_goes_on_elsewhere_and_its_parent_is_told(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[sync("A", "a")], [say("Fine.")]],
+        "a": [[call("deploy")], [say("A is live.")]],
+    }
+    async with office(tmp_path / "here", scenes, DEPLOY) as at:
+        await at.prompt("go")
+        (child,) = await at.runtime.children(at.session_id)
+        (waiting,) = await at.runtime.open_calls(child.id)
+        await exported(at.runtime, tmp_path / "files")
+
+    done = await brought(tmp_path / "there", tmp_path / "files")
+    async with office(tmp_path / "there", scenes, DEPLOY) as there:
+        runtime = there.runtime
+        parent, below = await runtime.status(at.session_id), await runtime.status(child.id)
+        assert not there.model.requests
+        await runtime.async_tools.submit_result(waiting.id, "v2")
+        await until_quiet(runtime, at.session_id)
+        async with asyncio.timeout(PATIENCE):
+            while not notices(await runtime.messages(at.session_id)):  # noqa: ASYNC110  two sessions, one end
+                await asyncio.sleep(0)
+        await until_quiet(runtime, at.session_id)
+        (task,) = await runtime.tasks.list()
+        again = await there.runtime.messages(at.session_id)
+
+    assert not done.troubles
+    assert (type(parent), type(below)) == (Idle, WaitingAsync)
+    assert (task.status, task.result) == ("completed", "A is live.")
+    assert len(notices(again)) == 1
+
+
+@pytest.mark.spec("P-13")
+async def test_a_child_that_worked_was_cut_off_and_its_parent_is_told_with_the_next_input(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], [say("Off it goes.")]],
+        "a": [[call("gate")], [say("A is 1.")]],
+        "and?": [[say("Yes.")]],
+    }
+    async with office(tmp_path / "here", scenes, gate.tool) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        await exported(at.runtime, tmp_path / "files")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+
+    await brought(tmp_path / "there", tmp_path / "files")
+    async with office(tmp_path / "there", scenes, gate.tool) as there:
+        (task,) = await there.runtime.tasks.list()
+        assert not there.model.requests
+        await asyncio.wait_for(there.runtime.prompt(at.session_id, "and?"), PATIENCE)
+        told = there.model.requests[0].messages
+
+    assert (task.status, task.error) == ("cancelled", f"MessageAbortedError: {CUT_SHORT}")
+    assert gate.runs == 1
+    texts = [each.text for each in told if isinstance(each, FromUser)]
+    assert any(CUT_SHORT in text for text in texts[1:])
+
+
+@pytest.mark.spec("P-13", "P-04")
+async def test_several_calls_of_a_turn_are_waited_for_all_elsewhere(tmp_path: Path) -> None:
+    tools = [DEPLOY, later("test"), later("announce")]
+    script = {"ship": [[call("deploy"), call("test"), call("announce")], [say("Shipped.")]]}
+    async with stage(tmp_path / "here", script, tools=tools) as at:
+        await at.prompt("ship")
+        first, second, third = await at.runtime.open_calls(at.session_id)
+        await at.runtime.async_tools.submit_result(second.id, "2")
+        await asyncio.wait_for(at.runtime.wait(at.session_id), PATIENCE)
+        before = await exported(at.runtime, tmp_path / "files")
+
+    await brought(tmp_path / "there", tmp_path / "files")
+    async with elsewhere(tmp_path / "there", script, *tools) as (runtime, model):
+        assert await exported(runtime, tmp_path / "again") == before
+        await runtime.async_tools.submit_error(third.id, "3 failed")
+        assert isinstance(await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE), WaitingAsync)
+        assert not model.requests
+        await runtime.async_tools.submit_result(first.id, "1")
+        await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
+    (request,) = model.requests
+    assert [told.output for told in request.messages if isinstance(told, FromTool)] == ["1", "2", "3 failed"]
+
+
+@pytest.mark.spec("P-13")
+async def test_what_asked_a_person_was_cut_off(tmp_path: Path) -> None:
+    async with stage(
+        tmp_path / "here", {"go": [[call("careful", text="x")], [say("x")]]}, tools=[CAREFUL]
+    ) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until(PermissionAsked)
+        async with asyncio.timeout(PATIENCE):
+            while at.runtime.live:  # noqa: ASYNC110  no event tells that a run is gone
+                await asyncio.sleep(0)
+        await exported(at.runtime, tmp_path / "files")
+        await at.abort()
+    await brought(tmp_path / "there", tmp_path / "files")
+    async with elsewhere(tmp_path / "there") as (runtime, _):
+        (_, step) = await runtime.messages(at.session_id)
+        assert await runtime.asks() == ()
+    (state,) = [part.state for part in step.parts if hasattr(part, "state")]
+    assert isinstance(state, ToolError)

@@ -1,0 +1,165 @@
+"""The wait tool: a timer that outlives its process, says what it was told to, ends when somebody speaks."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents import Idle, PermissionAsked, SessionIdle, WaitingAsync, call, say, wait_tool
+from asyncagents.app import Setup, bare
+from asyncagents.domain.call import WAIT_ENDED
+from asyncagents.domain.decision import moment
+from asyncagents.llm.model import FromTool
+from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.testing.clock import EPOCH_MS, FakeClock
+from tests.flows.kit import PATIENCE, Ears, open_world, stage
+
+HOUR = 3_600_000
+AT = moment(EPOCH_MS + HOUR)
+LATE = "It had been over for 3h 0m 5s when somebody was there to say so."
+
+
+def told(model: ScriptedModel) -> list[str]:
+    return [said.output for said in model.requests[-1].messages if isinstance(said, FromTool)]
+
+
+def script(**given: Any) -> ScriptedModel:
+    return ScriptedModel({"go": [[call("wait", **given)], [say("Going on.")]], "hey": [[say("Yes?")]]})
+
+
+async def after(data: Path, model: ScriptedModel, ms: int) -> list[str]:
+    """A session begins to wait, nobody is there for a while, and the directory is opened again."""
+    clock = FakeClock()
+    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    async with asyncio.timeout(PATIENCE):
+        async with open_world(data, setup, clock=clock) as runtime:
+            session = await runtime.create_session(directory=data)
+            await runtime.prompt(session.id, "go")
+            assert isinstance(await runtime.status(session.id), WaitingAsync)
+        clock.advance(ms)
+        async with open_world(data, setup, clock=clock) as runtime:
+            with runtime._bus.subscribe() as subscription:
+                if await runtime.status(session.id) != Idle():
+                    await Ears(subscription).until(SessionIdle)
+    return told(model)
+
+
+@pytest.mark.spec("C-03", "P-07")
+async def test_a_timer_says_when_it_is_over_and_what_was_to_be_said(tmp_path: Path) -> None:
+    said = await after(tmp_path, script(seconds=3600, reminder="Look at the build."), HOUR)
+
+    assert said == [f"The wait is over. It was until {AT}.\n\nYou wanted to be told: Look at the build."]
+
+
+@pytest.mark.spec("P-07", "P-08")
+async def test_a_timer_that_was_over_while_nobody_ran_says_how_late_it_is(tmp_path: Path) -> None:
+    said = await after(tmp_path, script(until="2023-11-15T00:13:20+01:00"), 4 * HOUR + 5_000)
+
+    assert said == [f"The wait is over. It was until {AT}.\n\n{LATE}"]
+
+
+async def test_a_time_is_kept_to_the_millisecond(tmp_path: Path) -> None:
+    clock, model = FakeClock(), script(until="2023-11-15T00:13:20.125+01:00")
+    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    async with open_world(tmp_path, setup, clock=clock) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "go")
+        status = await runtime.status(session.id)
+
+    assert isinstance(status, WaitingAsync)
+    assert status.timeout == EPOCH_MS + HOUR + 125
+
+
+@pytest.mark.spec("C-03")
+async def test_a_person_who_speaks_ends_the_wait(tmp_path: Path) -> None:
+    model = script(seconds=3600, reminder="Look.")
+    async with stage(tmp_path, model, tools=[wait_tool()]) as at:
+        await at.prompt("go")
+        waiting = await at.open_call()
+        answer = await at.prompt("hey")
+
+    assert waiting.open is not None
+    assert waiting.open.note.startswith("until 2")
+    assert waiting.open.note.endswith(" UTC: Look.")
+    assert (answer.text, told(model)) == ("Yes?", [WAIT_ENDED])
+
+
+async def test_a_wait_is_ended_from_outside_as_any_pending_call(tmp_path: Path) -> None:
+    async with stage(tmp_path, script(seconds=3600), tools=[wait_tool()]) as at:
+        await at.prompt("go")
+        (pending,) = await at.runtime.async_tools.waiting_calls(at.session_id)
+        await at.runtime.async_tools.submit_result(pending.id, "It is ready before its time.")
+        await at.ears.until(SessionIdle)
+
+    assert told(at.model) == ["It is ready before its time."]
+
+
+async def test_what_is_past_is_over_at_once(tmp_path: Path) -> None:
+    model = script(until="2023-11-14T22:13:00Z", reminder="Too late?")
+    async with stage(tmp_path, model, tools=[wait_tool(FakeClock())]) as at:
+        answer = await at.prompt("go")
+
+    assert answer.text == "Going on."
+    (said,) = told(model)
+    assert said.startswith("The wait is over. 2023-11-14 22:13:00 UTC was already 20s ago.")
+    assert said.endswith("You wanted to be told: Too late?")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "either seconds or until"),
+        ({"seconds": 5, "until": "2030-01-01T00:00:00Z"}, "either seconds or until"),
+        ({"seconds": 0}, "from 1 to"),
+        ({"seconds": -5}, "from 1 to"),
+        ({"seconds": 1e300}, "from 1 to"),
+        ({"seconds": "5"}, "do not fit wait"),
+        ({"until": "tomorrow"}, "no time"),
+        ({"until": ""}, "no time"),
+        ({"until": "2030-01-01T00:00:00"}, "any time zone"),
+        ({"until": "2030-01-01"}, "any time zone"),
+        ({"until": "2999-01-01T00:00:00Z"}, "a year at most"),
+        ({"until": "9999-12-31T23:59:59-23:59"}, "a year at most"),
+        ({"seconds": 5, "reminder": "x" * 4001}, "do not fit wait"),
+    ],
+    ids=str,
+)
+async def test_a_wait_that_makes_no_sense_is_told_to_the_model(
+    tmp_path: Path, given: dict[str, Any], words: str
+) -> None:
+    async with stage(tmp_path, script(**given), tools=[wait_tool()]) as at:
+        answer = await at.prompt("go")
+
+    assert answer.text == "Going on."
+    assert words in told(at.model)[0]
+
+
+async def test_the_beginning_of_the_calendar_is_long_past(tmp_path: Path) -> None:
+    async with stage(tmp_path, script(until="0001-01-01T00:00:00+23:59"), tools=[wait_tool()]) as at:
+        await at.prompt("go")
+
+    assert "was already" in told(at.model)[0]
+
+
+async def test_the_same_wait_again_and_again_asks_nobody(tmp_path: Path) -> None:
+    steps = [[call("wait", seconds=3600)] for _ in range(4)]
+    model = ScriptedModel({"go": [*steps, [say("Enough.")]]})
+    async with stage(tmp_path, model, tools=[wait_tool()]) as at:
+        await at.runtime.send(at.session_id, "go")
+        for _ in steps:
+            await at.ears.until_status(WaitingAsync)
+            (pending,) = await at.runtime.async_tools.waiting_calls(at.session_id)
+            await at.runtime.async_tools.submit_result(pending.id, "go on")
+        await at.ears.until(SessionIdle)
+
+    assert told(model) == ["go on"] * 4
+
+
+async def test_the_same_past_time_again_and_again_asks_whether_that_leads_anywhere(tmp_path: Path) -> None:
+    model = ScriptedModel({"go": [[call("wait", until="2023-01-01T00:00:00Z")] for _ in range(3)]})
+    async with stage(tmp_path, model, tools=[wait_tool()]) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+
+    assert asked.request.permission == "doom_loop"

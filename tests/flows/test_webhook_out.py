@@ -1,0 +1,433 @@
+"""Others are told when a call is settled: over real HTTP, at least once, by one process at a time."""
+
+import asyncio
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.app import Setup, bare, open_runtime
+from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
+from asyncagents.config.secret import Secret
+from asyncagents.domain.call import Completed
+from asyncagents.domain.delivery import DELETED
+from asyncagents.domain.event import SessionIdle
+from asyncagents.domain.id import CallId
+from asyncagents.engine.post import Answer, Answered, Letter
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import Pending, Tool, ToolContext
+from asyncagents.errors import Conflict, InvalidInput, NotFound
+from asyncagents.llm.scripted import ScriptedModel, call, say
+from asyncagents.testing.clock import FakeClock
+from asyncagents.tools.outgoing import open_outgoing
+from tests.flows.kit import Nothing, later, open_world, stage
+from tests.flows.receiver import HERE, Receiver, receiving, until_so, until_state
+
+SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
+SECRET = "whsec_b3VyIHNlY3JldCwgYWdyZWVkIG9u"
+
+
+def deploy(receiver: Receiver, **more: Any) -> Tool[Nothing]:
+    return later("deploy", webhook_url=receiver.url, **more)
+
+
+async def waiting(runtime: Runtime) -> CallId:
+    (one,) = await runtime.async_tools.waiting_calls()
+    return one.id
+
+
+@pytest.mark.spec("P-12")
+async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        tool = deploy(receiver, webhook_secret=Secret(SECRET))
+        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+            await at.prompt("ship")
+            call_id = await waiting(at.runtime)
+            await at.runtime.async_tools.submit_result(
+                call_id, "v2 is live", title="Deployed", metadata={"v": 2}
+            )
+            told = await receiver.until()
+            (known,) = await until_state(at.runtime, "delivered")
+            await at.ears.until(SessionIdle)
+
+    result = {"title": "Deployed", "output": "v2 is live", "metadata": {"v": 2}}
+    assert told.json == {"pendingID": call_id, "result": result}
+    assert (told.path, told.headers["content-type"]) == ("/hook?token=hush", "application/json")
+    assert told.is_signed_with(SECRET)
+    assert not told.is_signed_with(SECRET + "AAAA")
+    assert (known.id, known.pending_id, known.attempts, known.error) == (told.id, call_id, 1, None)
+    assert len(receiver.received) == 1
+
+
+@pytest.mark.spec("P-12")
+async def test_a_failure_and_a_cancel_are_told_as_errors(tmp_path: Path) -> None:
+    script = {"ship": [[call("deploy", n=n) for n in range(3)], [say("So be it.")]]}
+    async with (
+        receiving() as receiver,
+        stage(tmp_path, script, tools=[deploy(receiver)], async_tools=HERE) as at,
+    ):
+        await at.prompt("ship")
+        first, second, third = await at.runtime.async_tools.waiting_calls()
+        await at.runtime.async_tools.submit_error(first.id, "no route")
+        await at.runtime.async_tools.cancel(second.id)
+        await receiver.until(2)
+        await at.abort()
+        await receiver.until(3)
+        await until_state(at.runtime, "delivered", many=3)
+
+    told = {each.json["pendingID"]: each.json["error"] for each in receiver.received}
+    assert (told[first.id], told[second.id]) == ("no route", "cancelled")
+    assert "abort" in told[third.id].lower()
+
+
+@pytest.mark.spec("P-12")
+async def test_without_a_secret_of_its_own_it_is_signed_with_what_the_tool_was_told(tmp_path: Path) -> None:
+    """Also if the key of the store has changed since."""
+    secrets: list[str] = []
+
+    async with receiving() as receiver:
+
+        async def run(args: Nothing, context: ToolContext) -> Pending:
+            secrets.append((await context_secret(at.runtime, context)).reveal())
+            return Pending(webhook_url=receiver.url)
+
+        tool = Tool("deploy", Nothing, run)
+        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.rotate_key()
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            told = await receiver.until()
+            await until_state(at.runtime, "delivered")
+
+    assert told.is_signed_with(secrets[0])
+    assert told.headers["webhook-signature"].count("v1,") == 2
+
+
+async def context_secret(runtime: Runtime, context: ToolContext) -> Secret:
+    """As an async tool is told it."""
+    return await runtime.async_tools._keys.secret(context.call_id)
+
+
+@pytest.mark.spec("P-12")
+async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told(tmp_path: Path) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+    async with receiving() as receiver:
+
+        async def run(args: Nothing, context: ToolContext) -> Pending:
+            started.set()
+            await go.wait()
+            return Pending(webhook_url=receiver.url, webhook_secret=Secret(SECRET))
+
+        tool = Tool("deploy", Nothing, run)
+        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+            prompt = asyncio.ensure_future(at.prompt("ship"))
+            await started.wait()
+            (running,) = await at.runtime._store.calls(at.session_id)
+            await at.runtime._store.settle(running.id, Completed("early"))
+            go.set()
+            await prompt
+            told = await receiver.until()
+            await until_state(at.runtime, "delivered")
+
+    assert told.json["result"]["output"] == "early"
+    assert told.is_signed_with(SECRET)
+
+
+@pytest.mark.spec("P-12")
+async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path) -> None:
+    """The receiver is down when the first process runs, and answers when a later one does."""
+    clock = FakeClock()
+    async with receiving() as receiver, open_outgoing(("127.0.0.1",)) as post:
+        receiver.answers = [500, 404]
+        tool = deploy(receiver, webhook_secret=Secret(SECRET))
+        setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([tool]), post=post)
+        async with open_world(tmp_path, setup, clock=clock) as runtime:
+            session = await runtime.create_session(directory=tmp_path)
+            await runtime.prompt(session.id, "ship")
+            await runtime.async_tools.submit_result(await waiting(runtime), "v2")
+            (failed,) = await until_so(runtime, lambda each: each.error)
+        clock.advance(6_000)
+        async with open_world(tmp_path, setup, clock=clock) as runtime:
+            (again,) = await until_so(runtime, lambda each: each.attempts == 2 and "404" in each.error)
+        clock.advance(400_000)
+        async with open_world(tmp_path, setup, clock=clock) as runtime:
+            (ended,) = await until_state(runtime, "delivered")
+
+    assert failed.error == "it answered 500"
+    assert failed.time.next is not None
+    assert 5_000 <= failed.time.next - failed.time.created < 5_500
+    assert (again.state, ended.attempts, ended.error) == ("owed", 3, None)
+    first, second, third = receiver.received
+    assert {first.id, second.id, third.id} == {ended.id}
+    assert first.body == second.body == third.body
+    assert len({each.headers["webhook-timestamp"] for each in receiver.received}) == 3
+    assert all(each.is_signed_with(SECRET) for each in receiver.received)
+
+
+@pytest.mark.spec("P-12")
+async def test_who_wants_nothing_more_gets_nothing_more_until_somebody_asks_for_it(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        receiver.answers = [410]
+        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            (dead,) = await until_state(at.runtime, "dead")
+            assert [each.id for each in await at.runtime.deliveries.list("dead")] == [dead.id]
+            again = await at.runtime.deliveries.redeliver(dead.id)
+            (ended,) = await until_state(at.runtime, "delivered")
+            with pytest.raises(Conflict, match="was delivered"):
+                await at.runtime.deliveries.redeliver(dead.id)
+
+    assert (again.state, dead.attempts, ended.attempts) == ("owed", 1, 1)
+    assert "410" in (dead.error or "")
+    assert [each.id for each in receiver.received] == [dead.id, dead.id]
+
+
+@pytest.mark.spec("P-12")
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (AsyncToolsConfig(), "webhooks are off"),
+        (AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True)), "127.0.0.1 is not a public address"),
+    ],
+)
+async def test_what_is_not_configured_is_not_sent_and_can_be_once_it_is(
+    tmp_path: Path, config: AsyncToolsConfig, why: str
+) -> None:
+    async with receiving() as receiver:
+        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=config) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            (dead,) = await until_state(at.runtime, "dead")
+        assert receiver.received == []
+        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
+            assert [each.state for each in await runtime.deliveries.list()] == ["dead"]
+            await runtime.deliveries.redeliver(dead.id)
+            await until_state(runtime, "delivered")
+
+    assert why in (dead.error or "")
+    assert len(receiver.received) == 1
+
+
+@pytest.mark.spec("P-12")
+async def test_of_two_runtimes_on_one_directory_one_posts_each(tmp_path: Path) -> None:
+    script = {f"ship {n}": [[call("deploy")], [say("Shipped.")]] for n in range(12)}
+    async with receiving() as receiver:
+        tools = [deploy(receiver)]
+        async with (
+            open_runtime(tmp_path, model=ScriptedModel(script), tools=tools, async_tools=HERE) as one,
+            open_runtime(tmp_path, model=ScriptedModel(script), tools=tools, async_tools=HERE) as two,
+        ):
+            for n in range(12):
+                session = await one.create_session(directory=tmp_path)
+                await one.prompt(session.id, f"ship {n}")
+            calls = await two.async_tools.waiting_calls()
+            await asyncio.gather(
+                *(
+                    runtime.async_tools.submit_result(each.id, "v2")
+                    for each in calls
+                    for runtime in (one, two)
+                )
+            )
+            await until_state(two, "delivered", many=12)
+
+    assert Counter(each.json["pendingID"] for each in receiver.received) == {each.id: 1 for each in calls}
+
+
+async def test_what_another_process_owes_is_posted_by_who_serves(tmp_path: Path) -> None:
+    """Whoever gave the result does not post, and need not stay."""
+    async with receiving() as receiver:
+        tools = [deploy(receiver)]
+        async with stage(tmp_path, SCRIPT, tools=tools, async_tools=HERE) as at:
+            await at.prompt("ship")
+            async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other:
+                await other.async_tools.submit_result(await waiting(other), "v2")
+            await receiver.until()
+            await until_state(at.runtime, "delivered")
+
+
+async def test_who_serves_one_tree_posts_for_that_tree_only(tmp_path: Path) -> None:
+    script = {f"ship {n}": [[call("deploy")], [say("Shipped.")]] for n in range(2)}
+    async with receiving() as receiver:
+        tools = [deploy(receiver)]
+        async with open_runtime(tmp_path, model=ScriptedModel(script), tools=tools) as runtime:
+            sessions = [await runtime.create_session(directory=tmp_path) for _ in range(2)]
+            for n, session in enumerate(sessions):
+                await runtime.prompt(session.id, f"ship {n}")
+        more: dict[str, Any] = {"tools": tools, "async_tools": HERE, "serve": False}
+        async with open_runtime(tmp_path, model=ScriptedModel(script), **more) as runtime:
+            for each in await runtime.async_tools.waiting_calls():
+                await runtime.async_tools.submit_result(each.id, "v2")
+            runtime.serve_tree(sessions[1].id)
+            (told,) = await until_state(runtime, "delivered")
+            (left,) = await runtime.deliveries.list("owed")
+
+    assert (told.session_id, left.session_id) == (sessions[1].id, sessions[0].id)
+    assert (left.attempts, len(receiver.received)) == (0, 1)
+
+
+@pytest.mark.spec("P-12")
+async def test_deleting_a_session_drops_nothing_that_is_owed(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        script = {"ship": [[call("deploy"), call("deploy")], [say("Shipped.")]]}
+        async with stage(tmp_path, script, tools=[deploy(receiver)], serve=True) as at:
+            await at.prompt("ship")
+            first, second = await at.runtime.async_tools.waiting_calls()
+        async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
+            await runtime.async_tools.submit_result(first.id, "v2")
+            await runtime.delete_session(at.session_id)
+        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
+            await until_state(runtime, "delivered", many=2)
+
+    told = {each.json["pendingID"]: each.json for each in receiver.received}
+    assert told[first.id]["result"]["output"] == "v2"
+    assert told[second.id]["error"] == DELETED
+
+
+@pytest.mark.spec("P-12")
+async def test_a_post_that_is_broken_off_by_the_end_of_its_process_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncagents.engine.courier.GRACE_SECONDS", 0)
+    async with receiving() as receiver:
+        receiver.silent = True
+        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            first = await receiver.until()
+        receiver.silent = False
+        async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
+            (known,) = await until_state(runtime, "delivered")
+
+    assert known.attempts == 1
+    assert [each.id for each in receiver.received] == [first.id, first.id]
+
+
+async def test_an_end_waits_for_a_post_that_is_under_way(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            await receiver.until()
+        async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
+            (known,) = await runtime.deliveries.list()
+
+    assert (known.state, known.attempts) == ("delivered", 1)
+
+
+async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncagents.engine.courier.DEADLINE_SECONDS", 0.05)
+    async with receiving() as receiver:
+        receiver.silent = True
+        async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            (failed,) = await until_so(at.runtime, lambda each: each.error)
+
+    assert (failed.state, "did not answer" in (failed.error or "")) == ("owed", True)
+
+
+async def test_a_silent_receiver_holds_up_nobody_else(tmp_path: Path) -> None:
+    """Ten webhooks to it are owed; two are under way, and others pass by."""
+    script = {"ship": [[call("deploy", n=n) for n in range(10)] + [call("quick")], [say("Shipped.")]]}
+    tools = [
+        later("deploy", webhook_url="https://silent.test/"),
+        later("quick", webhook_url="https://quick.test/"),
+    ]
+    posts = _Counted()
+    setup = Setup(model=ScriptedModel(script), furnish=bare(tools), post=posts)
+    async with open_world(tmp_path, setup) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "ship")
+        for each in await runtime.async_tools.waiting_calls():
+            await runtime.async_tools.submit_result(each.id, "v2")
+        (quick,) = await until_state(runtime, "delivered")
+        posts.go.set()
+        await until_state(runtime, "delivered", many=11)
+
+    assert quick.url == "https://quick.test/"
+    assert posts.most == 2
+
+
+class _Counted:
+    """A post that holds up whatever goes to one host, and counts."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self._now = 0
+        self.most = 0
+
+    async def __call__(self, letter: Letter) -> Answer:
+        if "silent" not in letter.url:
+            return Answered(200)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await self.go.wait()
+        self._now -= 1
+        return Answered(200)
+
+
+async def test_a_post_that_breaks_is_a_failure_like_any_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(letter: Letter) -> Answer:
+        raise RuntimeError(f"cannot post to {letter.url}")
+
+    tool = later("deploy", webhook_url="https://x.test/?token=hush")
+    setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([tool]), post=broken)
+    async with open_world(tmp_path, setup) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "ship")
+        await runtime.async_tools.submit_result(await waiting(runtime), "v2")
+        (failed,) = await until_so(runtime, lambda each: each.error)
+
+    assert (failed.state, failed.error) == ("owed", "it could not be posted: RuntimeError")
+    assert "hush" not in caplog.text
+
+
+@pytest.mark.parametrize("answers", [[], [500], [410]])
+async def test_neither_secrets_nor_tokens_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: list[int]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with receiving() as receiver:
+        receiver.answers = answers
+        tool = deploy(receiver, webhook_secret=Secret(SECRET))
+        async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
+            await at.prompt("ship")
+            await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
+            (known,) = await until_so(
+                at.runtime, lambda each: each.attempts and (each.error or each.time.ended)
+            )
+
+    assert f"webhook {known.id}" in caplog.text
+    assert "http://127.0.0.1:" in caplog.text
+    assert (SECRET in caplog.text, "hush" in caplog.text) == (False, False)
+
+
+async def test_bad_questions_about_webhooks_are_answered_with_a_sentence(tmp_path: Path) -> None:
+    async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
+        assert await runtime.deliveries.list() == ()
+        with pytest.raises(InvalidInput, match="owed, delivered, dead"):
+            await runtime.deliveries.list("lost")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="limit"):
+            await runtime.deliveries.list(limit=0)
+        with pytest.raises(NotFound):
+            await runtime.deliveries.get("dlv_1")
+
+
+async def test_a_large_result_is_told_whole(tmp_path: Path) -> None:
+    async with (
+        receiving() as receiver,
+        stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at,
+    ):
+        await at.prompt("ship")
+        await at.runtime.async_tools.submit_result(await waiting(at.runtime), "é" * 400_000)
+        told = await receiver.until()
+        await until_state(at.runtime, "delivered")
+
+    assert told.json["result"]["output"] == "é" * 400_000

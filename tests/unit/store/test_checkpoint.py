@@ -1,0 +1,90 @@
+"""The log goes into the file beside the writer, and a failure of that harms nobody."""
+
+import logging
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from asyncagents.store.sqlite.checkpoint import EVERY, Checkpoints
+from asyncagents.store.sqlite.connection import Connection, Cursor, connect
+
+PATIENCE = 20.0
+
+
+class Told:
+    """A connection that says when it has moved the log."""
+
+    def __init__(self, path: Path, moved: threading.Event) -> None:
+        self._real = connect(path)
+        self._moved = moved
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._real.in_transaction
+
+    def execute(self, sql: str, params: tuple[object, ...] = (), /) -> Cursor:
+        done = self._real.execute(sql, params)
+        self._moved.set()
+        return done
+
+    def close(self) -> None:
+        self._real.close()
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """A row that is committed and lies in the log only."""
+    with closing(connect(path)) as writer:
+        writer.execute("CREATE TABLE t (x)")
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        writer.execute("INSERT INTO t VALUES (1)")
+        yield
+
+
+def in_the_file(path: Path) -> int:
+    """How many rows are there without the log."""
+    alone = Path(shutil.copy(path, path.with_name("alone.db")))
+    with closing(sqlite3.connect(alone)) as db:
+        return int(db.execute("SELECT COUNT(*) FROM t").fetchone()[0])
+
+
+def test_what_was_committed_is_moved_after_so_many_verbs(tmp_path: Path) -> None:
+    path, moved = tmp_path / "a.db", threading.Event()
+    with written(path), closing(Checkpoints(lambda: Told(path, moved))) as checkpoints:
+        checkpoints.committed(EVERY - 1)
+        assert (in_the_file(path), moved.is_set()) == (0, False)
+        checkpoints.committed(1)
+        assert moved.wait(PATIENCE)
+        assert in_the_file(path) == 1
+
+
+def test_a_failure_is_told_and_the_next_one_is_tried(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, moved, failed = tmp_path / "a.db", threading.Event(), threading.Event()
+
+    def connect_later() -> Connection:
+        if not failed.is_set():
+            failed.set()
+            raise sqlite3.OperationalError("unable to open database file")
+        return Told(path, moved)
+
+    with written(path), caplog.at_level(logging.WARNING), closing(Checkpoints(connect_later)) as checkpoints:
+        checkpoints.committed(EVERY)
+        assert failed.wait(PATIENCE)
+        checkpoints.committed(EVERY)
+        assert moved.wait(PATIENCE)
+        assert in_the_file(path) == 1
+    assert "could not be moved" in caplog.text
+
+
+def test_who_never_commits_has_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with closing(Checkpoints(lambda: connect(tmp_path / "a.db"))) as checkpoints:
+        checkpoints.committed(EVERY - 1)
+        assert threading.active_count() == before
