@@ -24,8 +24,8 @@ PARK_MUTANTS = (
     Mutant(
         "refused_with_its_own_words",
         "store/verb/signal.py",
-        "raise AlreadySettled(call.id, _brief(call.state.result))",
-        "raise AlreadySettled(call.id, _brief(fact.result))",
+        "raise AlreadySettled(call.id, brief(call.state.result))",
+        "raise AlreadySettled(call.id, brief(fact.result))",
         first=PARKS,
     ),
     Mutant(
@@ -132,8 +132,8 @@ PARK_MUTANTS = (
     Mutant(
         "async_start_in_doubt",
         "engine/calls.py",
-        "        if call.later is not None:\n            doubt = reopened",
-        "        if False:\n            doubt = reopened",
+        "        if call.later is not None:\n            doubt = self._lastings.reopened",
+        "        if False:\n            doubt = self._lastings.reopened",
         first=PARKS,
     ),
     Mutant(
@@ -168,9 +168,9 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "early_result_unchecked",
-        "engine/async_tools.py",
-        "call.later is None or not call.later.checked:",
-        "not call.open or not (call.later and call.later.checked):",
+        "store/verb/signal.py",
+        "if unless_checked and call.later is not None and",
+        "if unless_checked and call.open and call.later is not None and",
         first=PARKS,
     ),
     Mutant(
@@ -199,6 +199,28 @@ PARK_MUTANTS = (
         "store/sqlite/sql/call.sql",
         "pending = excluded.pending, ",
         "",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_noted_before_it_is_posted",
+        "store/sqlite/sql/delivery.sql",
+        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
+        "UPDATE delivery SET attempts = attempts + 1, state = 'delivered', ended = ?, rev = ? WHERE",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_posted_by_whoever_sees_it",
+        "store/sqlite/sql/delivery.sql",
+        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
+        "UPDATE delivery SET attempts = attempts + 1, error = ?, rev = ? WHERE",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_signed_with_the_newest_key",
+        "store/sqlite/sql/pending.sql",
+        "-- name: secret_keys_since\n",
+        "-- name: secret_keys_since\nSELECT key FROM secret_key WHERE ? > 0 ORDER BY id DESC LIMIT 1;\n"
+        "-- name: unused\n",
         first=PARKS,
     ),
 )

@@ -154,6 +154,10 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     later: Later | None = None
     """What the call keeps from here on."""
 
+    def lapsed(self, now: int) -> bool:
+        """A decision counts within its time, whether or not anybody was there to end it."""
+        return self.approval and self.due is not None and self.due <= now
+
     @property
     def next_due(self) -> int | None:
         """When somebody must look at it: to warn, or to end it."""
