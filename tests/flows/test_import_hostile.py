@@ -122,6 +122,17 @@ BAD: dict[str, Spoil] = {
     "a call that is none": edit(TOOL, **mark(call={"id": "x"})),
     "a call that climbs": edit(TOOL, **mark(call={"id": "../x", "turn": 1, "created": 1})),
     "a task of another session": edit(SESSION, parentID=OLD_ROOT, **mark(turn=1, task=STRANGE)),
+    "a version out of all bounds": edit(TEXT, **mark(version=2**70)),
+    "a tail without a summary": edit(SESSION, **mark(turn=1, tail=2**70)),
+    "a tail of nothing": edit(SESSION, **mark(turn=1, tail=1)),
+    "a key with a zero byte": lambda storage: (
+        edit(SESSION, **mark(turn=1))(storage),
+        edit(ASKED, **mark(input={"key": "a\0b", "state": "promoted"}))(storage),
+    ),
+    "a turn of an input out of all bounds": edit(
+        ASKED, **mark(input={"key": "k", "state": "promoted", "turn": 2**70})
+    ),
+    "a notice that is none": edit(SESSION, **mark(turn=1, notices=[{"end": {"id": "ses_x"}}])),
     "turns without end": edit(SESSION, **mark(turn=2**60)),
     "a link": instead(lambda path: path.symlink_to("/etc/hostname")),
     "a pipe": instead(os.mkfifo),
