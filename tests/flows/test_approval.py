@@ -28,6 +28,8 @@ from asyncagents import (
     approval,
     async_tool,
     call,
+    export_to,
+    import_from,
     open_runtime,
     say,
 )
@@ -301,6 +303,24 @@ async def _rested(data: Path, at: Stage) -> tuple[Entry, ...]:
         with runtime._bus.subscribe(at.session_id) as subscription:
             await Ears(subscription).until(SessionIdle)
         return await runtime.messages(at.session_id)
+
+
+@pytest.mark.spec("P-13")
+async def test_a_session_that_was_imported_still_asks_and_is_answered_there(tmp_path: Path) -> None:
+    async with stage(tmp_path / "here", SCRIPT, tools=[may_ship]) as at:
+        await at.prompt("ship")
+        await export_to(at.runtime, tmp_path / "files")
+    async with open_runtime(tmp_path / "there", model=at.model, tools=[may_ship]) as runtime:
+        with runtime._bus.subscribe() as subscription:
+            ears = Ears(subscription)
+            await import_from(runtime, tmp_path / "files")
+            asked = await ears.until(QuestionAsked)
+            (waiting,) = await runtime.asks()
+            await runtime.answer(asked.request.id, "approve", by="alice")
+            await ears.until(SessionIdle)
+
+    assert (waiting.who, waiting.call.ask_id) == ("release managers", asked.request.id)
+    assert heard(at) == ["Approved by alice."]
 
 
 @pytest.mark.spec("P-08")
