@@ -282,7 +282,15 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "value", [[], {"info": {}}, {"info": {}, "messages": [7]}, {"info": 1, "messages": []}, 7]
+    "value",
+    [
+        [],
+        {"info": {}},
+        {"info": {}, "messages": [7]},
+        {"info": 1, "messages": []},
+        {"info": {}, "messages": [], "pendingTools": 7},
+        7,
+    ],
 )
 async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object) -> None:
     write(tmp_path / "one.json", value)
@@ -307,7 +315,13 @@ async def test_a_large_session_is_exported_in_pieces_and_comes_back(tmp_path: Pa
     for number in range(1_000):
         message_id = f"msg_{number:06}"
         address = {"id": f"prt_{number:06}", "sessionID": ROOT_ID, "messageID": message_id}
-        said = {"id": message_id, "sessionID": ROOT_ID, "role": "user", "time": {"created": number}}
+        role = {"role": "assistant", "finish": "stop"} if number % 2 else {"role": "user"}
+        said = {
+            "id": message_id,
+            "sessionID": ROOT_ID,
+            "time": {"created": number, "completed": number},
+            **role,
+        }
         messages.append({"info": said, "parts": [{**address, "type": "text", "text": "x" * 2_000}]})
     write(tmp_path / "one.json", {"info": info, "messages": messages})
     first = await brought(tmp_path / "data", tmp_path / "one.json")
@@ -315,7 +329,10 @@ async def test_a_large_session_is_exported_in_pieces_and_comes_back(tmp_path: Pa
         before = await exported(runtime, tmp_path / "files")
         pieces = [len(piece) async for piece in runtime.transfer.records(ROOT_ID)]
     await brought(tmp_path / "again", tmp_path / "files")
-    async with elsewhere(tmp_path / "again", serve=False) as (runtime, _):
+    async with elsewhere(tmp_path / "again", SCRIPT) as (runtime, model):
         assert await exported(runtime, tmp_path / "more") == before
+        await asyncio.wait_for(runtime.prompt(ROOT_ID, "more", model="scripted/scripted"), PATIENCE)
+        await asyncio.wait_for(runtime.prompt(ROOT_ID, "more"), PATIENCE)
+    assert [len(request.messages) for request in model.requests] == [1_001, 1_003]
     assert not first.troubles
     assert max(pieces) <= 100

@@ -24,8 +24,8 @@ PARK_MUTANTS = (
     Mutant(
         "refused_with_its_own_words",
         "store/verb/signal.py",
-        "raise AlreadySettled(call.id, _brief(call.state.result))",
-        "raise AlreadySettled(call.id, _brief(fact.result))",
+        "raise AlreadySettled(call.id, brief(call.state.result))",
+        "raise AlreadySettled(call.id, brief(fact.result))",
         first=PARKS,
     ),
     Mutant(
@@ -132,8 +132,8 @@ PARK_MUTANTS = (
     Mutant(
         "async_start_in_doubt",
         "engine/calls.py",
-        "        if call.later is not None:\n            doubt = reopened",
-        "        if False:\n            doubt = reopened",
+        "        if call.later is not None:\n            doubt = self._lastings.reopened",
+        "        if False:\n            doubt = self._lastings.reopened",
         first=PARKS,
     ),
     Mutant(
@@ -168,9 +168,9 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "early_result_unchecked",
-        "engine/async_tools.py",
-        "call.later is None or not call.later.checked:",
-        "not call.open or not (call.later and call.later.checked):",
+        "store/verb/signal.py",
+        "if unless_checked and call.later is not None and",
+        "if unless_checked and call.open and call.later is not None and",
         first=PARKS,
     ),
     Mutant(

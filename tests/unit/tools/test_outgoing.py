@@ -32,8 +32,8 @@ def leads(**hosts: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:
     return look_up
 
 
-async def posted(url: str, *, hosts: tuple[str, ...] = (), **names: list[str]) -> Answer:
-    async with open_outgoing(hosts, look_up=leads(**names)) as post, asyncio.timeout(PATIENCE):
+async def posted(url: str, **names: list[str]) -> Answer:
+    async with open_outgoing(look_up=leads(**names)) as post, asyncio.timeout(PATIENCE):
         return await post(letter(url))
 
 
