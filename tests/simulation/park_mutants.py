@@ -201,4 +201,26 @@ PARK_MUTANTS = (
         "",
         first=PARKS,
     ),
+    Mutant(
+        "webhook_noted_before_it_is_posted",
+        "store/sqlite/sql/delivery.sql",
+        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
+        "UPDATE delivery SET attempts = attempts + 1, state = 'delivered', ended = ?, rev = ? WHERE",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_posted_by_whoever_sees_it",
+        "store/sqlite/sql/delivery.sql",
+        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
+        "UPDATE delivery SET attempts = attempts + 1, error = ?, rev = ? WHERE",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_signed_with_the_newest_key",
+        "store/sqlite/sql/pending.sql",
+        "-- name: secret_keys_since\n",
+        "-- name: secret_keys_since\nSELECT key FROM secret_key WHERE ? > 0 ORDER BY id DESC LIMIT 1;\n"
+        "-- name: unused\n",
+        first=PARKS,
+    ),
 )
