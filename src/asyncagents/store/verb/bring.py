@@ -18,6 +18,7 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, find_session, publish_status, put_call, read_part
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.task import put_task
 
 Outcome: TypeAlias = Literal["imported", "already there"]
@@ -167,6 +168,7 @@ async def _call(tx: Tx, call: Call) -> None:
         if await tx.one("call_by_ask", ask_id) is not None:
             raise Conflict(f"ask {ask_id} is there already, in another session")
     await put_call(tx, call)
+    asked(tx, call)
 
 
 async def _last_step(tx: Tx, new: Brought) -> None:
