@@ -32,6 +32,7 @@ SESSIONS = 6
 LOOK_SECONDS = 0.002
 PATIENCE_SECONDS = 0.5
 """So long a moment is waited for before somebody is killed anyway."""
+START_SECONDS = 5.0
 REST_SECONDS = 30
 PRELOAD = ["tests.e2e.park_worker", "asyncagents.llm.providers"]
 
@@ -75,6 +76,8 @@ class Siege:
         self._seed = seed
         self._started = 0
         self._reader = Reader(self.ledger)
+        self._ups = Reader(self.ledger)
+        self._up: set[int] = set()
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(PRELOAD)
         self.ledger.touch()
@@ -139,6 +142,8 @@ class Siege:
 
     async def strike(self) -> None:
         """Kill whoever just did something that matters, or now and then all; others take their places."""
+        if self.rng.random() < 0.8:  # else perhaps while it starts
+            await self._manned()
         match self.rng.choice(["park", "settle", "acknowledge", "resume", "resume"]):
             case "park":
                 victim = await self._who_writes("job")
@@ -156,6 +161,14 @@ class Siege:
         else:
             await self.kill(victim or self.rng.choice(agents))
         self.man(*CREW)
+
+    async def _manned(self) -> None:
+        """Until everybody is at work."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                while not {worker.number for worker in self.workers} <= self._up:
+                    self._up |= {line.worker for line in self._ups.news() if line.what == "up"}
+                    await asyncio.sleep(LOOK_SECONDS)
 
     async def _who_writes(self, what: What) -> Worker | None:
         """Until one that lives does."""

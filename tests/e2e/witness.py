@@ -14,7 +14,7 @@ import apsw
 
 from asyncagents.domain.port import Rng
 from asyncagents.store.sqlite.batch import Batches, SqliteTx
-from asyncagents.store.sqlite.connection import Cursor
+from asyncagents.store.sqlite.connection import Connection, Cursor
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.testing.fault import Crash
@@ -26,6 +26,7 @@ State: TypeAlias = dict[str, str]
 """A mark for the rows of each table."""
 
 MEMBERS = 40
+MOVED_EVERY = 5
 
 
 class Witness:
@@ -129,6 +130,24 @@ class WatchedWriter(InlineWriter):
     ) -> None:
         super().__init__(batches, report, rng=rng, died=died, max_batch=MEMBERS)
         self._witness = witness
+        self._beside: Connection | None = None
+
+    def move_the_log_beside(self) -> None:
+        """From here on another connection does it, before any commit, as a thread would."""
+        self._beside = self._batches.connect_again()
+
+    def _tick(self) -> None:
+        if self._beside is not None and not self.dead and not self._rng.below(MOVED_EVERY):
+            try:
+                self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except Crash:
+                self._died()
+        super()._tick()
+
+    async def close(self) -> None:
+        if self._beside is not None:
+            self._beside.close()
+        await super().close()
 
     def submit(self, verb: Verb[Any]) -> asyncio.Future[Any]:
         took: list[int] = []

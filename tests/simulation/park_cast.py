@@ -42,7 +42,7 @@ from asyncagents.testing.process import Process
 from tests.simulation.cast import Do, Props, Treehouse, WildModel, nobody_objects
 from tests.simulation.park_post import PostOffice
 from tests.simulation.park_stage import ParkStage
-from tests.simulation.parks import BAD, BEGUN, Park, wishes
+from tests.simulation.parks import BAD, BEGUN, WHO, Park, wishes
 
 QUESTION = Question(question="Which?", header="Q", options=(Option(label="A", description="a"),))
 FOUND = "it was done"
@@ -201,11 +201,10 @@ class ParkProps(Props):
     async def _survey(self, args: Do, context: ToolContext) -> Outcome:
         """A person may answer, or somebody who asked one elsewhere; the session need not wait."""
         waits = await self._send_out(args, context)
-        return (
-            replace(waits, questions=(QUESTION,), approval=args.n < 4)
-            if isinstance(waits, Pending)
-            else waits
-        )
+        if not isinstance(waits, Pending):
+            return waits
+        approval = bool(args.n % 2)
+        return replace(waits, questions=(QUESTION,), approval=approval, who=WHO if approval else "")
 
     async def _nap(self, args: Do, context: ToolContext) -> Outcome:
         errand = self._book.hire(context.call_id, timer=True)

@@ -171,7 +171,7 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "    if unless_checked and call.later is not None and call.later.checked:\n",
         "    if unless_checked and call.later is not None and call.later.checked and call.open:\n",
-        first=PARKS,
+        first=PARKS + 50,
     ),
     Mutant(
         "secret_of_a_key_that_nobody_keeps",

@@ -9,6 +9,7 @@ from asyncagents.domain.call import Completed, Failed, Result
 
 PARKS = 2_000_000
 """Seeds from here on are such worlds."""
+WHO = "the ministers"
 DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0, 500.0)
 WISHES = {
     "job": 24, "errand": 14, "build": 14, "deploy": 8, "old": 6, "survey": 6, "nap": 10,

@@ -16,7 +16,7 @@ from asyncagents.store.verb.signal import settle_open
 from asyncagents.store.verb.task import find_task
 from asyncagents.store.verb.task_end import sweep, watched
 
-PIECE = 16
+PIECE = 25
 """So many hold the write lock for less than ten milliseconds, wherever in a large file they lie."""
 
 
