@@ -185,14 +185,14 @@ PARK_MUTANTS = (
         "store/verb/pending.py",
         "    if call.shown_pending:  #",
         "    if False:  #",
-        first=PARKS,
+        first=PARKS + 17,
     ),
     Mutant(
         "nobody_is_warned",
         "domain/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
-        first=PARKS,
+        first=PARKS + 5,
     ),
     Mutant(
         "listed_as_it_was",
@@ -221,6 +221,6 @@ PARK_MUTANTS = (
         "-- name: secret_keys_since\n",
         "-- name: secret_keys_since\nSELECT key FROM secret_key WHERE ? > 0 ORDER BY id DESC LIMIT 1;\n"
         "-- name: unused\n",
-        first=PARKS,
+        first=PARKS + 30,
     ),
 )
