@@ -83,6 +83,12 @@ def test_an_abort_does_not_spin_while_its_runtime_closes() -> None:
     play(24848)
 
 
+@pytest.mark.spec("X-11", "P-06")
+def test_a_secret_that_a_tool_was_told_counts_though_a_commit_failed() -> None:
+    """Its key took no revision, so the failed commit passed for a read, and the key was lost."""
+    play(PARKS + 50165)
+
+
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize(("world", "many"), [(0, 15), (TREES, 15), (PARKS, 5)])
 def test_a_seed_gives_the_same_trace_in_every_process(world: int, many: int) -> None:

@@ -307,3 +307,14 @@ async def test_a_commit_that_never_comes_about_is_an_error_and_leaves_nothing(tm
         faults.commits = []
         assert await lab.everything() == before
         await lab.prompt(session_id)
+
+
+@pytest.mark.spec("P-06")
+@pytest.mark.parametrize("fault", ["before", "after"])
+async def test_a_key_that_was_told_is_kept(tmp_path: Path, fault: Fault) -> None:
+    """Found by the simulation: it took no revision, so its failed commit passed for a read."""
+    faults = Faults()
+    async with _lab(tmp_path / "test.db", faults) as lab:
+        faults.commits = [fault]
+        assert await lab.store.pending.first_key(b"a key") == (b"a key",)
+        assert await lab.store.pending.keys() == (b"a key",)

@@ -67,6 +67,7 @@ async def first_key(tx: Tx, proposed: bytes) -> tuple[bytes, ...]:
 
 async def new_key(tx: Tx, key: bytes) -> tuple[bytes, ...]:
     """From here on secrets are made of it; those made of older ones still count."""
+    await tx.rev()  # what takes no revision counts as read, and is acknowledged though its commit failed
     await tx.one("insert_secret_key", key, tx.now)
     return await keys(tx)
 
@@ -86,6 +87,7 @@ async def forget_settled(tx: Tx, before: int, limit: int) -> int:
 
 
 async def _forget(tx: Tx, call_id: CallId) -> None:
+    await tx.rev()
     await tx.run("delete_call_secret", call_id)
     try:
         call = await the_call(tx, call_id)
