@@ -14,8 +14,9 @@ from asyncagents.domain.control import Lease
 from asyncagents.domain.id import Ids
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.database import open_sqlite
-from asyncagents.store.tx import Verb
+from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer import answer
+from asyncagents.store.verb.approval import approve
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move
 from asyncagents.testing.clock import FakeClock, SeededRng
@@ -318,3 +319,18 @@ async def test_a_key_that_was_told_is_kept(tmp_path: Path, fault: Fault) -> None
         faults.commits = [fault]
         assert await lab.store.pending.first_key(b"a key") == (b"a key",)
         assert await lab.store.pending.keys() == (b"a key",)
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+async def test_what_was_withdrawn_is_not_approved_any_more(tmp_path: Path, fault: Fault) -> None:
+    faults = Faults()
+    async with _lab(tmp_path / "test.db", faults) as lab:
+
+        async def approved(tx: Tx) -> None:
+            await tx.rev()
+            await approve(tx, "project", "bash", ("ls *",))
+
+        await lab.store._database.write(approved)
+        faults.commits = [fault]
+        await lab.store.withdraw("project")
+        assert await lab.store.approvals("project") == ()

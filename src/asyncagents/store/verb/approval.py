@@ -17,6 +17,7 @@ async def approvals(tx: Tx, project_id: str) -> tuple[Rule, ...]:
 
 async def withdraw(tx: Tx, project_id: str, permission: str | None) -> int:
     """Of one permission, or of all; returns how many there were."""
+    await tx.rev()  # else a commit that fails would pass for a read
     return await tx.run("withdraw", project_id, permission)
 
 
