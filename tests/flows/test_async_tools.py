@@ -263,6 +263,26 @@ async def test_who_does_not_have_the_tool_cannot_judge_its_results(tmp_path: Pat
     assert results(at) == ["gave up"]
 
 
+@pytest.mark.spec("P-05")
+async def test_what_a_check_does_with_a_result_does_not_change_it(tmp_path: Path) -> None:
+    def check(result: ToolResult) -> bool:
+        return bool(result.metadata.pop("size") == 1)
+
+    @async_tool(name="deploy", validate_result=check)
+    def start(target: str) -> None:
+        """Deploy."""
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        await at.prompt("ship")
+        (waiting,) = await at.runtime.async_tools.waiting_calls()
+        first = await at.runtime.async_tools.submit_result(waiting.id, "v2", metadata={"size": 1})
+        again = await at.runtime.async_tools.submit_result(waiting.id, "v2", metadata={"size": 1})
+        await at.ears.until(SessionIdle)
+
+    assert first == again
+    assert first.result == ToolResult(title="", output="v2", metadata={"size": 1})
+
+
 @pytest.mark.spec("P-07")
 async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(tmp_path: Path) -> None:
     def plain() -> Pending:
