@@ -453,6 +453,32 @@ async def test_a_start_that_may_run_again_does_under_the_same_id_and_secret(tmp_
     assert seen[0][1].startswith("whsec_")
 
 
+@pytest.mark.spec("P-08")
+async def test_a_start_that_was_cut_off_waits_for_its_result_where_nobody_can_run_it_again(
+    tmp_path: Path,
+) -> None:
+    started, hang = asyncio.Event(), asyncio.Event()
+    ids: list[str] = []
+
+    @async_tool(name="deploy", effect="idempotent")
+    async def slow(target: str, context: ToolContext) -> None:
+        """Deploy."""
+        ids.append(context.pending_id)
+        started.set()
+        await hang.wait()
+
+    model = ScriptedModel(SCRIPT)
+    async with stage(tmp_path, model, tools=[slow]) as at:
+        await at.runtime.send(at.session_id, "ship")
+        await started.wait()
+    async with stage(tmp_path, model) as elsewhere:
+        await elsewhere.ears.until_status(WaitingAsync)
+        await elsewhere.runtime.async_tools.submit_result(ids[0], "v2")
+        await elsewhere.ears.until(SessionIdle)
+
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["v2"]
+
+
 async def test_a_tool_is_told_where_results_are_posted_and_keeps_its_secret_to_itself(tmp_path: Path) -> None:
     seen: list[ToolContext] = []
 
