@@ -674,3 +674,23 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_counts_once(tmp_
     assert (answer.text, results(at)) == ("Shipped.", ["already there"])
     assert settled.result == ToolResult(title="", output="already there", metadata={})
     assert Completed("already there") == Completed(settled.result.output)
+
+
+@pytest.mark.spec("P-12")
+async def test_a_tool_whose_result_is_in_may_finish_and_whom_it_names_is_told(tmp_path: Path) -> None:
+    runtimes: list[Runtime] = []
+
+    @async_tool(name="deploy")
+    async def start(target: str, context: ToolContext) -> Pending:
+        """Deploy."""
+        with runtimes[0]._bus.subscribe() as subscription:
+            await runtimes[0].async_tools.submit_result(context.pending_id, "already there")
+            await Ears(subscription).until_said("Shipped.")  # the session has gone on
+        return Pending(webhook_url="https://hooks.example.test/x")
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        runtimes.append(at.runtime)
+        answer = await at.prompt("ship")
+        (owed,) = await at.runtime.deliveries.list()
+
+    assert (answer.text, owed.url) == ("Shipped.", "https://hooks.example.test/x")

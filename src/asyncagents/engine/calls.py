@@ -110,6 +110,8 @@ class Calls:
         for call in after.executing:
             if call.id in jobs:
                 run.aborts[call.id] = jobs[call.id].context.abort
+                if call.later is not None:
+                    run.starting.add(call.id)
                 work = self._execute(run, lease, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
         return after
@@ -203,6 +205,7 @@ class Calls:
             job.report.end()
             run.tasks.pop(call.id, None)
             run.aborts.pop(call.id, None)
+            run.starting.discard(call.id)
             run.poke()
 
     async def _commit(self, lease: Lease, call: Call, outcome: Ended) -> None:
