@@ -320,6 +320,19 @@ async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(
     assert told == {"tool": HOUR, "call": 7_000, "config": HOUR // 2, "estimate": 400_000_000, "ever": None}
 
 
+@pytest.mark.spec("P-07")
+async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
+    @async_tool(name="deploy", seconds=1e306, estimated_seconds=1e306)
+    def start(target: str) -> None:
+        """Deploy."""
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        await at.prompt("ship")
+        (waiting,) = await at.runtime.async_tools.waiting_calls()
+
+    assert (waiting.status, waiting.timeout) == ("waiting", 2**53)
+
+
 @pytest.mark.spec("P-07", "P-08")
 async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed_once(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
