@@ -41,7 +41,9 @@ def deploy(version: str, context: ToolContext) -> Pending:
     JOBS.mkdir(mode=0o700, exist_ok=True)  # for those only who may bring results
     job = JOBS / f"{context.effect_key}.json"  # the same key, if a crash makes it run again: still one job
     todo = {"pending_id": context.pending_id, "secret": context.secret, "version": version}
-    job.write_text(json.dumps(todo))
+    whole = job.with_suffix(".new")
+    whole.write_text(json.dumps(todo))
+    whole.rename(job)  # at once: a crash leaves no half of it
     return Pending(note=f"{version} is being deployed", external_ref=str(job), estimated_seconds=600)
 
 

@@ -16,6 +16,7 @@ from asyncagents.config.secret import Secret
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
+from asyncagents.domain.delivery import Delivery
 from asyncagents.domain.event import (
     AsyncToolExpiring,
     Event,
@@ -98,6 +99,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "DelegationConfig",
+    "Delivery",
     "Entry",
     "Event",
     "Failed",

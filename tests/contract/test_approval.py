@@ -269,6 +269,26 @@ async def test_an_answer_to_what_was_settled_names_the_first(lab: Lab) -> None:
         await lab.store.answer(ask_id(call), YES)
 
 
+@pytest.mark.spec("P-07")
+@pytest.mark.parametrize("door", ["yes", "no", "result", "error", "cancel"])
+async def test_a_decision_after_its_time_counts_for_nothing_though_nobody_has_looked(
+    lab: Lab, door: str
+) -> None:
+    _, lease, call = await opened(lab)
+    lab.clock.advance(SECONDS)
+    with pytest.raises(Conflict, match="over at 2023-11-14 23:13:20 UTC"):
+        await DOORS[door][0](lab, call, lease)
+    assert await lab.store.call(call.id) == call
+    await lab.store.expire()
+    assert DOORS["expiry"][1] in text_of(await lab.store.call(call.id))
+
+
+async def test_other_results_count_until_somebody_has_looked(lab: Lab) -> None:
+    _, _, call = await opened(lab, approval=False)
+    lab.clock.advance(SECONDS)
+    assert text_of(await lab.store.settle(call.id, Completed("late"))) == "late"
+
+
 async def test_a_warned_approval_still_asks(lab: Lab) -> None:
     _, lease, call = await opened(lab)
     state = call.open

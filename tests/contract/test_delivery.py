@@ -273,8 +273,10 @@ async def test_secrets_show_in_no_list(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("statement", "params", "index"),
     [
-        ("due_deliveries", (1, None, "[]", 8), "delivery_owed"),
-        ("next_delivery", (1, None), "delivery_owed"),
+        ("due_deliveries", (1, 2), "delivery_host"),
+        ("due_of_tree", (1, 2, "ses_1"), "delivery_tree"),
+        ("next_delivery", (1,), "delivery_owed"),
+        ("next_of_tree", (1, "ses_1"), "delivery_tree"),
         ("deliveries_in_state", ("dead", "", 10), "delivery_state"),
         ("forgettable_deliveries", (1, 10), "delivery_ended"),
         ("changed_deliveries", (1, 2), "delivery_rev"),

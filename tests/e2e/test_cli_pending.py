@@ -112,16 +112,12 @@ async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -
         empty = await desk.run("submit", "tool_nowhere", "x")
         _, session_id, (call_id,) = await parked(desk)
         tries = [
-            await desk.run("submit", *words, stdin=stdin)
-            for words, stdin in (
-                (("tool_nowhere", "x"), None),
-                (("tool_", "x"), None),
-                (("", "x"), None),
-                ((call_id,), None),
-                ((call_id, "v2", "--metadata", "[1]"), None),
-                ((call_id, "v2", "--metadata", "{"), None),
-                ((call_id, "bad", "--error", "--title", "T"), None),
-                ((session_id, "v2"), None),
+            await desk.run("submit", *words)
+            for words in (
+                ("tool_nowhere", "x"),
+                (call_id,),
+                (call_id, "v2", "--metadata", '{"a":' * 15_000 + "1" + "}" * 15_000),
+                (call_id, "bad", "--error", "--title", "T"),
             )
         ]
         nothing = await desk.run("pending", "--session", "ses_nowhere")
@@ -168,6 +164,7 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
         why = await desk.run("why", session_id)
         (row,) = in_json["asks"]
         perhaps = await desk.run("answer", row["id"], "perhaps")
+        nobody = await desk.run("answer", "tool_", "approve")
         decided = await desk.run("answer", row["id"], "approve", "--message", "after lunch", "--by", "alice")
         again = await desk.run(
             "answer", row["id"], "approve", "--message", "after lunch", "--by", "bob", "--detach"
@@ -183,6 +180,7 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
     assert (pending[0]["who"], pending[0]["ask"]) == ("release managers", row["id"])
     assert re.search(r"\sasks\s", sessions.out)
     assert 'It waits for release managers to decide "May v2 go out?"' in why.out.replace("'", '"')
+    assert (nobody.code, "no ask with id 'tool_'" in nobody.err) == (2, True)
     assert (perhaps.code, "choose one of the options" in perhaps.err) == (2, True)
     assert (decided.code, decided.out) == (0, "Done.\n")
     assert "Approved by alice: after lunch" in str(provider.requests[-1])

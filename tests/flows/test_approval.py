@@ -28,6 +28,8 @@ from asyncagents import (
     approval,
     async_tool,
     call,
+    export_to,
+    import_from,
     open_runtime,
     say,
 )
@@ -301,6 +303,38 @@ async def _rested(data: Path, at: Stage) -> tuple[Entry, ...]:
         with runtime._bus.subscribe(at.session_id) as subscription:
             await Ears(subscription).until(SessionIdle)
         return await runtime.messages(at.session_id)
+
+
+@pytest.mark.spec("A-04")
+async def test_what_a_child_asks_is_listed_at_its_root_with_its_lineage(tmp_path: Path) -> None:
+    async with stage(tmp_path, SCRIPT, tools=[may_ship]) as at:
+        child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path)
+        other = await at.runtime.create_session(directory=tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            await at.runtime.prompt(child.id, "ship")
+        (waiting,) = await at.runtime.asks(at.session_id)
+        elsewhere = await at.runtime.asks(other.id)
+
+    assert [session.id for session in waiting.lineage] == [at.session_id, child.id]
+    assert elsewhere == ()
+
+
+@pytest.mark.spec("P-13")
+async def test_a_session_that_was_imported_still_asks_and_is_answered_there(tmp_path: Path) -> None:
+    async with stage(tmp_path / "here", SCRIPT, tools=[may_ship]) as at:
+        await at.prompt("ship")
+        await export_to(at.runtime, tmp_path / "files")
+    async with open_runtime(tmp_path / "there", model=at.model, tools=[may_ship]) as runtime:
+        with runtime._bus.subscribe() as subscription:
+            ears = Ears(subscription)
+            await import_from(runtime, tmp_path / "files")
+            asked = await ears.until(QuestionAsked)
+            (waiting,) = await runtime.asks()
+            await runtime.answer(asked.request.id, "approve", by="alice")
+            await ears.until(SessionIdle)
+
+    assert (waiting.who, waiting.call.ask_id) == ("release managers", asked.request.id)
+    assert heard(at) == ["Approved by alice."]
 
 
 @pytest.mark.spec("P-08")

@@ -510,6 +510,29 @@ async def test_a_secret_as_plain_text_is_refused_and_not_repeated(tmp_path: Path
     assert "plain" not in state.error
 
 
+async def test_a_result_of_any_length_is_kept_and_the_model_reads_what_it_can(tmp_path: Path) -> None:
+    script = {
+        "ship": [[call("deploy", target="a"), call("deploy", target="b")], [say("Shipped.")]],
+        "and?": [[say("Wait.")], [say("Both are in.")]],
+    }
+    long = "first " + "x" * 3_000_000 + " last"
+    async with stage(tmp_path, script, tools=[deploy]) as at:
+        await at.prompt("ship")
+        first, second = await at.runtime.async_tools.waiting_calls()
+        await at.runtime.async_tools.submit_result(first.id, long)
+        await at.prompt("and?")
+        await at.runtime.async_tools.submit_error(second.id, long)
+        await at.ears.until(SessionIdle)
+        states = await at.states()
+
+    assert isinstance(states[0], ToolCompleted)
+    assert isinstance(states[1], ErrorState)
+    assert states[0].output == states[1].error == long
+    told = str(at.told())
+    assert (told.count("first "), told.count(" last"), told.count("characters left out")) == (2, 2, 2)
+    assert len(told) < 500_000
+
+
 async def test_what_an_async_tool_may_not_say_is_its_failure(tmp_path: Path) -> None:
     @async_tool(name="deploy")
     def start(target: str) -> dict[str, object]:

@@ -187,3 +187,13 @@ def test_every_error_of_the_page_is_one_that_can_be_caught() -> None:
     named = re.findall(r"`([A-Z]\w+)`", table)
     assert len(named) == 6
     assert [name for name in named if not issubclass(getattr(asyncagents, name), AsyncAgentsError)] == []
+
+
+def test_every_link_of_the_page_leads_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", PAGE):
+        file, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        assert (DOCS / file).exists(), link
+        titles = re.findall(r"^#+ (.+)$", (DOCS / file).read_text(encoding="utf-8"), re.MULTILINE)
+        assert not anchor or anchor in {title.lower().replace(" ", "-") for title in titles}, link

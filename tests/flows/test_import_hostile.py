@@ -122,6 +122,17 @@ BAD: dict[str, Spoil] = {
     "a call that is none": edit(TOOL, **mark(call={"id": "x"})),
     "a call that climbs": edit(TOOL, **mark(call={"id": "../x", "turn": 1, "created": 1})),
     "a task of another session": edit(SESSION, parentID=OLD_ROOT, **mark(turn=1, task=STRANGE)),
+    "a version out of all bounds": edit(TEXT, **mark(version=2**70)),
+    "a tail without a summary": edit(SESSION, **mark(turn=1, tail=2**70)),
+    "a tail of nothing": edit(SESSION, **mark(turn=1, tail=1)),
+    "a key with a zero byte": lambda storage: (
+        edit(SESSION, **mark(turn=1))(storage),
+        edit(ASKED, **mark(input={"key": "a\0b", "state": "promoted"}))(storage),
+    ),
+    "a turn of an input out of all bounds": edit(
+        ASKED, **mark(input={"key": "k", "state": "promoted", "turn": 2**70})
+    ),
+    "a notice that is none": edit(SESSION, **mark(turn=1, notices=[{"end": {"id": "ses_x"}}])),
     "turns without end": edit(SESSION, **mark(turn=2**60)),
     "a link": instead(lambda path: path.symlink_to("/etc/hostname")),
     "a pipe": instead(os.mkfifo),
@@ -282,7 +293,15 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "value", [[], {"info": {}}, {"info": {}, "messages": [7]}, {"info": 1, "messages": []}, 7]
+    "value",
+    [
+        [],
+        {"info": {}},
+        {"info": {}, "messages": [7]},
+        {"info": 1, "messages": []},
+        {"info": {}, "messages": [], "pendingTools": 7},
+        7,
+    ],
 )
 async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object) -> None:
     write(tmp_path / "one.json", value)
@@ -307,7 +326,13 @@ async def test_a_large_session_is_exported_in_pieces_and_comes_back(tmp_path: Pa
     for number in range(1_000):
         message_id = f"msg_{number:06}"
         address = {"id": f"prt_{number:06}", "sessionID": ROOT_ID, "messageID": message_id}
-        said = {"id": message_id, "sessionID": ROOT_ID, "role": "user", "time": {"created": number}}
+        role = {"role": "assistant", "finish": "stop"} if number % 2 else {"role": "user"}
+        said = {
+            "id": message_id,
+            "sessionID": ROOT_ID,
+            "time": {"created": number, "completed": number},
+            **role,
+        }
         messages.append({"info": said, "parts": [{**address, "type": "text", "text": "x" * 2_000}]})
     write(tmp_path / "one.json", {"info": info, "messages": messages})
     first = await brought(tmp_path / "data", tmp_path / "one.json")
@@ -315,7 +340,10 @@ async def test_a_large_session_is_exported_in_pieces_and_comes_back(tmp_path: Pa
         before = await exported(runtime, tmp_path / "files")
         pieces = [len(piece) async for piece in runtime.transfer.records(ROOT_ID)]
     await brought(tmp_path / "again", tmp_path / "files")
-    async with elsewhere(tmp_path / "again", serve=False) as (runtime, _):
+    async with elsewhere(tmp_path / "again", SCRIPT) as (runtime, model):
         assert await exported(runtime, tmp_path / "more") == before
+        await asyncio.wait_for(runtime.prompt(ROOT_ID, "more", model="scripted/scripted"), PATIENCE)
+        await asyncio.wait_for(runtime.prompt(ROOT_ID, "more"), PATIENCE)
+    assert [len(request.messages) for request in model.requests] == [1_001, 1_003]
     assert not first.troubles
     assert max(pieces) <= 100

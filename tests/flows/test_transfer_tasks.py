@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents import approval, async_tool
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.part import ToolError
 from asyncagents.domain.status import Idle, WaitingAsync
@@ -121,3 +122,57 @@ async def test_what_asked_a_person_was_cut_off(tmp_path: Path) -> None:
         assert await runtime.asks() == ()
     (state,) = [part.state for part in step.parts if hasattr(part, "state")]
     assert isinstance(state, ToolError)
+
+
+@approval(who="release managers")
+def may_ship(version: str) -> str:
+    """Ask whether a version may go out."""
+    return f"May {version} go out?"
+
+
+@pytest.mark.spec("P-13")
+async def test_a_decision_that_was_asked_for_is_taken_elsewhere(tmp_path: Path) -> None:
+    script = {"ship": [[call("may_ship", version="v2")], [say("Noted.")]]}
+    async with stage(tmp_path / "here", script, tools=[may_ship]) as at:
+        await at.prompt("ship")
+        before = await exported(at.runtime, tmp_path / "files")
+    await brought(tmp_path / "there", tmp_path / "files")
+    async with elsewhere(tmp_path / "there", script, may_ship) as (runtime, model):
+        assert await exported(runtime, tmp_path / "again") == before
+        (asked,) = await runtime.asks()
+        assert asked.call.ask_id is not None
+        await runtime.answer(asked.call.ask_id, [["Approve"]])
+        await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
+        assert not await runtime.asks()
+    (request,) = model.requests
+    (result,) = [told.output for told in request.messages if isinstance(told, FromTool)]
+    assert result.lower().startswith("approved")
+
+
+@pytest.mark.spec("P-13", "P-08")
+async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Path) -> None:
+    """Its record says `processing`: whether the work began is unknown, and a result may come."""
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @async_tool
+    async def deploy(version: str) -> str:
+        """Deploy."""
+        started.set()
+        await go.wait()
+        return "queued"
+
+    script = {"ship": [[call("deploy", version="v2")], [say("Shipped.")]]}
+    async with stage(tmp_path / "here", script, tools=[deploy]) as at:
+        await at.runtime.send(at.session_id, "ship")
+        await asyncio.wait_for(started.wait(), PATIENCE)
+        found = await exported(at.runtime, tmp_path / "files")
+        go.set()
+        await asyncio.wait_for(at.runtime.wait(at.session_id), PATIENCE)
+        waiting = await at.open_call()
+    await brought(tmp_path / "there", tmp_path / "files")
+    async with elsewhere(tmp_path / "there", script, deploy) as (runtime, model):
+        record = await runtime.async_tools.get(waiting.id)
+        await runtime.async_tools.submit_result(waiting.id, "v2 is live")
+        await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
+    assert b'"status":"processing"' in found[f"pending_tool/{waiting.id}.json"]
+    assert (record.status, len(model.requests)) == ("waiting", 1)

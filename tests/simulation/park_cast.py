@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from asyncagents import Completed, Failed, Pending, Tool, ToolContext
 from asyncagents.app import Setup
 from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.config.secret import Secret
 from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.ask import Option, Question
@@ -19,7 +20,7 @@ from asyncagents.domain.message import ModelRef
 from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.domain.window import Window
 from asyncagents.engine.runner import rest_in_peace
-from asyncagents.engine.tool import AnyTool, Lasting, Outcome, Plan, ask_everything
+from asyncagents.engine.tool import AnyTool, Execute, Lasting, Outcome, Plan, ask_everything
 from asyncagents.engine.workplace import Workplaces
 from asyncagents.llm.model import (
     FromModel,
@@ -39,8 +40,9 @@ from asyncagents.store.verb.remind import Stepping
 from asyncagents.testing.clock import EPOCH_MS
 from asyncagents.testing.process import Process
 from tests.simulation.cast import Do, Props, Treehouse, WildModel, nobody_objects
+from tests.simulation.park_post import PostOffice
 from tests.simulation.park_stage import ParkStage
-from tests.simulation.parks import BAD, BEGUN, Park, wishes
+from tests.simulation.parks import BAD, BEGUN, WHO, Park, wishes
 
 QUESTION = Question(question="Which?", header="Q", options=(Option(label="A", description="a"),))
 FOUND = "it was done"
@@ -124,6 +126,7 @@ class ParkCast:
             model=ParkModel(self._stage, process, self._seed, self._park),
             furnish=furnish,
             before_rest=rest_in_peace if self._seed % 3 else nobody_objects,
+            post=PostOffice(self._stage, process, self._seed),
             async_tools=AsyncToolsConfig(keep_days=self._park.keep / 86_400),
         )
 
@@ -148,6 +151,19 @@ class ParkProps(Props):
             Tool("boom", Do, self._guarded(self._boom), effect="none", timeout=20),
         )
 
+    def _guarded(self, run: Execute[Do]) -> Execute[Do]:
+        guarded = super()._guarded(run)
+
+        async def noted(args: Do, context: ToolContext) -> Outcome:
+            running = self._book.running.setdefault(context.session_id, [])
+            running.append(context.call_id)
+            try:
+                return await guarded(args, context)
+            finally:
+                running.remove(context.call_id)
+
+        return noted
+
     def _begun(self, name: str, *, effect: CallEffect = "once", plan: Plan[Do] | None = None) -> AnyTool:
         """A tool of which is known that its work goes on elsewhere, before it says so."""
         lasting = Lasting(
@@ -166,22 +182,29 @@ class ParkProps(Props):
     async def _send_out(self, args: Do, context: ToolContext) -> Outcome:
         """Somebody outside has it from here on, and may be faster than this tool."""
         self._affect("job", context)
+        errand = self._book.hire(context.call_id)
         if context.secret:
             self._book.secrets.setdefault(context.call_id, set()).add(context.secret)
-        errand = self._book.hire(context.call_id)
         await asyncio.sleep(errand.begins)
         if args.n == 8:
             ends: list[Outcome] = [Completed("at once"), Failed("not today")]
             return self._rng(context).choice(ends)
         self._open(context, errand.seconds)
         return Pending(
-            note="sent out", seconds=errand.seconds, on_due=errand.on_due, webhook_url=errand.webhook
+            note="sent out",
+            seconds=errand.seconds,
+            on_due=errand.on_due,
+            webhook_url=errand.webhook,
+            webhook_secret=Secret(errand.secret) if errand.secret else None,
         )
 
     async def _survey(self, args: Do, context: ToolContext) -> Outcome:
         """A person may answer, or somebody who asked one elsewhere; the session need not wait."""
         waits = await self._send_out(args, context)
-        return replace(waits, questions=(QUESTION,)) if isinstance(waits, Pending) else waits
+        if not isinstance(waits, Pending):
+            return waits
+        approval = bool(args.n % 2)
+        return replace(waits, questions=(QUESTION,), approval=approval, who=WHO if approval else "")
 
     async def _nap(self, args: Do, context: ToolContext) -> Outcome:
         errand = self._book.hire(context.call_id, timer=True)
@@ -198,5 +221,4 @@ class ParkProps(Props):
             raise asyncio.CancelledError
         now = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000 + 0.001)
         due = None if seconds is None else now + int(seconds * 1000)
-        self._book.dues.setdefault(context.call_id, []).append(due)
-        self._book.opened_by[context.call_id] = self._process.number
+        self._book.opened(context.call_id, context.session_id, self._process.number, due)

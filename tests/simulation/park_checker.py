@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from asyncagents.domain.call import (
     ABORTED,
     IN_DOUBT,
@@ -21,6 +23,7 @@ from asyncagents.domain.call import (
     pending_text,
     result_text,
 )
+from asyncagents.domain.decision import LATE_MS, overdue, unanswered
 from asyncagents.domain.pending_tool import PendingToolCall, pending_status
 from asyncagents.domain.shape import encode
 from asyncagents.llm.model import FromTool, FromUser, Told
@@ -28,7 +31,7 @@ from tests.simulation.checker import all_calls
 from tests.simulation.delivery_checker import check_deliveries
 from tests.simulation.park_cast import FOUND
 from tests.simulation.park_stage import ParkStage
-from tests.simulation.parks import BEGUN, CANCELLED, SENT_OUT
+from tests.simulation.parks import BEGUN, CANCELLED, SENT_OUT, WHO
 from tests.simulation.stage import Violation
 
 
@@ -137,17 +140,31 @@ def _check_result(book: ParkStage, call: Call) -> None:
 
 def _check_expiry(book: ParkStage, call: Call, state: Settled) -> None:
     """When its tool had said, or, if that was never heard, when such a tool is given up."""
-    default: Result = Completed(WAIT_OVER) if call.tool == "nap" else Failed(TIMED_OUT)
-    errand = book.errands.get(call.id)
-    if state.result not in (default, errand and errand.on_due):
-        _fail("P-07", f"{call.id} timed out with {state.result}")
     if call.later is None:  # nobody may ask for it any more
         return
     due = call.later.due
+    if state.result not in _expiries(book, call, state):
+        _fail("P-07", f"{call.id} timed out with {state.result}")
     usual = BEGUN.get(call.tool)
     heard = due in book.dues.get(call.id, ())
     if due is None or state.at < due or not (heard or (usual and due >= call.created + usual * 1000)):
         _fail("P-07", f"{call.id} timed out at {state.at}, due {due}, of {book.dues.get(call.id)}")
+
+
+def _expiries(book: ParkStage, call: Call, state: Settled) -> list[Result]:
+    """What a call may come to whose time is over; a timer says how late it is, a question who was silent."""
+    errand, due = book.errands.get(call.id), call.later.due if call.later else None
+    told = errand.on_due if errand and errand.on_due else None
+    if call.tool == "nap":
+        over = told or Completed(WAIT_OVER)
+        late = state.at - due if due is not None else 0
+        if isinstance(over, Completed) and late >= LATE_MS:
+            book.count("late timers")
+            over = replace(over, output=f"{over.output}\n\n{overdue(late)}")
+        return [over]
+    silent = [unanswered(due, who, approval=approval) for who, approval in (("", False), (WHO, True))]
+    found: list[Result] = [Failed(TIMED_OUT), *(silent if call.tool == "survey" else [])]
+    return found if told is None else [*found, told]
 
 
 def _check_listed(db: sqlite3.Connection, calls: dict[str, Call]) -> None:

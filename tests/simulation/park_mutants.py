@@ -40,7 +40,7 @@ PARK_MUTANTS = (
         "store/verb/step.py",
         "        if isinstance(call.state, Settled) or (cancelled",
         "        if (cancelled",
-        first=PARKS,
+        first=PARKS + 40,
     ),
     Mutant(
         "early_result_refused_for_ever",
@@ -132,8 +132,8 @@ PARK_MUTANTS = (
     Mutant(
         "async_start_in_doubt",
         "engine/calls.py",
-        "        if call.later is not None:\n            doubt = self._lastings.reopened",
-        "        if False:\n            doubt = self._lastings.reopened",
+        "        if call.later is not None:\n            doubt = self._lastings.reopened(",
+        "        if False:\n            doubt = self._lastings.reopened(",
         first=PARKS,
     ),
     Mutant(
@@ -157,7 +157,7 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "    await put_call(tx, over)\n    await owe(tx, over)\n",
         "    await put_call(tx, over)\n",
-        first=PARKS,
+        first=PARKS + 31,
     ),
     Mutant(
         "webhook_forgotten_by_an_early_result",
@@ -169,9 +169,9 @@ PARK_MUTANTS = (
     Mutant(
         "early_result_unchecked",
         "store/verb/signal.py",
-        "if unless_checked and call.later is not None and",
-        "if unless_checked and call.open and call.later is not None and",
-        first=PARKS,
+        "    if unless_checked and call.later is not None and call.later.checked:\n",
+        "    if unless_checked and call.later is not None and call.later.checked and call.open:\n",
+        first=PARKS + 10,
     ),
     Mutant(
         "secret_of_a_key_that_nobody_keeps",
@@ -185,20 +185,42 @@ PARK_MUTANTS = (
         "store/verb/pending.py",
         "    if call.shown_pending:  #",
         "    if False:  #",
-        first=PARKS,
+        first=PARKS + 2,
     ),
     Mutant(
         "nobody_is_warned",
         "domain/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
-        first=PARKS,
+        first=PARKS + 5,
     ),
     Mutant(
         "listed_as_it_was",
         "store/sqlite/sql/call.sql",
         "pending = excluded.pending, ",
         "",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_noted_before_it_is_posted",
+        "store/sqlite/sql/delivery.sql",
+        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
+        "UPDATE delivery SET attempts = attempts + 1, state = 'delivered', ended = ?, rev = ? WHERE",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_posted_by_whoever_sees_it",
+        "store/sqlite/sql/delivery.sql",
+        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
+        "UPDATE delivery SET attempts = attempts + 1, error = ?, rev = ? WHERE",
+        first=PARKS,
+    ),
+    Mutant(
+        "webhook_signed_with_the_newest_key",
+        "store/sqlite/sql/pending.sql",
+        "-- name: secret_keys_since\n",
+        "-- name: secret_keys_since\nSELECT key FROM secret_key WHERE ? > 0 ORDER BY id DESC LIMIT 1;\n"
+        "-- name: unused\n",
         first=PARKS,
     ),
 )

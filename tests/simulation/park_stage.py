@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from asyncagents.domain.call import Completed, Failed, Result, pending_text
-from asyncagents.domain.id import CallId
+from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingToolCall
+from asyncagents.engine.post import Letter
 from asyncagents.llm.model import FromModel, FromTool, Told
 from tests.simulation.parks import BAD, Errand, errand
 from tests.simulation.rows import Rows
@@ -21,6 +22,14 @@ class Refused(Struct, frozen=True):
     first: str
 
 
+class Posted(Struct):
+    """Somebody outside was told; `answer`: its status, 0 for nobody, -1 if it never came, None: not yet."""
+
+    process: int
+    letter: Letter
+    answer: int | None = None
+
+
 class ParkStage(Stage):
     def __init__(self, rows: Rows, seed: int) -> None:
         super().__init__(rows)
@@ -30,12 +39,19 @@ class ParkStage(Stage):
         self.errands: dict[CallId, Errand] = {}
         self.dues: dict[CallId, list[int | None]] = {}
         """When each run of a tool said that its wait would be over, in ms."""
+        self.running: dict[SessionId, list[CallId]] = {}
+        """Tools that run."""
         self.opened_by: dict[CallId, int] = {}
-        """Which process heard it last."""
+        """Which process heard that it waits while another call kept its session at work."""
+        self.forgets = False
+        """Old rows go in the end."""
+        self.lasting: set[int] = set()
+        """Processes that lived to the end and could write."""
         self.heard: set[CallId] = set()
-        """Those whose wait was written down, or not needed any more."""
+        """Those of which it is known that their tool was heard, whatever had become of the call."""
         self.settled: dict[CallId, PendingToolCall] = {}
         """What was acknowledged."""
+        self.posts: dict[str, list[Posted]] = {}
         self.secrets: dict[CallId, set[str]] = {}
         """What the tool was told to have results signed with."""
         self.offered: dict[CallId, list[Result]] = {}
@@ -43,6 +59,14 @@ class ParkStage(Stage):
         self.refused: list[Refused] = []
         self.repeats: dict[str, int] = {}
         """Requests that were sent again, word for word."""
+
+    def opened(self, call_id: CallId, session_id: SessionId, process: int, due: int | None) -> None:
+        """A tool says that it waits. Without another at work, a result that was faster may end its run."""
+        self.dues.setdefault(call_id, []).append(due)
+        self.opened_by.pop(call_id, None)
+        others = [each for each in self.running.get(session_id, []) if each != call_id]
+        if any(each not in self.offered for each in others):
+            self.opened_by[call_id] = process
 
     def hire(self, call_id: CallId, *, timer: bool = False) -> Errand:
         """A tool has been started; a second run of the same call is no news."""

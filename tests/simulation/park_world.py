@@ -35,6 +35,7 @@ class ParkWorld(Scenario):
         self.park = park(seed)
         self.book = ParkStage(Rows(path), seed)
         self.book.dead = self.stage.dead
+        self.book.forgets = self.park.keep < FORGOTTEN
         self.stage = self.book
         self._cast = ParkCast(self.book, seed, self.park)
         self.setup = self._cast.setup
@@ -60,9 +61,11 @@ class ParkWorld(Scenario):
     async def _drain(self, acts: list[asyncio.Task[None]]) -> None:
         """Then everybody is spoken to once more, and so the model reads all that it has not read yet."""
         await super()._drain(acts)
-        if self.park.keep < FORGOTTEN:
+        if self.book.forgets:
             await asyncio.sleep(FORGOTTEN)
-        self.book.heard = {call_id for call_id in self.book.errands if self.told_us(call_id)}
+        self.book.lasting = {number for number in self.everybody if self.lasts(number)}
+        if not self.stage.counts.get("aborts"):
+            self.book.heard = {each for each, number in self.book.opened_by.items() if self.lasts(number)}
         for session_id in self.stage.sessions:
             if session_id not in self.stage.deleted:
                 key, text = self.text(session_id, LAST)
@@ -71,6 +74,7 @@ class ParkWorld(Scenario):
         await self.clients.check_secrets()
 
     async def _waiting(self) -> list[SessionId]:
+        self.stage.check_unbroken()
         self._check_awake()
         return list(await self.insist(lambda r: r.statuses()))
 
@@ -111,11 +115,11 @@ class ParkWorld(Scenario):
     async def _at_rest(self) -> bool:
         if await self.insist(lambda r: r.statuses()):
             return False
-        return not await self.insist(partial(tasks_of, live=True))
+        owed = await self.insist(lambda r: r.deliveries.list("owed"))
+        return not owed and not await self.insist(partial(tasks_of, live=True))
 
-    def told_us(self, call_id: CallId) -> bool:
-        """Whether a tool that said that it waits was heard for sure."""
-        number = self.book.opened_by.get(call_id)
+    def lasts(self, number: int | None) -> bool:
+        """A process that lives to the end, and can write: what it hears is written down."""
         if number is None or self.writes_fail or number in self.stage.suspects:
             return False
         return not self.everybody[number].dead and not self.everybody[number].over.is_set()
@@ -124,7 +128,7 @@ class ParkWorld(Scenario):
         """Its row, not its result."""
         old = EPOCH_MS + (asyncio.get_running_loop().time() - self.park.keep) * 1000
         settled = self.book.settled.get(call_id)
-        return self.park.keep < FORGOTTEN and (settled is None or (settled.time.completed or 0) <= old)
+        return self.book.forgets and (settled is None or (settled.time.completed or 0) <= old)
 
     async def delete(self, session_id: SessionId) -> None:
         self.stage.deleted.add(session_id)

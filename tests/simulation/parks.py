@@ -9,6 +9,7 @@ from asyncagents.domain.call import Completed, Failed, Result
 
 PARKS = 2_000_000
 """Seeds from here on are such worlds."""
+WHO = "the ministers"
 DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0, 900.0)
 WISHES = {
     "job": 24, "errand": 14, "build": 14, "deploy": 8, "old": 6, "survey": 6, "nap": 10,
@@ -71,6 +72,8 @@ class Errand(Struct, frozen=True, kw_only=True):
     on_due: Result | None
     webhook: str
     """Who is told that it is settled."""
+    secret: str
+    """What that is signed with; nothing: the call's own."""
     sends: tuple[Send, ...]
 
 
@@ -84,7 +87,8 @@ def errand(seed: int, call_id: str, *, timer: bool = False) -> Errand:
     often = rng.random() < 0.15 if timer else rng.random() < 0.9
     sends = _sends(rng, call_id, begins, due) if often else ()
     webhook = f"https://hooks.example/{call_id}" if rng.random() < 0.3 and not timer else ""
-    return Errand(begins=begins, seconds=seconds, on_due=on_due, webhook=webhook, sends=sends)
+    own = "whsec_" + "QUJD" * 8 if rng.random() < 0.5 else ""
+    return Errand(begins=begins, seconds=seconds, on_due=on_due, webhook=webhook, secret=own, sends=sends)
 
 
 def _sends(rng: random.Random, call_id: str, begins: float, due: float) -> tuple[Send, ...]:

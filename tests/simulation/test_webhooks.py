@@ -8,6 +8,7 @@ import pytest
 
 from asyncagents.app import Setup, bare
 from asyncagents.domain.delivery import Delivery
+from asyncagents.engine.courier import TRIES
 from asyncagents.engine.post import Answer, Answered, Letter, Post, Unreachable
 from asyncagents.engine.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, say
@@ -139,6 +140,38 @@ def test_a_receiver_that_never_comes_back_is_given_up_after_ten_tries(tmp_path: 
     (known,) = SimLoop(1, max_steps=2_000_000).run(play)
     assert (known.state, known.attempts, len(tried)) == ("dead", 10, 10)
     assert known.error == "it answered 503; given up after 10 tries"
+
+
+def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -> None:
+    posted: list[str] = []
+    processes: list[Process] = []
+
+    async def post(letter: Letter) -> Answer:
+        posted.append(letter.headers["webhook-id"])
+        processes[-1].crash()
+        return Answered(200)
+
+    stand = Stand(tmp_path, post)
+
+    async def play() -> tuple[Delivery, ...]:
+        async with asyncio.TaskGroup() as group:
+            process, runtime = await stand.start(group)
+            processes.append(process)
+            await settled(runtime)
+            await process.over.wait()
+            for _ in range(TRIES - 1):
+                await asyncio.sleep(HOUR)
+                processes.append(stand.begin(group))
+                await processes[-1].over.wait()
+            await asyncio.sleep(HOUR)
+            process, runtime = await stand.start(group)
+            await ended(runtime, every=1)
+            process.stop()
+            return await runtime.deliveries.list()
+
+    (known,) = SimLoop(1, max_steps=2_000_000).run(play)
+    assert (known.state, len(posted)) == ("dead", TRIES)
+    assert "its process died" in (known.error or "")
 
 
 class Unsteady:

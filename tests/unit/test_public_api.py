@@ -28,6 +28,7 @@ PUBLIC = [
     "ConfigError",
     "Conflict",
     "DelegationConfig",
+    "Delivery",
     "Entry",
     "Event",
     "Failed",

@@ -53,7 +53,7 @@ def _nothing(path: Path) -> str:
 
 
 def located(storage: Path) -> Iterator[Located]:
-    """Raises nothing for names that are no ids: `names` left them out."""
+    """The sessions of a storage folder; whether their names are ids is seen when they are read."""
     sessions = storage / "session"
     for project in sorted(each for each in sessions.iterdir() if each.is_dir()):
         if project.name == "info":

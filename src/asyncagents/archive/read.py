@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -17,6 +17,8 @@ from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.transfer import Taken
 from asyncagents.errors import InvalidInput, NotFound, RequestError
 
+Heard: TypeAlias = Callable[[Taken | Trouble], object]
+
 
 class Imported(Struct, frozen=True):
     taken: tuple[Taken, ...]
@@ -28,7 +30,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
     trusted: bool = False
     directory: str | None = None
-    heard: Callable[[Taken | Trouble], object]
+    heard: Heard | None = None
 
 
 class Head(Struct, frozen=True):
@@ -45,7 +47,7 @@ async def import_from(
     *,
     trusted: bool = False,
     directory: str | Path | None = None,
-    heard: Callable[[Taken | Trouble], object] = id,
+    heard: Heard | None = None,
 ) -> Imported:
     """Import an export of ours, OpenCode's storage, or the file that `opencode export` writes.
 
@@ -80,7 +82,9 @@ class _Importing:
         found = await asyncio.to_thread(lambda: [each for one in storages(path) for each in located(one)])
         if not found:
             raise InvalidInput(f"{path} holds no exported sessions: its folder `session` is empty")
-        heads = await asyncio.to_thread(self._heads, found)
+        heads, unread = await asyncio.to_thread(_heads, found)
+        for file, why in unread:
+            self._trouble(file, why)
         done: set[SessionId] = set()
         for head in _parents_first(heads):
             if head.parent_id in heads and head.parent_id not in done:
@@ -96,29 +100,13 @@ class _Importing:
             self._trouble(head.place.file, "its parents lead back to itself")
         return self._told()
 
-    def _heads(self, found: Sequence[Located]) -> dict[SessionId, Head]:
-        """Without those that cannot be read, and those that are there twice."""
-        heads: dict[SessionId, Head] = {}
-        files: dict[str, Path] = {}
-        for place in found:
-            try:
-                if place.session_id in files:
-                    heads.pop(SessionId(place.session_id), None)
-                    raise InvalidInput(f"session {place.session_id} is in {files[place.session_id]}, too")
-                files[place.session_id] = place.file
-                session_id, parent_id = session_of(Reader().named(place.file, "session"))
-                heads[session_id] = Head(session_id, parent_id, place)
-            except RequestError as error:
-                self._trouble(place.file, _about(error, place.file))
-        return heads
-
     async def _take(self, found: Found, parent_id: SessionId | None) -> None:
         orphan = parent_id is not None and not await self._is_there(parent_id)
         taken = await self._runtime.transfer.take(
             found, trusted=self._choice.trusted, directory=self._choice.directory, orphan=orphan
         )
         self._taken.append(taken)
-        self._choice.heard(taken)
+        self._hear(taken)
 
     async def _is_there(self, session_id: SessionId) -> bool:
         try:
@@ -130,10 +118,32 @@ class _Importing:
     def _trouble(self, file: Path, why: str) -> None:
         trouble = Trouble(str(file), why)
         self._troubles.append(trouble)
-        self._choice.heard(trouble)
+        self._hear(trouble)
+
+    def _hear(self, each: Taken | Trouble) -> None:
+        if self._choice.heard is not None:
+            self._choice.heard(each)
 
     def _told(self) -> Imported:
         return Imported(tuple(self._taken), tuple(self._troubles))
+
+
+def _heads(found: Sequence[Located]) -> tuple[dict[SessionId, Head], list[tuple[Path, str]]]:
+    """What can be read of them, and why the others cannot; what is there twice counts as neither."""
+    heads: dict[SessionId, Head] = {}
+    files: dict[str, Path] = {}
+    unread = []
+    for place in found:
+        try:
+            if place.session_id in files:
+                heads.pop(SessionId(place.session_id), None)
+                raise InvalidInput(f"session {place.session_id} is in {files[place.session_id]}, too")
+            files[place.session_id] = place.file
+            session_id, parent_id = session_of(Reader().named(place.file, "session"))
+            heads[session_id] = Head(session_id, parent_id, place)
+        except RequestError as error:
+            unread.append((place.file, _about(error, place.file)))
+    return heads, unread
 
 
 def _is_folder(path: Path) -> bool:
@@ -211,8 +221,10 @@ def _document(file: Path) -> Found:
     value = Reader().value(file, MOST_SESSION)
     match value:
         case {"info": dict(info), "messages": list(messages)}:
-            pending = value.get("pendingTools", [])
-            records = {str(each.get("id")): each for each in pending if isinstance(each, dict)}
+            pending = value.get("pendingTools") or []
+            if not isinstance(pending, list) or not all(isinstance(each, dict) for each in pending):
+                raise InvalidInput("`pendingTools` is a list of objects")
+            records = {str(each.get("id")): each for each in pending}
             open_ids = {_waits_for(part) for message in messages for part in _parts_of(message)}
             kept = {name: each for name, each in records.items() if name in open_ids}
             pairs = [(_info_of(message), _parts_of(message)) for message in messages]

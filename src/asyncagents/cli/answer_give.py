@@ -20,6 +20,7 @@ from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 
+PREFIXES = ("per_", "que_", "tool_")
 LISTED = "`asyncagents asks --all` lists what is open"
 
 
@@ -97,7 +98,10 @@ async def _waiting(runtime: Runtime, start: str) -> PendingToolCall | None:
 
 
 def _begins(ask_id: str, start: str) -> bool:
-    return bool(start) and (ask_id.startswith(start) or ask_id.partition("_")[2].startswith(start))
+    """What all ids begin with names none."""
+    if any(prefix.startswith(start) for prefix in PREFIXES):
+        return False
+    return ask_id.startswith(start) or ask_id.partition("_")[2].startswith(start)
 
 
 def _blind(given: Given) -> Reply | list[list[str]]:

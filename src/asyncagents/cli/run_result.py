@@ -229,7 +229,7 @@ def close(screen: Screen, result: Result) -> None:
 
 def _tell_waits(screen: Screen, result: Result, again: str) -> None:
     for wait in result.waits:
-        until = f", until {moment(wait.due)}" if wait.due is not None else ""
+        until = f", until {moment(wait.due)}" if wait.due is not None and wait.kind != "wait" else ""
         named = wait.ask or wait.call
         screen.tell(f"waiting: {one_line(wait.what)}, {named} of session {wait.session}{until}")
     for hint in _ways_on(result, again):

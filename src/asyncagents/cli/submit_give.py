@@ -54,7 +54,7 @@ class Submitted(Struct, frozen=True):
         how = "accepted before" if self.before else "accepted"
         what = f"{how}: {self.call.tool} of session {self.call.session_id}"
         if self.others:
-            return f"{what} has its result; {_many(self.others)} of it still waits"
+            return f"{what}, which goes on when {_many(self.others)} of the same step has its result too"
         if self.is_run:
             return f"{what}; another process works on it"
         return (
@@ -63,7 +63,7 @@ class Submitted(Struct, frozen=True):
 
 
 def _many(count: int) -> str:
-    return "another call" if count == 1 else f"one of {count} other calls"
+    return "another call" if count == 1 else f"each of {count} other calls"
 
 
 def read_text(word: str | None) -> str:
@@ -146,7 +146,7 @@ def _metadata(given: Given) -> dict[str, Any] | None:
         return None
     try:
         return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise Complaint(f'--metadata is a JSON object, such as {{"exit": 0}}: {error}', code=USAGE) from error
 
 

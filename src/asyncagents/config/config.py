@@ -185,6 +185,15 @@ class WebhooksConfig(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """Names and addresses that may be posted to though they are not public."""
 
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            has_port = host.count(":") == 1 or "]:" in host
+            if not host.strip() or has_port or any(mark in host for mark in "/*@% "):
+                raise ConfigError(
+                    f"async_tools: {host[:80]!r} is no host: webhooks.hosts has whole names and addresses, "
+                    "without https://, port, path or *"
+                )
+
 
 class AsyncToolsConfig(Struct, frozen=True, kw_only=True):
     """Calls whose result comes later, from outside."""

@@ -87,6 +87,7 @@ def _bring(found: Found, terms: Terms) -> Brought:
     calls.check_all_used()
     _check_unique(messages, parts)
     waits = any(call.open for call in calls.made)
+    _check_notices(session_mark)
     mark = read_from(session_mark, messages, parts, waits=waits)
     task = _task(mark, session, terms, waits=waits)
     return Brought(
@@ -247,6 +248,12 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
     error = TaskError("MessageAbortedError", CUT_SHORT)
     task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
     return replace(task, account=account)
+
+
+def _check_notices(mark: SessionMark | None) -> None:
+    for notice in mark.notices if mark else ():
+        a_name(notice.end.id, "task")
+        _check_number(notice.end.run)
 
 
 def _was_live(mark: SessionMark) -> bool:

@@ -66,7 +66,7 @@ def _is_summary(each: BroughtMessage, places: dict[MessageId, int]) -> bool:
 
 
 def _check(mark: SessionMark, messages: Sequence[BroughtMessage]) -> None:
-    if mark.summary:
+    if mark.summary or mark.tail:
         places = {each.info.id: each.mark.position for each in messages if each.mark.position is not None}
         at = next((each for each in messages if each.mark.position == mark.summary), None)
         if at is None or not _is_summary(at, places) or not 0 <= mark.tail <= mark.summary:

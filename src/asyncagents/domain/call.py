@@ -17,6 +17,7 @@ from asyncagents.domain.part import (
     ToolState,
     ToolWaiting,
 )
+from asyncagents.domain.text import result_read
 
 Effect: TypeAlias = Literal["none", "idempotent", "once"]
 """What a second run would do: nothing, the same again under the same key, or harm."""
@@ -153,6 +154,10 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     metadata: dict[str, Any] = field(default_factory=dict)
     later: Later | None = None
     """What the call keeps from here on."""
+
+    def lapsed(self, now: int) -> bool:
+        """A decision counts within its time, whether or not anybody was there to end it."""
+        return self.approval and self.due is not None and self.due <= now
 
     @property
     def next_due(self) -> int | None:
@@ -318,9 +323,9 @@ def result_text(call: Call) -> str:
     """What the model reads when the result of a call that was shown as pending arrives."""
     match call.state:
         case Settled(Completed(output)):
-            return _arrival(call.call_id, call.tool, failed=False) + output
+            return _arrival(call.call_id, call.tool, failed=False) + result_read(output)
         case Settled(Failed(error)):
-            return _arrival(call.call_id, call.tool, failed=True) + error
+            return _arrival(call.call_id, call.tool, failed=True) + result_read(error)
         case _:
             raise ValueError(f"call {call.id} has no result yet")
 

@@ -31,6 +31,14 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - tail]}\n\n[… {len(text) - most:,} characters left out …]\n\n{text[-tail:]}"
 
 
+RESULT_CHARACTERS = 200_000
+
+
+def result_read(text: str) -> str:
+    """What a model reads of a result: one that fills its window would end the conversation."""
+    return shortened(text, RESULT_CHARACTERS)
+
+
 def reminder(text: str) -> str:
     """What the model is reminded of, so that it does not take it for a person's words."""
     return f"{_REMINDER}\n{text}\n</system-reminder>"

@@ -1,19 +1,19 @@
 """Sessions on their way from one store to another: the JSON of clients, and beside it what only we know."""
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from asyncagents.domain.call import Call
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.fact import Source
-from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.message import Message
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.task import Task
+from asyncagents.domain.task import Task, TaskEnd
 from asyncagents.domain.todo import Todo
 from asyncagents.errors import InvalidInput
 
@@ -24,6 +24,8 @@ CUT_SHORT = "Cut off: the session was exported while it was at work, and importe
 LARGEST = 2**53
 """Numbers above it are no places, turns or times."""
 
+Count: TypeAlias = Annotated[int, Meta(ge=-1, le=LARGEST)]
+Version: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -41,48 +43,46 @@ class InputMark(Shape, frozen=True, kw_only=True):
     key: str
     state: Literal["queued", "held", "aborted", "promoted"]
     source: Source = "person"
-    turn: int | None = None
+    turn: Count | None = None
     answer_id: MessageId | None = None
 
 
 class MessageMark(Shape, frozen=True, kw_only=True):
     """Where a message stands in what the model reads; None: nowhere."""
 
-    position: int | None = None
-    turn: int | None = None
+    position: Count | None = None
+    turn: Count | None = None
     hidden: bool = False
     input: InputMark | None = None
-    version: int = 1
+    version: Version = 1
 
 
 class PartMark(Shape, frozen=True, kw_only=True):
     """What the part of a call does not say of it."""
 
     call: dict[str, Any] | None = None
-    version: int = 1
+    version: Version = 1
 
 
 class NoticeMark(Shape, frozen=True, kw_only=True):
     """The end of a task that nobody was told of."""
 
-    task_id: SessionId
-    run: int
-    body: dict[str, Any]
+    end: TaskEnd
 
 
 class SessionMark(Shape, frozen=True, kw_only=True):
     """Where a session goes on. `summary` and `tail` are places, as messages have them."""
 
-    turn: int = 0
+    turn: Count = 0
     in_turn: bool = False
-    blocked_turn: int = 0
-    steps: int = 0
-    compacting: int = 0
-    summary: int = 0
-    tail: int = 0
+    blocked_turn: Count = 0
+    steps: Count = 0
+    compacting: Count = 0
+    summary: Count = 0
+    tail: Count = 0
     task: dict[str, Any] | None = None
     notices: tuple[NoticeMark, ...] = ()
-    version: int = 1
+    version: Version = 1
 
 
 class BroughtMessage(Struct, frozen=True, kw_only=True):

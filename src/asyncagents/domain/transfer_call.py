@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Completed, Failed, Later, Open, Result, Running, Settled
+from asyncagents.domain.call import UNSURE, Call, Completed, Failed, Later, Open, Result, Running, Settled
 from asyncagents.domain.codec import BROKEN
 from asyncagents.domain.id import CallId
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
@@ -68,7 +68,8 @@ def at_rest(call: Call, *, now: int) -> Call:
         case Open() if call.later is not None:
             return call
         case Running() if call.later is not None:  # its work may have begun
-            return call.to(Open(kind="async", since=call.started or call.created, due=call.later.due))
+            since = call.started or call.created
+            return call.to(Open(kind="async", since=since, due=call.later.due, note=UNSURE, blocks=False))
         case _:
             return call.to(Settled(Failed(CUT_OFF), now))
 
@@ -110,7 +111,8 @@ def pending_call(record: PendingToolCall, part: ToolPart, *, turn: int, agent: s
 def _state(record: PendingToolCall, part: ToolPart) -> Open | Settled:
     if record.status in ("waiting", "processing"):
         note = part.state.output if isinstance(part.state, ToolWaiting) else None
-        return Open(kind="async", since=record.time.created, due=record.timeout, note=note or "")
+        since = record.time.created
+        return Open(kind="async", since=since, due=record.timeout, note=note or "", blocks=False)
     ended = record.time.completed or record.time.created
     return Settled(_given(record), ended, expired=record.status == "expired")
 

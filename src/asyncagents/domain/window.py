@@ -29,6 +29,7 @@ from asyncagents.domain.part import (
 )
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
+from asyncagents.domain.text import result_read
 
 OUTPUT_TOKEN_MAX = 32_000
 BYTES_A_TOKEN = 4
@@ -104,9 +105,9 @@ def output_weight(part: ToolPart) -> int:
     """Of what the model reads as its result."""
     match part.state:
         case ToolCompleted(output=text, time=time):
-            return 0 if time.compacted else words(text)
+            return 0 if time.compacted else words(result_read(text))
         case ToolError(error=text):
-            return words(text)
+            return words(result_read(text))
         case ToolPending() | ToolRunning() | ToolWaiting():
             return FRAME_TOKENS
         case _:

@@ -124,9 +124,11 @@ class Calls:
             context = replace(context, environment=await place.hooks.shell_env(call, session.directory))
         tool = place.tools[call.tool]
         if tool.lasting is not None:
-            secret = await self._keys.secret(call.id)
-            context = replace(context, callback=Callback(secret, self._callback_url))
+            context = replace(context, callback=await self._callback(call))
         return Job(tool, context, report, place.hooks)
+
+    async def _callback(self, call: Call) -> Callback:
+        return Callback(await self._keys.secret(call.id), self._callback_url)
 
     async def _prepared(self, place: Workplace, lease: Lease, snapshot: Snapshot) -> tuple[Call, ...]:
         """Hooks come first: what they change is planned, permitted, kept and shown, and changes no more."""
@@ -287,6 +289,8 @@ class Calls:
         if tool is None or tool.reconcile is None:
             return doubt
         context = self._context(call, place, snapshot.info.directory)
+        if tool.lasting is not None:
+            context = replace(context, callback=await self._callback(call))
         try:
             async with asyncio.timeout(tool.timeout):
                 known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)

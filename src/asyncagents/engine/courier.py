@@ -10,7 +10,7 @@ from asyncagents.domain.delivery import Again, Dead, Delivered, Verdict, origin_
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.keys import Keys
-from asyncagents.engine.post import Answer, Post, Unreachable, judged, sealed
+from asyncagents.engine.post import Answer, Forbidden, Post, Unreachable, judged, sealed
 from asyncagents.errors import AsyncAgentsError, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
@@ -24,6 +24,8 @@ LEASE_MS = 60_000
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 GRACE_SECONDS = 3.0
+TRIES = 30
+"""Of which nobody knows how they went; a receiver that fails is given up much sooner."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,9 +85,12 @@ class Courier:
             wanted = await self._store.due(root_id, busy, most=places, each=AT_ONE_HOST)
             if not wanted:
                 break
-            for parcel in await self._store.claim(wanted, LEASE_MS):
+            taken = await self._store.claim(wanted, LEASE_MS)
+            for parcel in taken:
                 task = self._group.create_task(self._deliver(parcel))
                 self._posting[parcel.id] = parcel, task
+            if not taken:  # others are quicker
+                break
         due = await self._store.next_due(root_id)
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
@@ -95,13 +100,17 @@ class Courier:
             verdict = judged(answer, parcel.attempt, now=self._clock.now(), rng=self._rng)
             await self._store.conclude(parcel, verdict)
             _note(parcel, verdict)
-        except AsyncAgentsError:
+        except Exception:  # noqa: BLE001  the edge of a delivery; no other suffers from it
             _log.exception("how webhook %s went could not be written down; it is posted again", parcel.id)
         finally:
             self._posting.pop(parcel.id, None)
             self._wanted.set()
 
     async def _answer(self, parcel: Parcel) -> Answer:
+        if parcel.attempt > TRIES:
+            return Forbidden(
+                f"its process died in each of {TRIES} tries, or could not write down how it went"
+            )
         secrets = (parcel.secret,) if parcel.secret else await self._keys.told(parcel.call_id, parcel.since)
         letter = sealed(parcel, secrets, self._clock.now())
         try:

@@ -23,7 +23,7 @@ from asyncagents.domain.part import (
     ToolWaiting,
 )
 from asyncagents.domain.shape import encode
-from asyncagents.domain.text import without_reminders
+from asyncagents.domain.text import result_read, without_reminders
 from asyncagents.domain.window import words
 from asyncagents.engine.prompt import CLEARED, INTERRUPTED
 
@@ -126,9 +126,9 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> str:
         return pending_text(part.call_id, part.tool)
     match part.state:
         case ToolCompleted(output=output, time=time):
-            return CLEARED if time.compacted else output
+            return CLEARED if time.compacted else result_read(output)
         case ToolError(error=error):
-            return f"failed: {error}"
+            return f"failed: {result_read(error)}"
         case ToolPending() | ToolRunning() | ToolWaiting():
             return INTERRUPTED
         case _:

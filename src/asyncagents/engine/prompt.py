@@ -20,6 +20,7 @@ from asyncagents.domain.part import (
     ToolError,
     ToolPart,
 )
+from asyncagents.domain.text import result_read
 from asyncagents.domain.window import output_weight, weight
 from asyncagents.llm.attachment import name_of, words_in
 from asyncagents.llm.model import (
@@ -176,8 +177,8 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:
         return FromTool(part.call_id, part.tool, pending_text(part.call_id, part.tool))
     match part.state:
         case ToolCompleted(output=output, time=time):
-            return FromTool(part.call_id, part.tool, CLEARED if time.compacted else output)
+            return FromTool(part.call_id, part.tool, CLEARED if time.compacted else result_read(output))
         case ToolError(error=error):
-            return FromTool(part.call_id, part.tool, error, failed=True)
+            return FromTool(part.call_id, part.tool, result_read(error), failed=True)
         case _:
             return FromTool(part.call_id, part.tool, INTERRUPTED, failed=True)

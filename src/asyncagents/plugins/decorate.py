@@ -96,7 +96,7 @@ def async_tool(
 ) -> AnyTool | Callable[[Function], AnyTool]:
     """Make a tool that starts work elsewhere, whose result comes later, under `context.pending_id`.
 
-    What the function returns as text is a note for the model and for people; `Pending` says more, such as how
+    What the function returns as text is a note for people; `Pending` says more, such as how
     the other side calls the job; a `Completed` or `Failed` settles the call at once. After `seconds` without
     a result it has failed.
     """

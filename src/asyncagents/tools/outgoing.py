@@ -112,6 +112,8 @@ def _reason(error: Exception) -> str:
             return f"it did not answer within {SECONDS} s"
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
             return "its certificate cannot be trusted, or it speaks no TLS"
+        case aiohttp.ClientResponseError():
+            return "what it answered is not HTTP"
         case aiohttp.ClientConnectorDNSError():
             return "its name cannot be looked up"
         case OSError(strerror=str(words)) if words:

@@ -5,10 +5,11 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.ask import Question, QuestionRequest
 from asyncagents.domain.call import Requested, Running, Watch
 from asyncagents.domain.control import Backoff, Control
 from asyncagents.domain.failure import aborted, api, unknown
-from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
+from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
 from asyncagents.domain.why import PATIENCE_MS, Code, Situation, why
 from tests.unit.domain.build import SESSION, call, waiting
 from tests.unit.domain.build_task import a_task
@@ -26,6 +27,16 @@ BACKOFF = Backoff(
 )
 CHILD = SessionId("ses_child")
 WATCH = replace(waiting("wait", due=NOW + 9_000), watch=Watch(CHILD, "asyncagents_output"))
+SHIP = replace(
+    waiting("async", due=NOW + 9_000),
+    who="release managers",
+    approval=True,
+    question=QuestionRequest(
+        id=QuestionId("que_1"),
+        session_id=SESSION,
+        questions=(Question(question="Ship it?", header="", options=()),),
+    ),
+)
 TASK = replace(waiting("task"), metadata={"sessionId": CHILD})
 
 
@@ -44,6 +55,12 @@ CASES: list[tuple[Situation, Code, str]] = [
     (situation(READY, queued=1, place=3, crowd=20), "queued", "place 3: 20 sessions"),
     (situation(calls=(call(waiting("ask"), ask_id="per_1"),)), "permission", "answer per_1"),
     (situation(calls=(call(waiting("question"), ask_id="que_1"),)), "question", "answer que_1"),
+    (
+        situation(calls=(call(waiting("async")), call(SHIP, ask_id="que_1"))),
+        "question",
+        'It waits for release managers to decide "Ship it?", at most 9 s more: answer que_1.',
+    ),
+    (situation(calls=(call(SHIP, ask_id="que_1"), call(TASK))), "task", "for a task to end"),
     (situation(calls=(call(TASK),)), "task", "It waits for a task to end: ses_child."),
     (situation(calls=(call(WATCH),)), "wait", "for task ses_child to end, at most 9 s more"),
     (situation(calls=(call(waiting("wait", due=NOW + 9_000)),)), "wait", "It waits, at most 9 s more."),

@@ -32,8 +32,8 @@ def leads(**hosts: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:
     return look_up
 
 
-async def posted(url: str, *, hosts: tuple[str, ...] = (), **names: list[str]) -> Answer:
-    async with open_outgoing(hosts, look_up=leads(**names)) as post, asyncio.timeout(PATIENCE):
+async def posted(url: str, **names: list[str]) -> Answer:
+    async with open_outgoing(look_up=leads(**names)) as post, asyncio.timeout(PATIENCE):
         return await post(letter(url))
 
 
@@ -158,7 +158,7 @@ async def test_a_name_that_leads_to_one_private_address_is_not_posted_to(found: 
 async def test_names_of_this_machine_are_not_posted_to(name: str) -> None:
     here = {same(name).replace(".", "_").replace("-", "_"): ["127.0.0.1"]}
     here |= {"localhost_": ["127.0.0.1"], "LOCALHOST": ["127.0.0.1"]}
-    assert isinstance(await posted(f"http://{name}:1/", hosts=(), **here), Forbidden)
+    assert isinstance(await posted(f"http://{name}:1/", **here), Forbidden)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_c
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import answered, replied
 from asyncagents.store.verb.approval import approvals, approve, covers
-from asyncagents.store.verb.signal import brief, settle_open
+from asyncagents.store.verb.signal import brief, check_time, settle_open
 
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
@@ -41,6 +41,7 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
             return call
         raise _otherwise(ask_id, call.reply, call.answered_by)
     state = _still_open(call, ask_id, ask_hash)
+    check_time(state, tx.now)
     call = replace(call, answered_by=by)
     if isinstance(reply, Once | Always):
         return await _approve(tx, call, state, reply)

@@ -15,9 +15,10 @@ from asyncagents.domain.shape import encode
 from asyncagents.domain.task import TaskEnd, end_of
 from asyncagents.domain.transfer import Brought, BroughtMessage, BroughtPart
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.store.body import body
+from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, find_session, publish_status, put_call, read_part
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.task import put_task
 
 Outcome: TypeAlias = Literal["imported", "already there"]
@@ -145,6 +146,7 @@ async def _message(tx: Tx, new: BroughtMessage) -> None:
     tx.emit(MessageUpdated(session_id=info.session_id, info=info))
     given = mark.input
     if given is not None:
+        check_names(given.key, given.answer_id)
         state = "held" if given.state == "queued" else given.state  # an import wakes nobody
         admitted = info.id, info.session_id, given.key, rev, state
         await tx.run("import_input", *admitted, given.source, given.turn, given.answer_id, rev)
@@ -166,6 +168,7 @@ async def _call(tx: Tx, call: Call) -> None:
         if await tx.one("call_by_ask", ask_id) is not None:
             raise Conflict(f"ask {ask_id} is there already, in another session")
     await put_call(tx, call)
+    asked(tx, call)
 
 
 async def _last_step(tx: Tx, new: Brought) -> None:
@@ -187,8 +190,7 @@ async def _beside(tx: Tx, new: Brought) -> None:
         await tx.one("put_todos", new.info.id, body(new.todos), await tx.rev())
         tx.emit(TodoUpdated(session_id=new.info.id, todos=new.todos))
     for notice in new.mark.notices:
-        end = msgspec.convert(notice.body, TaskEnd)
-        await _tell_later(tx, new.info.id, end)
+        await _tell_later(tx, new.info.id, notice.end)
     if new.task is not None:
         if await tx.one("task", new.task.id) is not None:
             raise Conflict(f"task {new.task.id} is there already")

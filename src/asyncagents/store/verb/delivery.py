@@ -3,7 +3,6 @@
 from contextlib import suppress
 from typing import assert_never
 
-import msgspec
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
@@ -26,8 +25,6 @@ from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import decode_call
 from asyncagents.store.tx import Row, Tx
-
-PAGE = 64
 
 
 class Parcel(Struct, frozen=True):
@@ -81,23 +78,25 @@ async def due(
     tx: Tx, root_id: SessionId | None, busy: dict[str, int], *, most: int, each: int
 ) -> tuple[str, ...]:
     """At most so many that can be posted now, the longest owed first, and so many `each` host."""
+    if root_id is None:
+        rows = await tx.all("due_deliveries", tx.now, each)
+    else:
+        rows = await tx.all("due_of_tree", tx.now, each, root_id)
     count: dict[str, int] = dict(busy)
     found: list[str] = []
-    while len(found) < most:
-        full = msgspec.json.encode([host for host, many in count.items() if many >= each]).decode()
-        rows = await tx.all("due_deliveries", tx.now, root_id, full, PAGE)
-        for delivery_id, host in rows:
-            if len(found) < most and delivery_id not in found and count.get(host, 0) < each:
-                count[host] = count.get(host, 0) + 1
-                found.append(delivery_id)
-        if len(rows) < PAGE:  # else one host fills the page: look behind it
-            break
+    for delivery_id, host in rows:
+        if len(found) < most and count.get(host, 0) < each:
+            count[host] = count.get(host, 0) + 1
+            found.append(delivery_id)
     return tuple(found)
 
 
 async def next_due(tx: Tx, root_id: SessionId | None) -> int | None:
     """When something becomes due that is not due now."""
-    row = await tx.one("next_delivery", tx.now, root_id)
+    if root_id is None:
+        row = await tx.one("next_delivery", tx.now)
+    else:
+        row = await tx.one("next_of_tree", tx.now, root_id)
     return row[0] if row else None
 
 

@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.domain.call import Call
-from asyncagents.domain.codec import Unreadable, unreadable
+from asyncagents.domain.codec import BROKEN, Unreadable, unreadable
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.task import TaskEnd
 from asyncagents.domain.transfer import InputMark, MessageMark, NoticeMark, PartMark, SessionMark
 from asyncagents.domain.transfer_call import call_mark
 from asyncagents.errors import NotFound
@@ -81,7 +82,10 @@ async def session(tx: Tx, session_id: SessionId) -> SessionOut:
 
 
 def _notice(row: Row) -> NoticeMark:
-    return NoticeMark(task_id=row[0], run=row[1], body=_object("notice", row[3]))
+    try:
+        return NoticeMark(end=msgspec.json.decode(row[3], type=TaskEnd))
+    except BROKEN as error:
+        raise unreadable("notice", row[3], error) from error
 
 
 async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[MessageOut, ...]:
@@ -118,5 +122,5 @@ def _readable(row: Row) -> Call | None:
 def _object(kind: str, raw: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
-    except (ValueError, RecursionError) as error:
+    except BROKEN as error:
         raise unreadable(kind, raw, error) from error

@@ -15,6 +15,7 @@ from asyncagents.domain.call import (
     Settled,
     result_text,
 )
+from asyncagents.domain.decision import moment
 from asyncagents.domain.fact import Admit, Admitted, Settle
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.message import UserMessage
@@ -120,6 +121,8 @@ async def settle(tx: Tx, fact: Settle, *, unless_checked: bool = False) -> Call:
             raise AlreadySettled(call.id, brief(call.state.result))
         return call
     _check_open(call)
+    if call.open is not None:
+        check_time(call.open, tx.now)
     if unless_checked and call.later is not None and call.later.checked:
         return call
     replied(tx, call, "reject")  # a question that goes with it need not be answered any more
@@ -146,6 +149,12 @@ def _check_open(call: Call) -> None:
         raise Conflict(f"call {call.id!r} asks a person; answer {call.ask_id!r} instead")
     if call.open and (call.open.kind == "task" or call.open.watch):
         raise Conflict(f"call {call.id!r} waits for a task; cancel the task instead")
+
+
+def check_time(state: Open, now: int) -> None:
+    """Nobody has looked yet who would find it overdue: that lets no decision count that comes too late."""
+    if state.lapsed(now):
+        raise Conflict(f"the time to decide was over at {moment(state.due or 0)}; it counts as not approved")
 
 
 async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, expired: bool = False) -> Call:

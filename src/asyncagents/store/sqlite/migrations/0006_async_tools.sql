@@ -44,7 +44,9 @@ CREATE TABLE delivery (
   body BLOB NOT NULL
 );
 CREATE UNIQUE INDEX delivery_call ON delivery (call_id);
-CREATE INDEX delivery_owed ON delivery (next_at, host, root_id, id) WHERE state = 'owed';
+CREATE INDEX delivery_owed ON delivery (next_at) WHERE state = 'owed';
+CREATE INDEX delivery_host ON delivery (host, next_at) WHERE state = 'owed';
+CREATE INDEX delivery_tree ON delivery (root_id, host, next_at) WHERE state = 'owed';
 CREATE INDEX delivery_state ON delivery (state, id);
 CREATE INDEX delivery_ended ON delivery (ended) WHERE state <> 'owed';
 CREATE INDEX delivery_rev ON delivery (rev);

@@ -4,16 +4,45 @@ INSERT INTO delivery (id, call_id, session_id, root_id, url, host, secret, since
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'owed', 0, ?, ?, '', ?, ?) ON CONFLICT (call_id) DO NOTHING;
 
 -- name: due_deliveries
--- What is owed by now, of one tree or (NULL) of all; not to hosts that are busy with others.
-SELECT id, host FROM delivery INDEXED BY delivery_owed
-WHERE state = 'owed' AND next_at <= ?1 AND (?2 IS NULL OR root_id = ?2)
-  AND host NOT IN (SELECT value FROM json_each(?3))
-ORDER BY next_at LIMIT ?4;
+-- Of every host the first few that are due: one host may have a hundred thousand, and is passed over in one step.
+WITH RECURSIVE hosts (host) AS (
+  SELECT min(host) FROM delivery INDEXED BY delivery_host WHERE state = 'owed'
+  UNION ALL
+  SELECT (SELECT min(host) FROM delivery INDEXED BY delivery_host WHERE state = 'owed' AND host > hosts.host)
+  FROM hosts WHERE hosts.host IS NOT NULL
+)
+SELECT delivery.id, delivery.host FROM hosts CROSS JOIN delivery
+WHERE delivery.id IN (
+  SELECT id FROM delivery INDEXED BY delivery_host
+  WHERE state = 'owed' AND host = hosts.host AND next_at <= ?1 ORDER BY next_at LIMIT ?2
+)
+ORDER BY delivery.next_at, delivery.id;
+
+-- name: due_of_tree
+-- The same, of one tree of sessions.
+WITH RECURSIVE hosts (host) AS (
+  SELECT min(host) FROM delivery INDEXED BY delivery_tree WHERE state = 'owed' AND root_id = ?3
+  UNION ALL
+  SELECT (
+    SELECT min(host) FROM delivery INDEXED BY delivery_tree WHERE state = 'owed' AND root_id = ?3 AND host > hosts.host
+  )
+  FROM hosts WHERE hosts.host IS NOT NULL
+)
+SELECT delivery.id, delivery.host FROM hosts CROSS JOIN delivery
+WHERE delivery.id IN (
+  SELECT id FROM delivery INDEXED BY delivery_tree
+  WHERE state = 'owed' AND root_id = ?3 AND host = hosts.host AND next_at <= ?1 ORDER BY next_at LIMIT ?2
+)
+ORDER BY delivery.next_at, delivery.id;
 
 -- name: next_delivery
 -- When there is more to do than now.
 SELECT next_at FROM delivery INDEXED BY delivery_owed
-WHERE state = 'owed' AND next_at > ?1 AND (?2 IS NULL OR root_id = ?2) ORDER BY next_at LIMIT 1;
+WHERE state = 'owed' AND next_at > ? ORDER BY next_at LIMIT 1;
+
+-- name: next_of_tree
+SELECT next_at FROM delivery INDEXED BY delivery_tree
+WHERE state = 'owed' AND next_at > ? AND root_id = ? ORDER BY next_at LIMIT 1;
 
 -- name: claim_delivery
 UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE id = ? AND state = 'owed' AND next_at <= ?;

@@ -1,0 +1,61 @@
+"""The code of docs/webhooks-out.md is run: its tool names who is told, and its receiver knows us."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from asyncagents.app import Setup, bare
+from asyncagents.config.config import WebhooksConfig
+from asyncagents.engine.courier import AT_ONCE, AT_ONE_HOST, DEADLINE_SECONDS
+from asyncagents.engine.post import PAUSES_MS, Answer, Answered, Letter
+from asyncagents.llm.scripted import ScriptedModel, call, say
+from tests.flows.kit import open_world
+from tests.flows.receiver import until_state
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/webhooks-out.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.spec("P-12", "X-07")
+async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_page(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        exec(block, names)
+    posted: list[Letter] = []
+
+    async def post(letter: Letter) -> Answer:
+        posted.append(letter)
+        return Answered(200)
+
+    model = ScriptedModel({"go": [[call("review", change="#7")], [say("Fine.")]]})
+    setup = Setup(model=model, furnish=bare([names["review"]], lambda ask, context: "allow"), post=post)
+    async with open_world(tmp_path, setup) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "go")
+        (waiting,) = await runtime.async_tools.waiting_calls()
+        await runtime.async_tools.submit_result(waiting.id, "approved")
+        await until_state(runtime, "delivered")
+
+    (letter,) = posted
+    secret = re.findall(r'Secret\("(.*?)"\)', PAGE)[0]
+    assert letter.url in PAGE
+    assert names["is_genuine"](secret, letter.headers, letter.body)
+    assert not names["is_genuine"](secret, letter.headers, letter.body + b" ")
+    assert not names["is_genuine"](secret[:-4], letter.headers, letter.body)
+    stale = {**letter.headers, "webhook-timestamp": str(int(time.time()) - 900)}
+    assert not names["is_genuine"](secret, stale, letter.body)
+
+
+def test_the_figures_and_keys_of_the_page_are_those_of_the_program() -> None:
+    seconds, *rest = (each // 1000 for each in PAUSES_MS)
+    minutes, hours = [each // 60 for each in rest[:2]], [each // 3600 for each in rest[2:]]
+    told = f"about {seconds} s, {minutes[0]} min, {minutes[1]} min, {', '.join(map(str, hours[:-1]))}"
+    assert f"{told} and {hours[-1]} h" in PAGE
+    assert f"in {DEADLINE_SECONDS:.0f} s" in PAGE
+    assert f"At most {AT_ONCE} are posted at once by a process, {AT_ONE_HOST} to one host" in PAGE
+    (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    webhooks = msgspec.json.decode(block)["async_tools"]["webhooks"]
+    assert msgspec.convert(webhooks, WebhooksConfig).enabled
