@@ -28,6 +28,7 @@ COUNTED = {
     "tasks", "ends", "forks", "resumes", "cancels", "aborts", "moved", "deleted", "requests",
     "calls", "results", "duplicates", "conflicts", "early", "late", "batches resumed", "calls expired",
     "calls cancelled", "calls aborted", "calls completed", "calls failed", "calls in doubt",
+    "reopened", "forgotten", "deliveries", "posts",
     "notices told", "notices consumed", "notices quiet", "tasks completed", "tasks error", "tasks cancelled",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.domain.status import Status
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import AlreadySettled, NotFound, RequestError, ResultRefused
+from asyncagents.errors import AlreadySettled, Conflict, NotFound, RequestError, ResultRefused, Unavailable
 from tests.simulation.park_stage import Refused
 from tests.simulation.parks import BAD, Errand, Send
 from tests.simulation.scenario import ACTIVE_SECONDS, Lost
@@ -69,7 +69,7 @@ class ParkClients:
             call = await (self._world.insist(give) if insists else self._world.request(give))
         except Lost:
             book.count("lost results")
-        except RequestError as error:
+        except (RequestError, Unavailable) as error:
             self._refused(call_id, result, error)
         else:
             known = call_id in book.settled
@@ -78,7 +78,7 @@ class ParkClients:
             if not known and not opened:
                 book.count("early")
 
-    def _refused(self, call_id: CallId, result: Result, error: RequestError) -> None:
+    def _refused(self, call_id: CallId, result: Result, error: RequestError | Unavailable) -> None:
         book = self._book
         match error:
             case AlreadySettled():
@@ -91,6 +91,8 @@ class ParkClients:
                 book.count("bad results")
                 if not isinstance(result, Completed) or not result.output.startswith(BAD):
                     book.violate(f"P-05: {result} was refused for {call_id}, as if it were bad")
+            case Unavailable():
+                book.violate(f"P-05: nobody can say whether {call_id} takes {result}: {error}")
             case _:
                 book.count("refused results")
 
@@ -98,7 +100,10 @@ class ParkClients:
         """Of one who wants to be sure. It wakes a session that has nothing to do, or no more than it had."""
         for call_id in [*self._book.settled][-3:]:
             with suppress(NotFound):
-                await self._world.request(partial(_resume, call_id=call_id))
+                try:
+                    await self._world.request(partial(_resume, call_id=call_id))
+                except Conflict as error:
+                    self._book.violate(f"P-15: it was settled, and {error}")
                 self._book.count("woken")
 
     async def _rotate(self, session_id: SessionId) -> None:

@@ -33,14 +33,14 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "        if not _same(call.state.result, fact.result):\n",
         "        if not _same(call.state.result, fact.result) or call.shown_pending:\n",
-        first=PARKS,
+        first=PARKS + 12,
     ),
     Mutant(
         "reopened_over_a_result",
         "store/verb/step.py",
         "        if isinstance(call.state, Settled) or (cancelled",
         "        if (cancelled",
-        first=PARKS + 40,
+        first=PARKS + 41,
     ),
     Mutant(
         "early_result_refused_for_ever",
@@ -54,7 +54,7 @@ PARK_MUTANTS = (
         "store/verb/expire.py",
         "state.due > tx.now:",
         "state.due > tx.now + 4000:",
-        first=PARKS,
+        first=PARKS + 1,
     ),
     Mutant(
         "expiry_takes_its_siblings_along",
@@ -79,7 +79,7 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "    if done.shown_pending:\n        await admit(",
         "    if done.shown_pending and not call.open:\n        await admit(",
-        first=PARKS,
+        first=PARKS + 1,
     ),
     Mutant(
         "told_late_though_it_was_not_shown",
@@ -103,7 +103,7 @@ PARK_MUTANTS = (
         "    from asyncagents.store.row import inbox\n"
         "    if row.control.wake_seq > wake_seq and (await inbox(tx, row.control.id)).queued:\n"
         "        return False\n    holding = any(",
-        first=PARKS,
+        first=PARKS + 10,
     ),
     Mutant(
         "async_start_begun_again",
@@ -147,28 +147,28 @@ PARK_MUTANTS = (
         "    owing = settle_open.__dict__.setdefault('owing', [])\n"
         "    for each in owing:\n        await owe(tx, each)\n"
         "    owing[:] = [done]\n",
-        first=PARKS,
+        first=PARKS + 7,
     ),
     Mutant(
         "webhook_forgotten_by_an_abort",
         "store/verb/signal.py",
         "    await put_call(tx, over)\n    await owe(tx, over)\n",
         "    await put_call(tx, over)\n",
-        first=PARKS + 31,
+        first=PARKS + 36,
     ),
     Mutant(
         "webhook_forgotten_by_an_early_result",
         "store/verb/fact.py",
         "            await owe(tx, call.to(state).to(call.state))\n",
         "            pass\n",
-        first=PARKS,
+        first=PARKS + 14,
     ),
     Mutant(
         "early_result_unchecked",
         "store/verb/signal.py",
         "    if unless_checked and call.later is not None and call.later.checked:\n",
         "    if unless_checked and call.later is not None and call.later.checked and call.open:\n",
-        first=PARKS + 10,
+        first=PARKS + 50,
     ),
     Mutant(
         "secret_of_a_key_that_nobody_keeps",
@@ -182,7 +182,7 @@ PARK_MUTANTS = (
         "store/verb/pending.py",
         "    if call.shown_pending:  #",
         "    if False:  #",
-        first=PARKS + 2,
+        first=PARKS + 17,
     ),
     Mutant(
         "nobody_is_warned",
@@ -218,6 +218,6 @@ PARK_MUTANTS = (
         "-- name: secret_keys_since\n",
         "-- name: secret_keys_since\nSELECT key FROM secret_key WHERE ? > 0 ORDER BY id DESC LIMIT 1;\n"
         "-- name: unused\n",
-        first=PARKS,
+        first=PARKS + 30,
     ),
 )

@@ -31,7 +31,11 @@ class PostOffice:
         post = Posted(self._process.number, letter)
         posts.append(post)
         self._check_signature(letter, delivery)
-        status = 200 if len(posts) > 2 else rng.choice([200, 200, 204, 500, 302, 0, -1, GONE])
+        status = (
+            200
+            if len(posts) > (2 if rng.random() < 0.2 else 1)
+            else rng.choice([200, 200, 204, 500, 302, 0, -1, GONE])
+        )
         try:
             await asyncio.sleep(60 if status < 0 else rng.choice([0, 0.1, 4]) * rng.random())
         finally:

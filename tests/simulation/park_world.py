@@ -20,7 +20,7 @@ from tests.simulation.tree_clients import tasks_of
 
 SWEPT = 40
 """So long after its time something may be found."""
-FORGOTTEN = 1000
+FORGOTTEN = 700
 """So long after its time somebody looks for what is old."""
 
 
@@ -33,6 +33,7 @@ class ParkWorld(Scenario):
         super().__init__(seed, path)
         self._seed = seed
         self.park = park(seed)
+        self.machine.poll_seconds = self.rng.choice([0.5, 3, 5])
         self.book = ParkStage(Rows(path), seed)
         self.book.dead = self.stage.dead
         self.book.forgets = self.park.keep < FORGOTTEN

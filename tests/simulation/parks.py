@@ -10,7 +10,7 @@ from asyncagents.domain.call import Completed, Failed, Result
 PARKS = 2_000_000
 """Seeds from here on are such worlds."""
 WHO = "the ministers"
-DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0, 900.0)
+DEADLINES = (None, None, 3.0, 8.0, 30.0, 30.0, 120.0, 300.0, 500.0)
 WISHES = {
     "job": 24, "errand": 14, "build": 14, "deploy": 8, "old": 6, "survey": 6, "nap": 10,
     "look": 8, "pay": 5, "quiz": 5, "boom": 2, "task": 6, "asyncagents_task": 6,

@@ -51,6 +51,8 @@ class Machine:
         self.rng = SeededRng(seed)
         self.owners: dict[OwnerId, None] = {}
         self.crashes = 0
+        self.poll_seconds = 0.5
+        """How often processes look for what others wrote."""
 
     def alive(self, owner: OwnerId) -> bool:
         return owner in self.owners
@@ -120,7 +122,10 @@ class Process:
                 connect=self._connect,
                 make_writer=self._make_writer,
             ) as database,
-            start(World(database, owners, clock, rng, ids, poll_seconds=0.5), self._setup(self)) as runtime,
+            start(
+                World(database, owners, clock, rng, ids, poll_seconds=self._machine.poll_seconds),
+                self._setup(self),
+            ) as runtime,
         ):
             self.runtime = runtime
             self.started.set()
