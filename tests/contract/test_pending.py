@@ -12,6 +12,7 @@ from asyncagents.domain.pending_tool import pending_status, pending_tool
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.verb.step import Move
 from tests.contract.build import ALICE, BOB, Lab, done, state_of
+from tests.contract.raw import rewrite_call
 
 DAY = 86_400_000
 LATER = Later(due=DAY, estimated=5, external_ref="job-7", checked=True)
@@ -54,6 +55,19 @@ async def test_they_are_found_by_status_and_session_a_page_at_a_time(lab: Lab) -
     for status, found in (("completed", calls[0]), ("failed", calls[1]), ("waiting", calls[2])):
         listed = await pending.calls(status, first, after="", limit=9)  # type: ignore[arg-type]
         assert [call.id for call in listed] == [found.id]
+
+
+@pytest.mark.spec("P-09")
+async def test_a_page_is_full_though_some_of_them_cannot_be_read(lab: Lab) -> None:
+    session_id, _, _ = await lab.called(*(waiting(lab) for _ in range(4)))
+    broken, first, second, third = sorted(await lab.store.calls(session_id), key=lambda call: call.id)
+    await rewrite_call(lab, broken, b'{"state":{"type":"levitating"}}', 1)
+
+    for whose in (None, session_id):
+        page = await lab.store.pending.calls("waiting", whose, after="", limit=2)
+        assert [call.id for call in page] == [first.id, second.id]
+        page = await lab.store.pending.calls("waiting", whose, after=second.id, limit=2)
+        assert [call.id for call in page] == [third.id]
 
 
 @pytest.mark.spec("P-05")

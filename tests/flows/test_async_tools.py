@@ -263,6 +263,26 @@ async def test_who_does_not_have_the_tool_cannot_judge_its_results(tmp_path: Pat
     assert results(at) == ["gave up"]
 
 
+@pytest.mark.spec("P-05")
+async def test_what_a_check_does_with_a_result_does_not_change_it(tmp_path: Path) -> None:
+    def check(result: ToolResult) -> bool:
+        return bool(result.metadata.pop("size") == 1)
+
+    @async_tool(name="deploy", validate_result=check)
+    def start(target: str) -> None:
+        """Deploy."""
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        await at.prompt("ship")
+        (waiting,) = await at.runtime.async_tools.waiting_calls()
+        first = await at.runtime.async_tools.submit_result(waiting.id, "v2", metadata={"size": 1})
+        again = await at.runtime.async_tools.submit_result(waiting.id, "v2", metadata={"size": 1})
+        await at.ears.until(SessionIdle)
+
+    assert first == again
+    assert first.result == ToolResult(title="", output="v2", metadata={"size": 1})
+
+
 @pytest.mark.spec("P-07")
 async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(tmp_path: Path) -> None:
     def plain() -> Pending:
@@ -298,6 +318,19 @@ async def test_times_are_of_the_call_else_of_the_tool_else_of_the_configuration(
 
     told = {tool: each.timeout and each.timeout - since[tool] for tool, each in waiting.items()}
     assert told == {"tool": HOUR, "call": 7_000, "config": HOUR // 2, "estimate": 400_000_000, "ever": None}
+
+
+@pytest.mark.spec("P-07")
+async def test_a_time_beyond_all_clocks_is_waited_for(tmp_path: Path) -> None:
+    @async_tool(name="deploy", seconds=1e306, estimated_seconds=1e306)
+    def start(target: str) -> None:
+        """Deploy."""
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        await at.prompt("ship")
+        (waiting,) = await at.runtime.async_tools.waiting_calls()
+
+    assert (waiting.status, waiting.timeout) == ("waiting", 2**53)
 
 
 @pytest.mark.spec("P-07", "P-08")
@@ -431,6 +464,32 @@ async def test_a_start_that_may_run_again_does_under_the_same_id_and_secret(tmp_
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert seen[0][1].startswith("whsec_")
+
+
+@pytest.mark.spec("P-08")
+async def test_a_start_that_was_cut_off_waits_for_its_result_where_nobody_can_run_it_again(
+    tmp_path: Path,
+) -> None:
+    started, hang = asyncio.Event(), asyncio.Event()
+    ids: list[str] = []
+
+    @async_tool(name="deploy", effect="idempotent")
+    async def slow(target: str, context: ToolContext) -> None:
+        """Deploy."""
+        ids.append(context.pending_id)
+        started.set()
+        await hang.wait()
+
+    model = ScriptedModel(SCRIPT)
+    async with stage(tmp_path, model, tools=[slow]) as at:
+        await at.runtime.send(at.session_id, "ship")
+        await started.wait()
+    async with stage(tmp_path, model) as elsewhere:
+        await elsewhere.ears.until_status(WaitingAsync)
+        await elsewhere.runtime.async_tools.submit_result(ids[0], "v2")
+        await elsewhere.ears.until(SessionIdle)
+
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["v2"]
 
 
 async def test_a_tool_is_told_where_results_are_posted_and_keeps_its_secret_to_itself(tmp_path: Path) -> None:
@@ -651,3 +710,23 @@ async def test_a_result_that_is_in_before_the_tool_says_pending_counts_once(tmp_
     assert (answer.text, results(at)) == ("Shipped.", ["already there"])
     assert settled.result == ToolResult(title="", output="already there", metadata={})
     assert Completed("already there") == Completed(settled.result.output)
+
+
+@pytest.mark.spec("P-12")
+async def test_a_tool_whose_result_is_in_may_finish_and_whom_it_names_is_told(tmp_path: Path) -> None:
+    runtimes: list[Runtime] = []
+
+    @async_tool(name="deploy")
+    async def start(target: str, context: ToolContext) -> Pending:
+        """Deploy."""
+        with runtimes[0]._bus.subscribe() as subscription:
+            await runtimes[0].async_tools.submit_result(context.pending_id, "already there")
+            await Ears(subscription).until_said("Shipped.")  # the session has gone on
+        return Pending(webhook_url="https://hooks.example.test/x")
+
+    async with stage(tmp_path, SCRIPT, tools=[start]) as at:
+        runtimes.append(at.runtime)
+        answer = await at.prompt("ship")
+        (owed,) = await at.runtime.deliveries.list()
+
+    assert (answer.text, owed.url) == ("Shipped.", "https://hooks.example.test/x")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.control import Control
-from asyncagents.domain.event import Event, SessionCompacted
+from asyncagents.domain.event import Event, SessionCompacted, SessionIdle
 from asyncagents.domain.failure import ContextOverflowError, UnknownError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
@@ -26,7 +26,7 @@ from asyncagents.engine.prompt import CLEARED, SUMMARISED
 from asyncagents.engine.runtime import Runtime
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, StepFinish
 from asyncagents.llm.scripted import Line, call, fail, say
-from tests.flows.kit import PATIENCE, Text, answer_of, later
+from tests.flows.kit import PATIENCE, Ears, Text, answer_of, later
 from tests.flows.reader import Reader, for_summary, read
 from tests.flows.test_subtask import FIND, GO_ON, task
 
@@ -651,3 +651,24 @@ async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tm
 
     assert isinstance(answer_of(answer).error, ContextOverflowError)
     assert len(model.requests) <= 2
+
+
+@pytest.mark.spec("P-04")
+async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: Path) -> None:
+    """Weighed at its call as well it seems too much, and the model reads a digest in its place."""
+
+    def answer(request: Request) -> Sequence[Line]:
+        return [call("deploy")] if request.messages[-1] == FromUser("ship") else [say("I see.")]
+
+    model = Reader(Window(context=32_000, output=8_000), answer)
+    async with place(tmp_path, model, later("deploy")) as at, asyncio.timeout(PATIENCE):
+        with at.runtime._bus.subscribe() as subscription:
+            await at.prompt("ship")
+            (waiting,) = await at.runtime.async_tools.waiting_calls()
+            await at.prompt("and?")  # from here on it is shown as pending
+            await at.runtime.async_tools.submit_result(waiting.id, "word " * 12_000)
+            await Ears(subscription).until(SessionIdle)
+            await at.prompt("so?")
+
+    assert model.summaries == []
+    assert "word " * 12_000 in text_of(model.steps[-1])

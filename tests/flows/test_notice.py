@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents import wait_tool
 from asyncagents.app import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import MessageUpdated, PermissionAsked, TaskCompleted
@@ -387,3 +388,18 @@ async def test_a_tool_result_of_a_launch_says_what_to_do_next(tmp_path: Path) ->
     assert isinstance(state, ToolCompleted)
     assert "status: running" in state.output
     assert "do not poll" in state.output
+
+
+@pytest.mark.spec("P-04")
+async def test_a_timer_keeps_nobody_from_being_told_of_an_end(tmp_path: Path) -> None:
+    """It may take a year; only who waits for a task is told of others after that."""
+    scenes: Scenes = {
+        "go": [[launch("A", "a"), call("wait", seconds=86_400)], [say("A is done.")]],
+        "a": [[say("It is red.")]],
+    }
+    async with office(tmp_path, scenes, wait_tool()) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("A is done.")
+        (timer,) = await at.runtime.open_calls(at.session_id)
+
+    assert timer.tool == "wait"

@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call import Completed
-from asyncagents.domain.event import PartUpdated, PermissionAsked, TaskCompleted
+from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle, SessionStatus, TaskCompleted
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
-from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, fail, say
 from tests.flows.delegating import (
@@ -350,3 +351,36 @@ async def test_a_sync_task_goes_on_after_a_restart(tmp_path: Path) -> None:
     kept = ("session_id", "parent_session_id", "parent_message_id", "started_at", "batch_id", "prompt")
     assert [getattr(before, name) for name in kept] == [getattr(after, name) for name in kept]
     assert runs[0] == runs[1]
+
+
+@pytest.mark.spec("D-01", "P-04")
+async def test_a_child_that_was_told_no_holds_nobody_up_while_its_async_call_is_out_and_has_failed_after_it(
+    tmp_path: Path,
+) -> None:
+    scenes: Scenes = {
+        "go": [[sync("Find it", "look")], [say("So be it.")]],
+        "and?": [[say("It waits.")], [say("It was told no.")]],
+        "look": [[call("deploy"), call("careful", text="a")], [say("Red.")]],
+    }
+    async with office(tmp_path, scenes, later("deploy"), CAREFUL, policy=_asks_to_echo) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "reject")
+        await at.ears.until(SessionStatus, lambda event: event.session_id == at.session_id and _waits(event))
+        answer = await at.prompt("and?")
+        (waiting,) = await at.runtime.async_tools.waiting_calls()
+        await at.runtime.async_tools.submit_result(waiting.id, "v2")
+        await at.ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
+        (state,) = await at.states()
+
+    assert answer.text == "It waits."
+    assert isinstance(state, ToolError)
+    assert "PermissionRejectedError" in state.error
+
+
+def _asks_to_echo(ask: Ask, context: ToolContext) -> Literal["allow", "ask"]:
+    return "ask" if ask.permission == "echo" else "allow"
+
+
+def _waits(event: SessionStatus) -> bool:
+    return isinstance(event.status, WaitingAsync)

@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant(
         "rerun_of_a_once_call",
         "engine/calls.py",
-        """for call in abandoned if call.effect != "once"]""",
-        "for call in abandoned]; abandoned = ()",
+        """if call.effect != "once" and await""",
+        "if await",
         first=44,
     ),
     Mutant(

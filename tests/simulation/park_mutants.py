@@ -108,11 +108,8 @@ PARK_MUTANTS = (
     Mutant(
         "async_start_begun_again",
         "engine/calls.py",
-        "        abandoned = snapshot.abandoned\n",
-        "        abandoned = tuple(\n"
-        "            replace(each, effect='none') if each.tool == 'job' else each\n"
-        "            for each in snapshot.abandoned\n"
-        "        )\n",
+        """if call.effect != "once" and await""",
+        """if (call.effect != "once" or call.tool == "job") and await""",
         first=PARKS,
     ),
     Mutant(

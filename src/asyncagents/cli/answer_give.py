@@ -16,6 +16,7 @@ from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.domain.call import Always, Call, Once, Reject, Reply
 from asyncagents.domain.decision import APPROVE
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 
@@ -81,11 +82,19 @@ async def _find(runtime: Runtime, start: str) -> Call | None:
         raise Complaint(f"several asks begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
     if found:
         return next((call for call in found if start in (call.ask_id, call.id)), found[0])
-    for session_id in await runtime.statuses():
-        for call in await runtime.open_calls(session_id):
-            if not call.asking and start and call.id.startswith(start):
-                raise Complaint(f"{call.id} waits for a result of {call.tool}, not for a person", code=USAGE)
+    if start and (waits := await _waiting(runtime, start)) is not None:
+        raise Complaint(f"{waits.id} waits for a result of {waits.tool}, not for a person", code=USAGE)
     return None
+
+
+async def _waiting(runtime: Runtime, start: str) -> PendingToolCall | None:
+    """A call that takes a result, by its id or the beginning of it; there may be a million."""
+    found: tuple[PendingToolCall, ...]
+    try:
+        found = (await runtime.async_tools.get(start),)
+    except NotFound:
+        found = await runtime.async_tools.waiting_calls(after=start, limit=1)
+    return next((call for call in found if call.status == "waiting" and call.id.startswith(start)), None)
 
 
 def _begins(ask_id: str, start: str) -> bool:

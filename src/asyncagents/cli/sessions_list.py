@@ -27,12 +27,11 @@ NONE: tuple[Listed, ...] = ()
 
 
 async def listed(runtime: Runtime, directory: Path | None, limit: int) -> tuple[Listed, ...]:
-    statuses = await runtime.statuses()
     parents = {task.parent_session_id for task in await runtime.tasks.list(live=True)}
     found = await runtime.roots(directory, limit=limit)
     rows = []
     for session in found:
-        status = statuses.get(session.id, Idle())
+        status = await runtime.status(session.id)  # of these alone: of all, a million may wait
         word = await status_word(runtime, session.id, status, launched=session.id in parents)
         rows.append(Listed(session, status, word))
     return tuple(rows)

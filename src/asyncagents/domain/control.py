@@ -132,7 +132,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     @property
     def unread(self) -> int:
         """What the model is to be told. Who waits for a task is not told of others meanwhile."""
-        waits = any(call.open.kind == "wait" for call in self.calls if call.open)
+        waits = any(call.open.watch is not None for call in self.calls if call.open)
         return self.queued if waits else self.queued + self.notices
 
     @property

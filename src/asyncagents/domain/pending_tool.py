@@ -52,8 +52,10 @@ def pending_status(call: Call) -> PendingStatus | None:
             return "processing"
         case Open():
             return "waiting" if not call.only_asks else "processing"
-        case Settled(result, expired=expired):
-            return "expired" if expired else _status(result)
+        case Settled(Failed(), expired=True):
+            return "expired"
+        case Settled(result):  # a timer that is over has come to what was meant
+            return _status(result)
 
 
 def pending_tool(call: Call) -> PendingToolCall:

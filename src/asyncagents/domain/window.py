@@ -5,8 +5,10 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
+from asyncagents.domain.call import pending_text
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
+from asyncagents.domain.id import PartId
 from asyncagents.domain.part import (
     AgentPart,
     CompactionPart,
@@ -65,22 +67,22 @@ def taken(tokens: Tokens) -> int:
     return tokens.input + tokens.cache.read + tokens.cache.write + tokens.output
 
 
-def weight(entries: Iterable[Entry]) -> int:
-    """Of messages, in tokens, as far as one can tell without asking."""
-    return sum(FRAME_TOKENS + sum(part_weight(part) for part in entry.parts) for entry in entries)
+def weight(entries: Iterable[Entry], shown: frozenset[PartId] = frozenset()) -> int:
+    """Of messages, in tokens, as far as one can tell without asking. `shown`: calls read as pending."""
+    return sum(FRAME_TOKENS + sum(part_weight(part, shown) for part in entry.parts) for entry in entries)
 
 
 Anything: TypeAlias = Part | UnknownPart
 
 
-def part_weight(part: Anything) -> int:
+def part_weight(part: Anything, shown: frozenset[PartId] = frozenset()) -> int:
     match part:
         case TextPart(text=text, ignored=ignored):
             return 0 if ignored else words(text)
         case ReasoningPart(text=text) | SubtaskPart(prompt=text):
             return words(text)
         case ToolPart():
-            return FRAME_TOKENS + words_of_call(part)
+            return FRAME_TOKENS + words_of_call(part, shown)
         case FilePart(mime=mime, url=url):
             return _file(mime, url)
         case (
@@ -97,12 +99,14 @@ def words(text: str) -> int:
     return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // BYTES_A_TOKEN
 
 
-def words_of_call(part: ToolPart) -> int:
-    return len(encode(part.state.input)) // BYTES_A_TOKEN + output_weight(part)
+def words_of_call(part: ToolPart, shown: frozenset[PartId]) -> int:
+    return len(encode(part.state.input)) // BYTES_A_TOKEN + output_weight(part, shown)
 
 
-def output_weight(part: ToolPart) -> int:
-    """Of what the model reads as its result."""
+def output_weight(part: ToolPart, shown: frozenset[PartId] = frozenset()) -> int:
+    """Of what the model reads as its result. One that came late weighs where it came, and not here."""
+    if part.id in shown:
+        return words(pending_text(part.call_id, part.tool))
     match part.state:
         case ToolCompleted(output=text, time=time):
             return 0 if time.compacted else words(result_read(text))

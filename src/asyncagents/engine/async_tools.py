@@ -137,7 +137,8 @@ class AsyncTools:
 
     async def _check(self, call: Call, result: Completed) -> None:
         """Ask the tool, which wants to be asked."""
-        told = ToolResult(title=result.title, output=result.output, metadata=result.metadata)
+        copy = _metadata(result.metadata)  # whatever it does with what it is shown
+        told = ToolResult(title=result.title, output=result.output, metadata=copy)
         wrong = await _asked(call, await self._validator(call), told)
         if wrong is not None:
             raise ResultRefused(f"{call.tool} does not take this result: {wrong}")

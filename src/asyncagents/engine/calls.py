@@ -110,6 +110,8 @@ class Calls:
         for call in after.executing:
             if call.id in jobs:
                 run.aborts[call.id] = jobs[call.id].context.abort
+                if call.later is not None:
+                    run.starting.add(call.id)
                 work = self._execute(run, lease, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
         return after
@@ -205,6 +207,7 @@ class Calls:
             job.report.end()
             run.tasks.pop(call.id, None)
             run.aborts.pop(call.id, None)
+            run.starting.discard(call.id)
             run.poke()
 
     async def _commit(self, lease: Lease, call: Call, outcome: Ended) -> None:
@@ -262,12 +265,12 @@ class Calls:
 
     async def recover(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
         """Their process died while they ran: what may run again does, the rest is in doubt."""
-        abandoned = snapshot.abandoned
-        again = [Move(call.id, Requested()) for call in abandoned if call.effect != "once"]
+        again: list[Move] = []
         try:
             async with run.interruptible():
-                for call in abandoned:
-                    if call.effect != "once":
+                for call in snapshot.abandoned:
+                    if call.effect != "once" and await self._may_run_again(call, snapshot):
+                        again.append(Move(call.id, Requested()))
                         continue
                     known = await self._known(call, snapshot)
                     if isinstance(known, Open):
@@ -277,6 +280,13 @@ class Calls:
         except TimeoutError:
             return await self._store.snapshot(lease)
         return await self._store.advance(lease, tuple(again))
+
+    async def _may_run_again(self, call: Call, snapshot: Snapshot) -> bool:
+        """Not where its tool is not known, if it began something elsewhere: that may end all the same."""
+        if call.later is None:
+            return True  # or it fails for the want of its tool
+        assert snapshot.info is not None, "it comes from a store"
+        return call.tool in (await enter(self._workplaces, snapshot.info.directory)).tools
 
     async def _known(self, call: Call, snapshot: Snapshot) -> Result | Open:
         """What became of a call whose process died. What an async tool began may go on elsewhere."""

@@ -10,7 +10,7 @@ from asyncagents.domain.call import Call
 from asyncagents.domain.envelope import line
 from asyncagents.domain.failure import ContextOverflowError
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import Ids, MessageId
+from asyncagents.domain.id import Ids, MessageId, PartId
 from asyncagents.domain.message import AssistantMessage, UserMessage
 from asyncagents.domain.part import StepStartPart
 from asyncagents.domain.shape import encode
@@ -71,7 +71,8 @@ class Compaction:
             most = min(window.output or room, longest_summary(room), longest_summary(left))
             request = replace(request, options=replace(request.options, max_output=most))
         request = replace(request, messages=(FromUser(text),))
-        return Summary(request, tail_start(entries, place.keeping, left, known=free is not None))
+        kept = tail_start(entries, place.keeping, left, known=free is not None, shown=told.shown)
+        return Summary(request, kept)
 
     def done(self, end: StepEnd, started: Started, summary: Summary) -> Summarised:
         return Summarised(
@@ -128,7 +129,12 @@ def longest_summary(room: int) -> int:
 
 
 def tail_start(
-    entries: Sequence[Entry], keeping: Keeping, room: int, *, known: bool = True
+    entries: Sequence[Entry],
+    keeping: Keeping,
+    room: int,
+    *,
+    known: bool = True,
+    shown: frozenset[PartId] = frozenset(),
 ) -> MessageId | None:
     """The first of the messages that are kept as they are: the newest, a quarter of the room or of all.
 
@@ -137,11 +143,11 @@ def tail_start(
     A call and its result are one message, so they stay or go together.
     """
     budget = keeping.recent if keeping.recent is not None else min(max(room // 4, LEAST_KEPT), MOST_KEPT)
-    most = min(budget, room // 2, weight(entries) // 4)
+    most = min(budget, room // 2, weight(entries, shown) // 4)
     unread = _unread(entries)
     first, prompts, kept = None, 0, 0
     for number, entry in enumerate(reversed(entries)):
-        kept += weight((entry,))
+        kept += weight((entry,), shown)
         prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
         too_old = keeping.turns is not None and prompts > keeping.turns
         if (known and kept > room // 2) if number < unread else (kept > most or too_old):

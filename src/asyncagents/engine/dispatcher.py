@@ -20,6 +20,7 @@ AUDIT_MS = 600_000
 DAY_MS = 86_400_000
 RUNS = 2_000
 PAGE = 500
+PIECES = 20
 KNOWN = 10_000
 
 _log = logging.getLogger(__name__)
@@ -163,8 +164,8 @@ class Dispatcher:
             while await self._store.expire() >= PIECE:
                 pass  # a piece at a time: others write in between
         await self._take_up()
-        await self._audit()
-        return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
+        longest = RETRY_MS if await self._audit() else SWEEP_MS
+        return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
     async def _take_up(self) -> None:
         after = "~"
@@ -181,16 +182,26 @@ class Dispatcher:
                     self.dispatch(session.session_id, dead=session.owner)
             after = page[-1].session_id
 
-    async def _audit(self) -> None:
-        """Now and then: what should never be missed, and what nobody asks for any more."""
+    async def _audit(self) -> bool:
+        """Now and then: what should never be missed, what nobody asks for any more. True: there is more."""
         if self._clock.now() < self._next_audit:
-            return
-        self._next_audit = self._clock.now() + AUDIT_MS
+            return False
         await self._conclude()
-        before = self._clock.now() - self._keep_ms
+        if more := await self._forget():
+            return more
+        self._next_audit = self._clock.now() + AUDIT_MS
+        return False
+
+    async def _forget(self) -> bool:
+        """A piece at a time, and so many pieces: what is due meanwhile comes first. True: there is more."""
+        before, more = self._clock.now() - self._keep_ms, False
         for forget in (self._store.pending.forget_settled, self._store.deliveries.forget):
-            while await forget(before, PAGE) == PAGE:
-                pass
+            for _ in range(PIECES):
+                if await forget(before, PIECE) < PIECE:
+                    break
+            else:
+                more = True
+        return more
 
     async def _conclude(self) -> None:
         for task_id in await self._store.unconcluded():

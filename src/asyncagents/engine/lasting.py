@@ -148,13 +148,15 @@ def _estimated(pending: Pending, lasting: Lasting | None) -> float | None:
 
 
 def _due(seconds: float | None, now: int) -> int | None:
-    if seconds is None or not math.isfinite(seconds):
-        return None
-    return min(now + int(seconds * 1000), FAR)
+    length = _ms(seconds)
+    return None if length is None else min(now + length, FAR)
 
 
 def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None or not math.isfinite(seconds) else min(int(seconds * 1000), FAR)
+    """What is too long to be counted is as long as can be."""
+    if seconds is None or not math.isfinite(seconds):
+        return None
+    return int(max(-FAR, min(seconds * 1000, FAR)))
 
 
 def _warn(due: int | None, now: int) -> int | None:

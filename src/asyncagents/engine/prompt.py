@@ -74,7 +74,7 @@ class Prompt:
         self.since = since
 
     def _weigh(self, entry: Entry, shown: frozenset[PartId]) -> None:
-        self.tokens += weight((entry,))
+        self.tokens += weight((entry,), shown)
         for part in entry.parts:
             if isinstance(part, ToolPart) and part.id not in shown and _can_be_left_out(part):
                 tokens = output_weight(part)

@@ -19,6 +19,8 @@ class Run:
         """What the system text and the tools of its last step took, in tokens, as far as one can tell."""
         self.tasks: dict[CallId, asyncio.Task[None]] = {}
         self.aborts: dict[CallId, AbortSignal] = {}
+        self.starting: set[CallId] = set()
+        """Async tools that have not returned yet; the result of their work may be in before that."""
         self.failure: Exception | None = None
         self.interrupted = False
         self.interrupts = 0
@@ -38,14 +40,21 @@ class Run:
         self.failure = self.failure or error
         self.poke()
 
-    async def wait(self, at_most: int | None = None) -> None:
-        """Until something happens, or so many milliseconds have passed."""
+    async def wait(self, at_most: int | None = None) -> bool:
+        """Until something happens, or (False) so many milliseconds have passed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None if at_most is None else max(0, at_most) / 1000):
                 await self._poked.wait()
+        happened = self.poked
         self._poked.clear()
         if self.failure is not None:
             raise self.failure
+        return happened
+
+    async def hear_out(self, at_most: int) -> None:
+        """Whoever starts work has a last word, though its result is in; not for ever."""
+        if not await self.wait(at_most):
+            self.starting.clear()
 
     def clear(self) -> None:
         """Just before the run offers to end: whoever pokes from here on wants a new one."""

@@ -20,6 +20,8 @@ from asyncagents.errors import LeaseLost
 from asyncagents.store.store import Store
 from asyncagents.store.verb.rest import Reason
 
+LAST_WORD_MS = 10_000
+"""So long a run goes on for an async tool that has not returned, though the result of its work is in."""
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +86,9 @@ class Runner:
             interrupts = run.interrupts
             snapshot = await self._obey(run, lease, snapshot)
 
-    async def _obey(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot | None:
+    async def _obey(  # noqa: C901  one arm each
+        self, run: Run, lease: Lease, snapshot: Snapshot
+    ) -> Snapshot | None:
         """Do the next thing. None: the run is over."""
         match decide(snapshot):
             case Recover():
@@ -99,6 +103,9 @@ class Runner:
                 return after if after.control.state == "running" else None
             case BackOff(until) if until - self._clock.now() <= PATIENCE_MS:
                 await run.wait(until - self._clock.now())
+                return await self._store.snapshot(lease)
+            case Park() | BackOff() | Rest("done" | "blocked" | "error") if run.starting:
+                await run.hear_out(LAST_WORD_MS)
                 return await self._store.snapshot(lease)
             case Park() | BackOff():
                 run.clear()

@@ -307,7 +307,7 @@ class Turn:
     async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         end = ended.end
         if job.summary is None:
-            over = None if end.facts or run.prompt.stale() else self._over
+            over = None if end.facts or run.starting or run.prompt.stale() else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
             end = replace(end, full=_full(end.message, job), over=over)

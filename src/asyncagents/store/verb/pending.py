@@ -10,7 +10,7 @@ from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingStatus
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import decode_call, put_call, save, the_call, the_session
-from asyncagents.store.tx import Tx
+from asyncagents.store.tx import Row, Tx
 
 
 async def pending_call(tx: Tx, call_id: CallId) -> Call:
@@ -27,17 +27,27 @@ async def pending_call(tx: Tx, call_id: CallId) -> Call:
 async def pending_calls(
     tx: Tx, status: PendingStatus, session_id: SessionId | None, *, after: str, limit: int
 ) -> tuple[Call, ...]:
-    """The oldest first. What cannot be read hides nothing else."""
-    if session_id is None:
-        rows = await tx.all("pending_calls", status, after, limit)
-    else:
+    """The oldest first. What cannot be read hides nothing else: a page that is not full is the last."""
+    if session_id is not None:
         await the_session(tx, session_id)
-        rows = await tx.all("pending_of_session", session_id, status, after, limit)
     found: list[Call] = []
-    for row in rows:
-        with suppress(Unreadable):
-            found.append(decode_call(row))
+    while wanted := limit - len(found):
+        rows = await _page(tx, status, session_id, after=after, limit=wanted)
+        for call_id, *kept in rows:
+            with suppress(Unreadable):
+                found.append(decode_call(tuple(kept)))
+            after = call_id
+        if len(rows) < wanted:
+            break
     return tuple(found)
+
+
+async def _page(
+    tx: Tx, status: PendingStatus, session_id: SessionId | None, *, after: str, limit: int
+) -> list[Row]:
+    if session_id is None:
+        return await tx.all("pending_calls", status, after, limit)
+    return await tx.all("pending_of_session", session_id, status, after, limit)
 
 
 async def resume(tx: Tx, call_id: CallId) -> SessionId:

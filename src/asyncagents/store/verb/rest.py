@@ -70,8 +70,12 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
         await answer_turn(tx, control, await _last_step(tx, control))
     await end_backoff(tx, control, reuse=False)
     unread = await inbox(tx, control.id)
-    await save(tx, row, control.rested(unread=unread.queued + unread.notices > 0))
-    await conclude(tx, control, row.info, crashed=reason == "crash_loop", blocked=reason == "blocked")
+    rested = control.rested(unread=unread.queued + unread.notices > 0)
+    await save(tx, row, rested)
+    blocked = reason == "blocked" or (reason == "done" and control.blocked_turn == control.turn > 0)
+    await conclude(tx, control, row.info, crashed=reason == "crash_loop", blocked=blocked)
+    if rested.parent_id is not None and rested.state == "idle" and await unsettled(tx, control.id):
+        await tell_above(tx, control, waits=True)  # a no or an error ends the turn, not what began elsewhere
     await make_room(tx, control)
     return True
 

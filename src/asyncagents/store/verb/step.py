@@ -133,7 +133,7 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         return None
     control, tail = await go_on(tx, control, tail, new.tasking)
     shown = await shown_calls(tx, control.id, tail)
-    estimate = max(_estimate(tail, new.told), before.estimate, key=lambda tokens: tokens.input)
+    estimate = max(_estimate(tail, shown, new.told), before.estimate, key=lambda tokens: tokens.input)
     message, position = before.message, before.position
     if message is None:
         message = await _message(tx, row, new, asked_by)
@@ -212,20 +212,20 @@ async def _addressee(
     return before.parent_id, before.agent, before.model_id, before.provider_id, before.variant
 
 
-def _estimate(tail: tuple[Entry, ...], told: int) -> Tokens:
+def _estimate(tail: tuple[Entry, ...], shown: frozenset[PartId], told: int) -> Tokens:
     """Before the provider tells: all that was told and is new; or what it told last, and all since."""
-    return replace(Tokens.zero(), input=max(told + weight(tail), _since_last_told(tail)))
+    return replace(Tokens.zero(), input=max(told + weight(tail, shown), _since_last_told(tail, shown)))
 
 
-def _since_last_told(tail: tuple[Entry, ...]) -> int:
+def _since_last_told(tail: tuple[Entry, ...], shown: frozenset[PartId]) -> int:
     """What the last step took that says so, the results of its calls, and all that follows it."""
     since = 0
     for entry in reversed(tail):
         step = entry.info if isinstance(entry.info, AssistantMessage) else None
         if step is not None and step.finish and not step.summary and taken(step.tokens):
             calls = (part for part in entry.parts if isinstance(part, ToolPart))
-            return taken(step.tokens) + sum(map(output_weight, calls)) + since
-        since += weight((entry,))
+            return taken(step.tokens) + sum(output_weight(call, shown) for call in calls) + since
+        since += weight((entry,), shown)
     return 0
 
 

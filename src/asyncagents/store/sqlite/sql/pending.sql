@@ -1,8 +1,8 @@
 -- name: pending_calls
-SELECT body, version FROM call INDEXED BY call_pending WHERE pending = ? AND id > ? ORDER BY id LIMIT ?;
+SELECT id, body, version FROM call INDEXED BY call_pending WHERE pending = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: pending_of_session
-SELECT body, version FROM call INDEXED BY call_pending_session
+SELECT id, body, version FROM call INDEXED BY call_pending_session
 WHERE session_id = ? AND pending = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: forgettable_calls
