@@ -1,4 +1,4 @@
-"""Exports that somebody made up: what they bring harms nothing that is here, and no answer runs another call."""
+"""Exports that somebody made up: they harm nothing that is here, and no answer runs what it does not show."""
 
 import asyncio
 from pathlib import Path
@@ -10,21 +10,21 @@ from asyncagents.domain.call import Completed, Once
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import RequestError
-from asyncagents.llm.scripted import say
-from tests.flows.kit import PATIENCE, Text, asks_first
-from tests.flows.moving import brought, change, elsewhere
-from tests.flows.test_import_hostile import ASKED, PENDING, SESSION, STEP, TOOL, mark
-from tests.flows.test_import_opencode import waiting_session
+from asyncagents.llm.scripted import call, say
+from tests.flows.kit import PATIENCE, Ears, Text, asks_first, later
+from tests.flows.moving import brought, change, elsewhere, unpacked, write
+from tests.flows.test_import_hostile import ASKED, PENDING, SESSION, STEP, TEXT, TOOL, mark
+from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, waiting_session
 
 SESSION_ID = SessionId("ses_w")
+CALL = {"id": "tool_x", "turn": 1, "created": 1, "later": {}}
 
 
-def marked(storage: Path, call: dict[str, Any]) -> None:
+def marked(storage: Path, known: dict[str, Any]) -> None:
     """A session of ours that waits, with a call as the attacker would have it."""
     waiting_session(storage)
     (storage / PENDING).unlink()
-    known = {"id": "tool_x", "turn": 1, "created": 1, "later": {}, **call}
-    change(storage / TOOL, tool="careful", **mark(call=known))
+    change(storage / TOOL, tool="careful", **mark(call={**CALL, **known}))
     change(storage / SESSION, **mark(turn=1, inTurn=True))
     change(storage / STEP, **mark(position=2, turn=1))
     change(storage / ASKED, **mark(position=1, turn=1))
@@ -51,3 +51,123 @@ async def test_an_imported_ask_does_not_let_its_answer_run_what_it_does_not_show
         await asyncio.wait_for(runtime.wait(SESSION_ID), PATIENCE)
     assert not done.troubles, done.troubles
     assert ran == []
+
+
+def overdue(**state: Any) -> dict[str, Any]:
+    """A call that waits, and whose time is over."""
+    return {"later": {"due": 5}, "state": {"type": "open", "kind": "async", "since": 1, "due": 5, **state}}
+
+
+async def expires_elsewhere(data: Path) -> None:
+    """Whatever was imported, a call that is overdue here still expires."""
+    script = {"ship": [[call("deploy")], [say("Late.")]]}
+    async with elsewhere(data, script, later("deploy", seconds=0.05)) as (runtime, _):
+        with runtime._bus.subscribe() as subscription:
+            ears = Ears(subscription)
+            session = await runtime.create_session(directory=data)
+            await asyncio.wait_for(runtime.prompt(session.id, "ship"), PATIENCE)
+            await ears.until_said("Late.")
+
+
+@pytest.mark.spec("P-13", "P-04")
+async def test_an_imported_session_that_nobody_addressed_keeps_no_others_from_expiring(
+    tmp_path: Path,
+) -> None:
+    """The late result is addressed to whoever answered; without a question nobody is named."""
+    storage = tmp_path / "storage"
+    marked(storage, {**overdue(), "shown_pending": True})
+    (storage / ASKED).unlink()
+    done = await brought(tmp_path / "data", storage)
+    assert not done.troubles, done.troubles
+    await expires_elsewhere(tmp_path / "data")
+
+
+CHILD = "session/p/ses_x.json"
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    said = dict.fromkeys(("parent_agent", "agent", "description", "prompt", "batch"), "x")
+    return {"id": "ses_x", "parent_id": "ses_w", "message_id": "msg_02", "created": 1, **said, **fields}
+
+
+def end(**fields: Any) -> dict[str, Any]:
+    said = dict.fromkeys(("description", "agent", "batch"), "x")
+    return {"id": "ses_x", "run": 0, "status": "completed", "ms": 1, **said, **fields}
+
+
+def waiting_child(storage: Path, **fields: Any) -> None:
+    """A task that waits, below the session that waits."""
+    base = {"directory": "/home/ada/shop", "time": {"created": 1, "updated": 1}, "parentID": "ses_w"}
+    write(storage / CHILD, {**base, **mark(turn=1, inTurn=True, task=task(**fields))})
+    step = {"role": "assistant", "time": {"created": 2}, "finish": "tool-calls"}
+    write(storage / "message/ses_x/msg_04.json", {**step, **mark(position=1, turn=1)})
+    waits = {"status": "waiting_async", "input": {}, "pendingID": "tool_y", "time": {"start": 2}}
+    known = {"id": "tool_y", "turn": 1, "created": 1, "later": {}}
+    known["state"] = {"type": "open", "kind": "async", "since": 1}
+    part = {"type": "tool", "callID": "c", "tool": "deploy", "state": waits}
+    write(storage / "part/msg_04/prt_4.json", {**part, **mark(call=known)})
+
+
+@pytest.mark.spec("P-13", "P-04")
+async def test_an_imported_notice_of_an_end_that_comes_keeps_no_others_from_expiring(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    marked(storage, {"state": {"type": "open", "kind": "async", "since": 1}})
+    notice = {"taskID": "ses_x", "run": 0, "body": end()}
+    change(storage / SESSION, **mark(turn=1, inTurn=True, notices=[notice]))
+    waiting_child(storage, due=5)
+    done = await brought(tmp_path / "data", storage)
+    (trouble,) = done.troubles
+    assert "has not come yet" in trouble.why
+    await expires_elsewhere(tmp_path / "data")
+
+
+def own(**fields: int) -> dict[str, Any]:
+    """Of the session itself, below one that is imported, too."""
+    return task(**{"id": "ses_w", "parent_id": OLD_ROOT, **fields})
+
+
+HUGE = 2**70
+BAD: dict[str, dict[str, dict[str, Any]]] = {
+    "a notice that is none": {SESSION: mark(turn=1, notices=[{"taskID": "x", "run": 0, "body": {}}])},
+    "a run out of all bounds": {
+        SESSION: mark(turn=1, notices=[{"taskID": "x", "run": 0, "body": end(run=HUGE)}])
+    },
+    "a version of a session out of all bounds": {SESSION: mark(turn=1, version=HUGE)},
+    "a version of a message out of all bounds": {ASKED: mark(position=1, turn=1, version=HUGE)},
+    "a version of a part out of all bounds": {TEXT: mark(version=HUGE)},
+    "a turn of an input out of all bounds": {
+        ASKED: mark(position=1, turn=1, input={"key": "k", "state": "promoted", "turn": HUGE})
+    },
+    "a warning out of all bounds": {TOOL: mark(call={**CALL, **overdue(warn=HUGE)})},
+    "an end out of all bounds": {
+        TOOL: mark(call={**CALL, "state": {"type": "settled", "at": HUGE, "result": {"type": "completed"}}})
+        | {"state": {"status": "completed", "input": {}, "output": "x", "time": {"start": 1, "end": 2}}}
+    },
+    "a task out of all bounds": {SESSION: {"parentID": OLD_ROOT, **mark(turn=1, task=own(created=HUGE))}},
+    "a task that began too late": {SESSION: {"parentID": OLD_ROOT, **mark(turn=1, task=own(began=HUGE))}},
+    "a task that lasts too long": {SESSION: {"parentID": OLD_ROOT, **mark(turn=1, task=own(longest=HUGE))}},
+}
+
+
+@pytest.mark.spec("P-13")
+@pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
+async def test_a_mark_that_cannot_be_kept_is_told_of(
+    tmp_path: Path, changes: dict[str, dict[str, Any]]
+) -> None:
+    storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
+    marked(storage, {"state": {"type": "open", "kind": "async", "since": 1}})
+    for name, fields in changes.items():
+        change(storage / name, **fields)
+    done = await brought(tmp_path / "data", storage)
+    assert [each.session.id for each in done.taken] == [OLD_ROOT, OLD_CHILD]
+    (trouble,) = done.troubles
+    assert len(trouble.why) < 1_000
+
+
+@pytest.mark.spec("P-13")
+async def test_a_task_of_a_time_that_no_calendar_has_is_shown(tmp_path: Path) -> None:
+    storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
+    marked(storage, {"state": {"type": "open", "kind": "async", "since": 1}})
+    change(storage / SESSION, parentID=OLD_ROOT, **mark(turn=1, task=own(created=2**53)))
+    done = await brought(tmp_path / "data", storage)
+    assert not done.troubles

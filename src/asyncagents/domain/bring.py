@@ -23,7 +23,7 @@ from asyncagents.domain.older import (
 from asyncagents.domain.part import ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.domain.task import LIVE, Account, Task, TaskError
+from asyncagents.domain.task import LIVE, Account, Task, TaskEnd, TaskError
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.transfer import (
     CUT_SHORT,
@@ -33,6 +33,7 @@ from asyncagents.domain.transfer import (
     BroughtMessage,
     BroughtPart,
     MessageMark,
+    NoticeMark,
     PartMark,
     SessionMark,
     a_name,
@@ -98,6 +99,7 @@ def _bring(found: Found, terms: Terms) -> Brought:
         calls=tuple(calls.made),
         todos=_todos(found.todos),
         task=task,
+        notices=tuple(_notice(each) for each in mark.notices),
         cut_off=task is not None and not task.live and _was_live(mark),
         remarks=tuple(_remarks(found.info, terms, calls)),
     )
@@ -238,7 +240,8 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
     task = msgspec.convert(mark.task, Task)
     if (task.id, task.parent_id) != (session.id, session.parent_id):
         raise InvalidInput(f"the task of {session.id} is said to be {task.id!r} of {task.parent_id!r}")
-    _check_number(task.due, task.crowd, task.run)
+    _check_number(task.due, task.crowd, task.run, task.created, task.began, task.ended, task.longest)
+    _check_number(task.resumes, task.retrieved, task.follow.at if task.follow else None)
     account = task.account or Account()
     if not task.live:
         return replace(task, calls=(), account=account)
@@ -247,6 +250,13 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
     error = TaskError("MessageAbortedError", CUT_SHORT)
     task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
     return replace(task, account=account)
+
+
+def _notice(mark: NoticeMark) -> TaskEnd:
+    end = msgspec.convert(mark.body, TaskEnd)
+    a_name(end.id, "task")
+    _check_number(end.run, end.ms)
+    return end
 
 
 def _was_live(mark: SessionMark) -> bool:

@@ -13,7 +13,7 @@ from asyncagents.domain.message import Message
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.task import Task
+from asyncagents.domain.task import Task, TaskEnd
 from asyncagents.domain.todo import Todo
 from asyncagents.errors import InvalidInput
 
@@ -109,6 +109,8 @@ class Brought(Struct, frozen=True, kw_only=True):
     """Those that had a row, and those that wait; their parts are rendered from them."""
     todos: tuple[Todo, ...] | None = None
     task: Task | None = None
+    notices: tuple[TaskEnd, ...] = ()
+    """Ends of its tasks that nobody was told of."""
     cut_off: bool = False
     """The task had not ended, and nobody goes on with it."""
     remarks: tuple[str, ...] = ()
