@@ -61,7 +61,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     directory: str | None = None
     """Where it works from now on."""
     orphan: bool = False
-    """Its parent is nowhere."""
+    """Its parent is nowhere, or has nothing to do with it."""
 
 
 def bring(found: Found, terms: Terms) -> Brought:
@@ -129,7 +129,8 @@ def _remarks(info: Json, terms: Terms, calls: Calls) -> Iterator[str]:
     if calls.hushed:
         yield "addresses that wanted to be told of results were left out"
     if terms.orphan:
-        yield f"its parent {str(info.get('parentID'))[:140]} is not here, so it stands alone"
+        parent = str(info.get("parentID"))[:140]
+        yield f"its parent {parent} is not here, or was worked on here, so it stands alone"
 
 
 def _session(info: Json) -> Session:
