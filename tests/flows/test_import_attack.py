@@ -191,3 +191,23 @@ async def test_an_import_says_nothing_in_a_session_that_is_here(tmp_path: Path, 
         await import_from(at.runtime, storage)
         await at.prompt("more")
         assert "stranger" not in str(at.model.requests[-1].messages)
+
+
+@pytest.mark.spec("P-13")
+@pytest.mark.parametrize("linked", ["part/msg_01", "part"])
+async def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path, linked: str) -> None:
+    """What the user keeps elsewhere would become a part of the session, and leave with its next export."""
+    storage, private = tmp_path / "storage", tmp_path / "private"
+    waiting_session(storage)
+    write(private / "msg_01/key.json", {"type": "service_account", "private_key": "x"})
+    (storage / "part").rename(tmp_path / "aside")
+    if linked == "part":
+        (storage / linked).symlink_to(private)
+    else:
+        (storage / "part").mkdir()
+        (storage / linked).symlink_to(private / "msg_01")
+    (storage / PENDING).unlink()
+    done = await brought(tmp_path / "data", storage)
+    (trouble,) = done.troubles
+    assert not done.taken
+    assert "link" in trouble.why
