@@ -56,6 +56,7 @@ def located(storage: Path) -> Iterator[Located]:
     """The sessions of a storage folder; whether their names are ids is seen when they are read."""
     sessions = storage / "session"
     for project in sorted(each for each in sessions.iterdir() if each.is_dir()):
+        _check_no_link(project)
         if project.name == "info":
             for file in names(project):
                 messages, parts = sessions / "message" / file.stem, sessions / "part" / file.stem
@@ -73,11 +74,19 @@ def names(folder: Path) -> list[Path]:
     """The JSON files of a folder, in the order of their names."""
     if not folder.is_dir():
         return []
+    _check_no_link(folder, folder.parent)
     try:
         found = list(folder.iterdir())
     except OSError as error:
         raise InvalidInput(f"{folder}: {error.strerror or error}") from error
     return sorted(each for each in found if each.suffix == ".json" and not each.name.startswith("."))
+
+
+def _check_no_link(*folders: Path) -> None:
+    """Below what somebody named: what a link leads to is no part of an export."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise InvalidInput(f"{folder}: this is a link, which is not followed")
 
 
 class Reader:

@@ -15,7 +15,7 @@ from asyncagents.domain.older import Json, filled
 from asyncagents.domain.transfer import a_name
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.transfer import Taken
-from asyncagents.errors import InvalidInput, NotFound, RequestError
+from asyncagents.errors import InvalidInput, RequestError
 
 Heard: TypeAlias = Callable[[Taken | Trouble], object]
 
@@ -101,19 +101,11 @@ class _Importing:
         return self._told()
 
     async def _take(self, found: Found, parent_id: SessionId | None) -> None:
-        orphan = parent_id is not None and not await self._is_there(parent_id)
-        taken = await self._runtime.transfer.take(
-            found, trusted=self._choice.trusted, directory=self._choice.directory, orphan=orphan
-        )
+        transfer, trusted = self._runtime.transfer, self._choice.trusted
+        orphan = parent_id is not None and not await transfer.takes_children(parent_id, trusted=trusted)
+        taken = await transfer.take(found, trusted=trusted, directory=self._choice.directory, orphan=orphan)
         self._taken.append(taken)
         self._hear(taken)
-
-    async def _is_there(self, session_id: SessionId) -> bool:
-        try:
-            await self._runtime.session(session_id)
-        except NotFound:
-            return False
-        return True
 
     def _trouble(self, file: Path, why: str) -> None:
         trouble = Trouble(str(file), why)

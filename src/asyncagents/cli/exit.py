@@ -45,9 +45,11 @@ class Complaint(click.ClickException):
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
+        from asyncagents.cli.screen import plain  # start-up: most commands end well
+
+        click.echo(f"error: {plain(self.message)}", err=True)
         if self.hint:
-            click.echo(f"hint: {self.hint}", err=True)
+            click.echo(f"hint: {plain(self.hint)}", err=True)
 
 
 class BadConfig(Complaint):

@@ -12,7 +12,7 @@ from asyncagents.app import open_runtime
 from asyncagents.cli.answer_give import Done
 from asyncagents.cli.answer_give import carry_on as work_on
 from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, Complaint
-from asyncagents.cli.screen import Screen, listen
+from asyncagents.cli.screen import Screen, listen, one_line
 from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import is_trusted
@@ -52,7 +52,7 @@ class Submitted(Struct, frozen=True):
 
     def text(self) -> str:
         how = "accepted before" if self.before else "accepted"
-        what = f"{how}: {self.call.tool} of session {self.call.session_id}"
+        what = f"{how}: {one_line(self.call.tool)} of session {self.call.session_id}"
         if self.others:
             return f"{what}, which goes on when {_many(self.others)} of the same step has its result too"
         if self.is_run:

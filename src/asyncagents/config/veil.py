@@ -9,7 +9,7 @@ from asyncagents.config.tree import KeyPath
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME = re.compile(
-    r"((^|_)((api)?(key|token|secret|authorization|credentials?|cookie)|auth|bearer|pat|access_key_id)"
+    r"((^|_)((api)?(key|token|secrets?|authorization|credentials?|cookie)|auth|bearer|pat|access_key_id)"
     r"|passw(or)?d|passphrase)$"
 )
 _TEXT = re.compile(

@@ -8,6 +8,9 @@ from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.task import EndedBy, Phase, Progress, Task, TaskStatus
 
+_LAST = 253_402_300_799_999
+"""No calendar goes further."""
+
 
 class TaskProgress(Shape, frozen=True, kw_only=True):
     """`phase` and `place` are a live task's only."""
@@ -112,5 +115,5 @@ def _moment_of(ms: int | None) -> str | None:
 
 def _moment(ms: int) -> str:
     """`2026-11-16T09:40:00.123Z`."""
-    seconds, rest = divmod(ms, 1000)
+    seconds, rest = divmod(min(ms, _LAST), 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

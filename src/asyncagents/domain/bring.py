@@ -60,7 +60,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     directory: str | None = None
     """Where it works from now on."""
     orphan: bool = False
-    """Its parent is nowhere."""
+    """Its parent is nowhere, or has nothing to do with it."""
 
 
 def bring(found: Found, terms: Terms) -> Brought:
@@ -128,7 +128,8 @@ def _remarks(info: Json, terms: Terms, calls: Calls) -> Iterator[str]:
     if calls.hushed:
         yield "addresses that wanted to be told of results were left out"
     if terms.orphan:
-        yield f"its parent {str(info.get('parentID'))[:140]} is not here, so it stands alone"
+        parent = str(info.get("parentID"))[:140]
+        yield f"its parent {parent} is not here, or was worked on here, so it stands alone"
 
 
 def _session(info: Json) -> Session:
@@ -239,7 +240,8 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
     task = msgspec.convert(mark.task, Task)
     if (task.id, task.parent_id) != (session.id, session.parent_id):
         raise InvalidInput(f"the task of {session.id} is said to be {task.id!r} of {task.parent_id!r}")
-    _check_number(task.due, task.crowd, task.run)
+    _check_number(task.due, task.crowd, task.run, task.created, task.began, task.ended, task.longest)
+    _check_number(task.resumes, task.retrieved, task.follow.at if task.follow else None)
     account = task.account or Account()
     if not task.live:
         return replace(task, calls=(), account=account)
@@ -253,7 +255,7 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
 def _check_notices(mark: SessionMark | None) -> None:
     for notice in mark.notices if mark else ():
         a_name(notice.end.id, "task")
-        _check_number(notice.end.run)
+        _check_number(notice.end.run, notice.end.ms)
 
 
 def _was_live(mark: SessionMark) -> bool:

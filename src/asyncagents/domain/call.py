@@ -6,6 +6,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from asyncagents.domain.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.envelope import enclosed
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.part import (
     PartTime,
@@ -320,12 +321,15 @@ def pending_text(call_id: str, tool: str) -> str:
 
 
 def result_text(call: Call) -> str:
-    """What the model reads when the result of a call that was shown as pending arrives."""
+    """What the model reads when the result of a call that was shown as pending arrives.
+
+    It stands where a person's words stand, so no words of ours can be forged in it.
+    """
     match call.state:
         case Settled(Completed(output)):
-            return _arrival(call.call_id, call.tool, failed=False) + result_read(output)
+            return _arrival(call.call_id, call.tool, failed=False) + enclosed(result_read(output))
         case Settled(Failed(error)):
-            return _arrival(call.call_id, call.tool, failed=True) + result_read(error)
+            return _arrival(call.call_id, call.tool, failed=True) + enclosed(result_read(error))
         case _:
             raise ValueError(f"call {call.id} has no result yet")
 

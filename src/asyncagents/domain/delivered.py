@@ -1,7 +1,5 @@
 """What somebody outside says of a call: its result or its error, read from the bytes that were sent."""
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
@@ -15,6 +13,8 @@ MOST_BESIDE = 1024 * 1024
 """How much may come beside the output or the error: JSON with a million pieces takes long to read."""
 
 _LONGEST_ID = 200
+_LONGEST_RAW = 12 * _LONGEST_ID + 2
+"""Each character as two halves, each of them written as \\u and four digits."""
 _RESULT = {"title", "output", "metadata"}
 
 
@@ -27,16 +27,17 @@ class _Weighed(Struct, frozen=True):
     output: msgspec.Raw = msgspec.Raw()
 
 
-class _Glance(Struct, frozen=True, rename={"pending_id": "pendingID"}):
-    """As much as is read before it is known who sent it; a text of megabytes is passed over, not built."""
+class _Glance(Struct, frozen=True):
+    """How much there is beside the output; a text of megabytes is passed over, not built."""
 
-    pending_id: Any = None
     result: _Weighed | None = None
     error: msgspec.Raw = msgspec.Raw()
 
 
 class _Named(Struct, frozen=True, rename={"pending_id": "pendingID"}):
-    pending_id: Any = None
+    """As much as is read before it is known who sent it: nothing is built of what anybody may send."""
+
+    pending_id: msgspec.Raw = msgspec.Raw()
 
 
 _glances = msgspec.json.Decoder(_Glance)
@@ -46,7 +47,8 @@ _names = msgspec.json.Decoder(_Named)
 def claimed_id(raw: bytes) -> CallId:
     """The call that a body names. Nobody vouches for the rest of it yet, so nothing is said of the rest."""
     try:
-        return _id(_names.decode(raw).pending_id)
+        named = _names.decode(raw).pending_id
+        return _id(msgspec.json.decode(named) if 0 < memoryview(named).nbytes <= _LONGEST_RAW else None)
     except (ValueError, RecursionError):
         raise InvalidInput('the body is not a JSON object with a "pendingID"') from None
 

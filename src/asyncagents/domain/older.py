@@ -23,11 +23,12 @@ def whole_session(info: Json, *, directory: str) -> Json:
 
 
 def addressed_session(info: Json, messages: list[Json]) -> Json:
-    """A session answers with whom it was last addressed with."""
-    last = next((each for each in reversed(messages) if each.get("role") == "user"), None)
-    if last is None:
+    """A session answers with whom it was last addressed with, or as it did, if nobody addressed it."""
+    asked = [each for each in messages if each.get("role") == "user"]
+    if not messages:
         return info
-    model = _object(last.get("model"))
+    last = (asked or messages)[-1]
+    model = _object(last.get("model")) if asked else last
     named = {"id": model.get("modelID", NOBODY), "providerID": model.get("providerID", NOBODY)}
     variant = {"variant": model["variant"]} if model.get("variant") is not None else {}
     return filled(info, agent=last.get("agent"), model={**named, **variant})

@@ -61,17 +61,29 @@ def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
 
 
 def at_rest(call: Call, *, now: int) -> Call:
-    """What comes from outside may still come; whatever else is under way was cut off."""
+    """What comes from outside may still come; whatever else is under way was cut off.
+
+    An ask is not taken along: who answers it would start what somebody else wrote into a file.
+    """
     match call.state:
         case Settled():
             return call
-        case Open() if call.later is not None:
-            return call
-        case Running() if call.later is not None:  # its work may have begun
+        case Open(kind="async" | "wait" | "question", ask=None, watch=None) if call.later is not None:
+            return _checked(call)
+        case Open() | Running() if call.later is not None:  # its work may have begun
             since = call.started or call.created
-            return call.to(Open(kind="async", since=since, due=call.later.due, note=UNSURE, blocks=False))
+            waits = Open(kind="async", since=since, due=call.later.due, note=UNSURE, blocks=False)
+            return replace(call.to(waits), granted=(), ask_id=None)
         case _:
             return call.to(Settled(Failed(CUT_OFF), now))
+
+
+def _checked(call: Call) -> Call:
+    """What it asks is asked by nobody else."""
+    question = call.open.question if call.open else None
+    if question and (question.id, question.session_id) != (call.ask_id, call.session_id):
+        raise InvalidInput(f"the question of call {call.id!r} is not its own: ids differ")
+    return call
 
 
 def unannounced(call: Call) -> Call:

@@ -15,7 +15,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.transfer import MARK, PartMark, a_name
-from asyncagents.errors import Conflict, Damaged
+from asyncagents.errors import Conflict, Damaged, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.bring import Outcome
 from asyncagents.store.verb.export import MessageOut, PartOut, SessionOut
@@ -47,6 +47,7 @@ class Transfer:
 
     def __init__(self, *, store: Store, clock: Clock, pool: str) -> None:
         self._store = store.transfer
+        self._control = store.control
         self._clock = clock
         self._pool = pool
 
@@ -104,6 +105,18 @@ class Transfer:
         found: dict[str, Any] = {"info": msgspec.Raw(_marked(out.raw, out.mark)), "messages": messages}
         found["todos"] = msgspec.Raw(out.todos or b"[]")
         return {**found, "pendingTools": pending} if pending else found
+
+    async def takes_children(self, session_id: SessionId, *, trusted: bool) -> bool:
+        """Whether an imported session may stand below this one: what ends there is told here.
+
+        Below one that was worked on here only an export of one's own may: its id is no secret, and whoever
+        knows it could put words into it. One that an import brought, and nobody touched, is of that import.
+        """
+        try:
+            control = await self._control(session_id)
+        except NotFound:
+            return False
+        return trusted or control.fence == 0
 
     async def take(
         self, found: Found, *, trusted: bool = False, directory: str | None = None, orphan: bool = False

@@ -54,6 +54,17 @@ def test_no_setting_and_no_repr_shows_a_key(desk: Desk, document: dict[str, obje
         assert key not in repr(loaded)
 
 
+@pytest.mark.spec("P-06")
+def test_the_secrets_of_services_that_send_results_are_not_shown(desk: Desk) -> None:
+    desk.variables = {"HOOK": OTHER}
+    desk.write("asyncagents.json", {"async_tools": {"secrets": [OTHER, "{env:HOOK}"]}})
+    loaded = desk.load()
+    shown = [setting.value for setting in loaded.settings if setting.key == "async_tools.secrets"]
+    assert [secret.reveal() for secret in loaded.config.async_tools.secrets] == [OTHER, OTHER]
+    assert shown == ["***"]
+    assert OTHER not in repr(loaded)
+
+
 def test_the_options_of_a_plugin_are_not_shown_if_there_is_a_key_among_them(desk: Desk) -> None:
     desk.write("opencode.json", {"plugin": [["p", {"deep": {"token": OTHER}}]]})
     loaded = desk.load()

@@ -12,7 +12,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import TaskEnd, end_of
+from asyncagents.domain.task import Task, TaskEnd, end_of
 from asyncagents.domain.transfer import Brought, BroughtMessage, BroughtPart
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.body import body, check_names
@@ -190,13 +190,22 @@ async def _beside(tx: Tx, new: Brought) -> None:
         await tx.one("put_todos", new.info.id, body(new.todos), await tx.rev())
         tx.emit(TodoUpdated(session_id=new.info.id, todos=new.todos))
     for notice in new.mark.notices:
+        if await tx.one("task", notice.end.id) is not None:
+            raise Conflict(f"task {notice.end.id} is there already, in another session")
         await _tell_later(tx, new.info.id, notice.end)
     if new.task is not None:
-        if await tx.one("task", new.task.id) is not None:
-            raise Conflict(f"task {new.task.id} is there already")
+        await _check_not_told(tx, new.task)
         await put_task(tx, new.task, new=True)
         if new.cut_off and new.info.parent_id is not None:
             await _tell_later(tx, new.info.parent_id, end_of(new.task))
+
+
+async def _check_not_told(tx: Tx, task: Task) -> None:
+    """Each run ends once: an end that is told before it comes would keep the run from ending for ever."""
+    if await tx.one("task", task.id) is not None:
+        raise Conflict(f"task {task.id} is there already")
+    if await tx.one("is_told", task.id, task.run + (not task.live)) is not None:
+        raise Conflict(f"an end of task {task.id} is told here that has not come yet")
 
 
 async def _tell_later(tx: Tx, session_id: SessionId, end: TaskEnd) -> None:

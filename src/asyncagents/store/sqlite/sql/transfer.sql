@@ -50,3 +50,7 @@ SELECT info, version FROM message WHERE id = ? AND session_id = ?;
 -- name: import_notice
 INSERT INTO notice (task_id, run, session_id, seq, state, open, message_id, body) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)
 ON CONFLICT (task_id, run) DO NOTHING;
+
+-- name: is_told
+-- Whether an end of this run of a task, or of a later one, is told.
+SELECT 1 FROM notice WHERE task_id = ? AND run >= ? LIMIT 1;

@@ -1,0 +1,27 @@
+"""What anybody may send costs no more than its bytes, until it is known who sent it."""
+
+import tracemalloc
+
+import pytest
+
+from asyncagents.domain.delivered import MOST_BYTES, claimed_id
+from asyncagents.errors import InvalidInput
+
+
+@pytest.mark.spec("P-06")
+@pytest.mark.parametrize("piece", [b"[]", b"{}", b'"x"', b"0.5"])
+def test_a_name_that_is_no_name_is_not_built(piece: bytes) -> None:
+    body = b'{"pendingID":[' + b",".join([piece] * (MOST_BYTES // 10)) + b"]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput):
+            claimed_id(body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_a_name_may_be_written_with_escapes() -> None:
+    text = "".join(f"\\u{ord(letter):04x}" for letter in "tool_" + "x" * 195)
+    assert claimed_id(f'{{"pendingID": "{text}"}}'.encode()) == "tool_" + "x" * 195
