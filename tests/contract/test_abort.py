@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, Failed, result_text
+from asyncagents.domain.call import ABORTED, Always, Failed, Later, Running, result_text
 from asyncagents.domain.control import Lease
 from asyncagents.domain.event import PermissionReplied, PromptAnswered, SessionError
 from asyncagents.domain.failure import MessageAbortedError, aborted, api
@@ -11,7 +11,8 @@ from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import PartTime, TextPart, ToolError, ToolPart
 from asyncagents.domain.status import Idle
-from asyncagents.errors import AlreadySettled, NotFound
+from asyncagents.errors import AlreadySettled, Conflict, NotFound
+from asyncagents.store.tx import Tx
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of
 
 
@@ -230,12 +231,42 @@ async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
 
 
 @pytest.mark.spec("C-10")
-async def test_a_cancel_outside_a_turn_covers_what_is_still_open(lab: Lab) -> None:
+async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> None:
     session_id, lease, (call,) = await lab.called(lab.waiting())
     snapshot = await lab.store.snapshot(lease)
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
+    lab.commits.clear()
     await lab.store.cancel(session_id)
-    lease = await lab.claim(session_id)
-    assert (await lab.store.snapshot(lease)).cancelled
-    await _abort(lab, lease)
     assert result_of(await lab.store.call(call.id)) == Failed("Tool execution aborted")
+    assert lab.woken == []
+    assert await lab.store.status(session_id) == Idle()
+
+
+@pytest.mark.spec("C-10", "P-05")
+async def test_nothing_is_taken_after_a_cancel_though_no_run_has_seen_it(lab: Lab) -> None:
+    session_id, lease, (starts, waits, asks) = await lab.called(None, None, None)
+    await lab.move(lease, starts, Running(lease.fence, Later()))
+    await lab.move(lease, waits, lab.waiting())
+    asks = await lab.move(lease, asks, lab.ask(session_id))
+    await lab.store.cancel(session_id)
+    for call in (starts, waits):
+        with pytest.raises(AlreadySettled, match=ABORTED):
+            await lab.store.settle(call.id, done())
+    with pytest.raises(Conflict, match="no longer open"):
+        await lab.store.answer(ask_id(asks), Always())
+    await _abort(lab, lease)
+
+
+@pytest.mark.spec("C-10")
+async def test_a_turn_is_cancelled_though_a_call_of_it_cannot_be_read(lab: Lab) -> None:
+    session_id, _, (call,) = await lab.called(lab.waiting())
+
+    async def spoil(tx: Tx) -> None:
+        columns = (call.id, session_id, call.part_id, None, call.tool, "open", None, False, None, b"{no")
+        await tx.one("put_call", *columns, 1_000, await tx.rev())
+
+    await lab.database.write(spoil)
+    lab.commits.clear()
+    await lab.store.cancel(session_id)
+    assert lab.woken == [session_id]
+    assert (await lab.store.control(session_id)).cancelled()

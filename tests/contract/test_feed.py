@@ -173,14 +173,14 @@ async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -
     session_id, lease, (one, other, async_) = await lab.called(None, None, None)
     one = await lab.move(lease, one, lab.ask(session_id))
     other = await lab.move(lease, other, lab.question(session_id))
-    await lab.store.cancel(session_id)
-    snapshot = await lab.store.snapshot(lease)
     events = (await lab.store.feed(cursor)).events
     assert {e.request.id for e in events if isinstance(e, PermissionAsked | QuestionAsked)} == {
         one.ask_id,
         other.ask_id,
     }
     middle = await lab.store.cursor()
+    await lab.store.cancel(session_id)
+    snapshot = await lab.store.snapshot(lease)
     await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
     events = (await lab.store.feed(middle)).events
     assert [e.request_id for e in events if isinstance(e, PermissionReplied)] == [one.ask_id]

@@ -18,8 +18,9 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_it_says_its_version() -> None:
-    ran = run(PROGRAM, "--version")
+@pytest.mark.parametrize("command", [(PROGRAM,), (sys.executable, "-m", "asyncagents")])
+def test_it_says_its_version(command: tuple[str, ...]) -> None:
+    ran = run(*command, "--version")
     assert (ran.stdout, ran.returncode) == (f"asyncagents {version('asyncagents')}\n", 0)
     assert version("asyncagents") == VERSION
 

@@ -165,6 +165,7 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
         (row,) = in_json["asks"]
         perhaps = await desk.run("answer", row["id"], "perhaps")
         nobody = await desk.run("answer", "tool_", "approve")
+        submitted = await desk.run("submit", row["id"], "yes")
         decided = await desk.run("answer", row["id"], "approve", "--message", "after lunch", "--by", "alice")
         again = await desk.run(
             "answer", row["id"], "approve", "--message", "after lunch", "--by", "bob", "--detach"
@@ -181,7 +182,8 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
     assert re.search(r"\sasks\s", sessions.out)
     assert 'It waits for release managers to decide "May v2 go out?"' in why.out.replace("'", '"')
     assert (nobody.code, "no ask with id 'tool_'" in nobody.err) == (2, True)
-    assert (perhaps.code, "choose one of the options" in perhaps.err) == (2, True)
+    assert (perhaps.code, "choose one of the options: Approve, Reject" in perhaps.err) == (2, True)
+    assert (submitted.code, f"`asyncagents answer {row['id']}`" in submitted.err) == (2, True)
     assert (decided.code, decided.out) == (0, "Done.\n")
     assert "Approved by alice: after lunch" in str(provider.requests[-1])
     assert again.code == 0

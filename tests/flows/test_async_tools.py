@@ -97,6 +97,26 @@ async def test_pending_ids_share_nothing_but_their_time(tmp_path: Path) -> None:
     assert all(len(each) == 14 and each.isalnum() for each in random)
 
 
+@pytest.mark.spec("P-05", "C-10")
+async def test_a_result_after_a_cancel_is_refused_and_wakes_nobody_if_none_ran(tmp_path: Path) -> None:
+    """The model had been told that the call is pending, so a result would reach it as new input."""
+    model = ScriptedModel({**SCRIPT, "well?": [[say("It is still being deployed.")]]})
+    async with stage(tmp_path, model, tools=[deploy]) as at:
+        await at.prompt("ship")
+        await at.prompt("well?")
+        session_id = at.session_id
+    asked = len(model.requests)
+    async with stage(tmp_path, ScriptedModel({}), serve=False) as outside:
+        (waiting,) = await outside.runtime.async_tools.waiting_calls(session_id)
+        assert await outside.runtime.abort(session_id)
+        assert not await outside.runtime.async_tools.waiting_calls(session_id)
+        with pytest.raises(AlreadySettled, match="aborted"):
+            await outside.runtime.async_tools.submit_result(waiting.id, "v2 is live")
+    async with stage(tmp_path, model, tools=[deploy]) as at:
+        assert await at.runtime.wait(session_id) == Idle()
+    assert len(model.requests) == asked
+
+
 @pytest.mark.spec("P-04", "P-15")
 async def test_a_result_completes_the_part_and_resumes_in_a_process_started_later(tmp_path: Path) -> None:
     model = ScriptedModel(SCRIPT)

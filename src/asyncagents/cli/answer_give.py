@@ -82,7 +82,7 @@ async def _find(runtime: Runtime, start: str) -> Call | None:
         raise Complaint(f"several asks begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
     if found:
         return next((call for call in found if start in (call.ask_id, call.id)), found[0])
-    if start and (waits := await _waiting(runtime, start)) is not None:
+    if start not in PREFIXES and start and (waits := await _waiting(runtime, start)) is not None:
         raise Complaint(f"{waits.id} waits for a result of {waits.tool}, not for a person", code=USAGE)
     return None
 

@@ -65,7 +65,8 @@ def options_chosen(question: Question, line: str) -> tuple[str, ...]:
     if all(word.isdecimal() for word in words):
         raise InvalidInput(f"there are options 1 to {len(question.options)}")
     if question.custom is False:
-        raise InvalidInput("choose one of the options")
+        labels = ", ".join(option.label for option in question.options)
+        raise InvalidInput(f"choose one of the options: {labels}")
     return (text,)
 
 

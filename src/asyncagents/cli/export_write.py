@@ -33,7 +33,11 @@ async def write_files(data: Path, chosen: tuple[str, ...], target: Path) -> None
         done = await export_to(runtime, target, sessions)
     for trouble in done.troubles:
         click.echo(f"not exported: {trouble.name}: {one_line(trouble.why)}", err=True)
-    calls = f", {done.calls} pending calls among them" if done.calls else ""
-    click.echo(f"{done.sessions} sessions written to {target}{calls}", err=True)
+    calls = f", with {_counted(done.calls, 'pending call')}" if done.calls else ""
+    click.echo(f"{_counted(done.sessions, 'session')} written to {target}{calls}", err=True)
     if done.troubles:
-        raise Complaint(f"{len(done.troubles)} sessions were not exported")
+        raise Complaint(f"not exported: {_counted(len(done.troubles), 'session')}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

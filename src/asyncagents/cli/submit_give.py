@@ -23,6 +23,8 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, 
 
 LISTED = "`asyncagents pending` lists what waits for a result"
 PREFIX = "tool_"
+ASKS = ("que_", "per_")
+ANSWERED = "`asyncagents answer {}` answers what asks; `asyncagents pending` lists what waits for a result"
 MOST_BYTES = 10 * 1024 * 1024
 
 
@@ -110,9 +112,11 @@ async def give(data: Path, given: Given) -> Submitted:
 
 async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
     """By its id, or the beginning of the id of one that waits."""
-    start = start.strip()
+    given = start = start.strip()
     if not start.removeprefix(PREFIX):
         raise Complaint("an id is missing", hint=LISTED, code=USAGE)
+    if start.startswith(ASKS):
+        raise Complaint(f"{start!r} is no pending call", hint=ANSWERED.format(start), code=USAGE)
     start = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
     try:
         return await runtime.async_tools.get(start)
@@ -121,7 +125,7 @@ async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
         near = await runtime.async_tools.waiting_calls(after=start, limit=2)
     found = [each for each in near if each.id.startswith(start)]
     if not found:
-        raise unknown(start)
+        raise unknown(given)
     if len(found) > 1:
         raise Complaint(f"several calls begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
     return found[0]

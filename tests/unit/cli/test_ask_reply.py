@@ -118,7 +118,7 @@ def test_options_are_chosen_by_number_or_label_or_said_in_other_words(
         (question("Red"), "2", "options 1 to 1"),
         (question("Red", multiple=True), "1, 7, 8", None),
         (question("Red"), "  ", "needs some words"),
-        (question("Red", custom=False), "green", "choose one of the options"),
+        (question("Red", custom=False), "green", "choose one of the options: Red"),
     ],
 )
 def test_an_answer_that_means_nothing_is_refused(asked: Question, line: str, error: str | None) -> None:

@@ -4,6 +4,8 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from asyncagents.domain.call import ABORTED, Call, Running
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
@@ -12,6 +14,7 @@ from asyncagents.domain.task import EndedBy, Outcome, TaskError
 from asyncagents.store.row import SessionRow, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.queue import make_room_anywhere
+from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.task import live_tasks_of, readable_session, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
@@ -81,7 +84,7 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     held_back = await tx.all("hold_inputs", rev, session_id)
     await tx.run("hush_notices", session_id)
     control = replace(row.control, cancel_rev=rev)
-    if control.in_turn or held_back or control.backoff is not None or await unsettled(tx, session_id):
+    if await _settled(tx, row) or control.in_turn or held_back or control.backoff is not None:
         control = control.woken()
         tx.interrupt(session_id)
     elif control.state == "ready" and not (await inbox(tx, session_id)).stranded:
@@ -90,6 +93,29 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
     await save(tx, row, control)
     if control.state == "idle" and row.control.state == "ready":
         await make_room_anywhere(tx, control)  # it has left the queue
+
+
+async def _settled(tx: Tx, row: SessionRow) -> bool:
+    """Settle what waits for the outside; True: a run has to see to the rest of it.
+
+    Now, not when a run ends the turn: nobody may be there to run it, and whoever brings a result or a
+    decision after the cancel was acknowledged must hear that it is too late.
+    """
+    try:
+        calls = await unsettled(tx, row.control.id)
+    except Unreadable:  # it keeps nobody from ending what is below it
+        return True
+    waiting = [call for call in calls if _waits_outside(call)]
+    for call in waiting:
+        await dismiss(tx, row.info, call, ABORTED)
+    return len(waiting) < len(calls) or (bool(calls) and row.control.state != "idle")
+
+
+def _waits_outside(call: Call) -> bool:
+    """Not for tasks, whose ends settle it; also if its tool is only just starting its work elsewhere."""
+    if call.open is not None:
+        return call.open.kind != "task" and not call.open.watch
+    return isinstance(call.state, Running) and call.later is not None
 
 
 async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
