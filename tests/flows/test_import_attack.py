@@ -113,7 +113,7 @@ def waiting_child(storage: Path, **fields: Any) -> None:
 async def test_an_imported_notice_of_an_end_that_comes_keeps_no_others_from_expiring(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     marked(storage, {"state": {"type": "open", "kind": "async", "since": 1}})
-    notice = {"taskID": "ses_x", "run": 0, "body": end()}
+    notice = {"end": end()}
     change(storage / SESSION, **mark(turn=1, inTurn=True, notices=[notice]))
     waiting_child(storage, due=5)
     done = await brought(tmp_path / "data", storage)
@@ -131,7 +131,7 @@ HUGE = 2**70
 BAD: dict[str, dict[str, dict[str, Any]]] = {
     "a notice that is none": {SESSION: mark(turn=1, notices=[{"taskID": "x", "run": 0, "body": {}}])},
     "a run out of all bounds": {
-        SESSION: mark(turn=1, notices=[{"taskID": "x", "run": 0, "body": end(run=HUGE)}])
+        SESSION: mark(turn=1, notices=[{"end": end(run=HUGE)}])
     },
     "a version of a session out of all bounds": {SESSION: mark(turn=1, version=HUGE)},
     "a version of a message out of all bounds": {ASKED: mark(position=1, turn=1, version=HUGE)},
