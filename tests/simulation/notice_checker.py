@@ -25,8 +25,9 @@ def _check_notice(forest: Forest, notice: Notice) -> None:
             fail("T-15", f"the end of run {notice.run} of {notice.task_id} was never told")
         case "quiet":
             since = max([notice.seq, *(c.rev for c in forest.cancels if c.session_id == notice.session_id)])
-            query = (
-                "SELECT MAX(rev) FROM message WHERE session_id = ? AND info ->> 'role' = 'user' AND turn > 0"
+            query = (  # what was promoted; a summary that ends after a cancel writes a message of its own
+                "SELECT MAX(message.rev) FROM message JOIN input ON input.message_id = message.id "
+                "WHERE message.session_id = ? AND message.turn > 0"
             )
             read = forest.db.execute(query, (notice.session_id,)).fetchone()[0] or 0
             if read > since:
