@@ -21,7 +21,7 @@ async def test_nothing_is_lost_or_done_twice_however_often_workers_are_killed(tm
         (folder := tmp_path / str(seed)).mkdir()
         summary = await besiege(folder, kills=KILLS, seed=seed)
         assert summary.kills >= KILLS
-        assert summary.counts["prompts"] > KILLS
+        assert summary.counts["prompts"] >= KILLS
         broken_off += summary.counts.get("broken off", 0)
         if broken_off:
             return

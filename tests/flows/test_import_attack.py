@@ -130,9 +130,7 @@ def own(**fields: int) -> dict[str, Any]:
 HUGE = 2**70
 BAD: dict[str, dict[str, dict[str, Any]]] = {
     "a notice that is none": {SESSION: mark(turn=1, notices=[{"taskID": "x", "run": 0, "body": {}}])},
-    "a run out of all bounds": {
-        SESSION: mark(turn=1, notices=[{"end": end(run=HUGE)}])
-    },
+    "a run out of all bounds": {SESSION: mark(turn=1, notices=[{"end": end(run=HUGE)}])},
     "a version of a session out of all bounds": {SESSION: mark(turn=1, version=HUGE)},
     "a version of a message out of all bounds": {ASKED: mark(position=1, turn=1, version=HUGE)},
     "a version of a part out of all bounds": {TEXT: mark(version=HUGE)},

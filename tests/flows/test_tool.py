@@ -1,7 +1,6 @@
 """Tools: they run side by side, and whatever goes wrong with one is an error that the model reads."""
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -170,7 +169,6 @@ async def test_a_model_is_told_of_the_tools_there_are(tmp_path: Path) -> None:
         (Completed(42), "Expected `str`"),  # type: ignore[arg-type]
         (Pending(kind="question"), "with its questions"),
         (Pending(kind="ask"), "kind async or wait"),
-        (Pending(seconds=math.inf), "OverflowError"),
     ],
 )
 async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
