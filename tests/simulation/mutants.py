@@ -17,6 +17,7 @@ MUTANTS = (
                 await put_call(tx, call)
             return await snapshot(tx, await held(tx, lease))
         return await self._write(late)""",
+        first=3,
     ),
     Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._take_up()\n", ""),
     Mutant(
@@ -26,14 +27,14 @@ MUTANTS = (
         return False
     holding = any(""",
         "    holding = any(",
-        first=88,
+        first=156,
     ),
     Mutant(
         "missing_fence",
         "store/row.py",
         ' or row.control.fence != lease.fence or row.control.state != "running"',
         "",
-        first=179,
+        first=200,
     ),
     Mutant(
         "tool_started_before_the_commit",
@@ -54,13 +55,14 @@ MUTANTS = (
         "engine/calls.py",
         """if call.effect != "once" and await""",
         "if await",
-        first=44,
+        first=87,
     ),
     Mutant(
         "late_pending_over_a_result",
         "store/verb/fact.py",
         "    if isinstance(call.state, Settled):\n        if state.later",
         "    if False:\n        if state.later",
+        first=7,
     ),
     Mutant(
         "savepoint_neighbour_lost",
@@ -72,7 +74,7 @@ MUTANTS = (
                 execute("BEGIN IMMEDIATE")
                 execute("SAVEPOINT member")
 """,
-        first=28,
+        first=50,
     ),
     Mutant(
         "abort_undone_by_recovery",
@@ -80,7 +82,7 @@ MUTANTS = (
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",
-        first=5,
+        first=41,
     ),
     Mutant(
         "doubled_promotion",
@@ -93,7 +95,7 @@ MUTANTS = (
         "store/verb/compact.py",
         "await put_call(tx, replace(call, shown_pending=True))",
         "await put_call(tx, call)",
-        first=102,
+        first=110,
     ),
     Mutant(
         "late_result_kept_from_the_model",
@@ -119,7 +121,7 @@ MUTANTS = (
         "control = row.control.woken().progressed()",
         "control = row.control.progressed()",
     ),
-    Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False"),
+    Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False", first=2),
     Mutant(
         "living_owner_robbed",
         "store/verb/claim.py",
@@ -131,13 +133,14 @@ MUTANTS = (
         "store/verb/claim.py",
         "        info = charged(info, spent, 0.0)\n",
         "",
+        first=2,
     ),
     Mutant(
         "abort_lets_unread_input_run",
         "store/verb/cancel.py",
         '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
         "    held_back = ()\n",
-        first=4,
+        first=20,
     ),
     Mutant(
         "feed_forgets_parts",
@@ -165,13 +168,14 @@ MUTANTS = (
         "engine/permission.py",
         """if action == "ask" and not""",
         """if action == "ask" and call.repeats and not""",
+        first=2,
     ),
     Mutant(
         "arguments_of_the_model_run_though_others_were_approved",
         "store/verb/answer.py",
         "granted, input=edited, written=",
         "granted, input=edited | call.input, written=",
-        first=44,
+        first=72,
     ),
     Mutant(
         "one_step_too_many",
@@ -184,6 +188,7 @@ MUTANTS = (
         "store/verb/read.py",
         "    return ToldBefore(entries, shown, since, await _head(tx, control))",
         "    return ToldBefore(entries, shown, since)",
+        first=5,
     ),
     Mutant(
         "nobody_goes_on_after_a_summary",
@@ -197,14 +202,14 @@ MUTANTS = (
         "store/verb/summary.py",
         "        await answer_prompts(tx, control, newest.id)\n",
         "        pass\n",
-        first=255,
+        first=267,
     ),
     Mutant(
         "reminded_again_after_a_crash",
         "store/verb/remind.py",
         "        return control  # the step before",
         "        asked_by = newest  # the step before",
-        first=268,
+        first=311,
     ),
     *TREE_MUTANTS,
     *PARK_MUTANTS,

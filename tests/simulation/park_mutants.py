@@ -40,7 +40,7 @@ PARK_MUTANTS = (
         "store/verb/step.py",
         "        if isinstance(call.state, Settled) or (cancelled",
         "        if (cancelled",
-        first=PARKS + 41,
+        first=PARKS + 69,
     ),
     Mutant(
         "early_result_refused_for_ever",
@@ -54,7 +54,7 @@ PARK_MUTANTS = (
         "store/verb/expire.py",
         "state.due > tx.now:",
         "state.due > tx.now + 4000:",
-        first=PARKS + 1,
+        first=PARKS + 4,
     ),
     Mutant(
         "expiry_takes_its_siblings_along",
@@ -110,14 +110,14 @@ PARK_MUTANTS = (
         "engine/calls.py",
         """if call.effect != "once" and await""",
         """if (call.effect != "once" or call.tool == "job") and await""",
-        first=PARKS,
+        first=PARKS + 4,
     ),
     Mutant(
         "nobody_sweeps_at_the_start",
         "store/sqlite/sql/call.sql",
         "SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;",
         "SELECT NULL;",
-        first=PARKS,
+        first=PARKS + 1,
     ),
     Mutant(
         "a_person_ends_what_the_outside_has",
@@ -131,7 +131,7 @@ PARK_MUTANTS = (
         "engine/calls.py",
         "        if call.later is not None:\n            doubt = self._lastings.reopened(",
         "        if False:\n            doubt = self._lastings.reopened(",
-        first=PARKS,
+        first=PARKS + 4,
     ),
     Mutant(
         "expiry_not_said",
@@ -147,7 +147,7 @@ PARK_MUTANTS = (
         "    owing = settle_open.__dict__.setdefault('owing', [])\n"
         "    for each in owing:\n        await owe(tx, each)\n"
         "    owing[:] = [done]\n",
-        first=PARKS + 7,
+        first=PARKS + 11,
     ),
     Mutant(
         "webhook_forgotten_by_an_abort",
@@ -161,14 +161,14 @@ PARK_MUTANTS = (
         "store/verb/fact.py",
         "            await owe(tx, call.to(state).to(call.state))\n",
         "            pass\n",
-        first=PARKS + 14,
+        first=PARKS + 41,
     ),
     Mutant(
         "early_result_unchecked",
         "store/verb/signal.py",
         "    if unless_checked and call.later is not None and call.later.checked:\n",
         "    if unless_checked and call.later is not None and call.later.checked and call.open:\n",
-        first=PARKS + 50,
+        first=PARKS + 70,
     ),
     Mutant(
         "secret_of_a_key_that_nobody_keeps",
@@ -189,7 +189,7 @@ PARK_MUTANTS = (
         "domain/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
-        first=PARKS + 5,
+        first=PARKS + 14,
     ),
     Mutant(
         "listed_as_it_was",
@@ -203,7 +203,7 @@ PARK_MUTANTS = (
         "store/sqlite/sql/delivery.sql",
         "UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE",
         "UPDATE delivery SET attempts = attempts + 1, state = 'delivered', ended = ?, rev = ? WHERE",
-        first=PARKS,
+        first=PARKS + 1,
     ),
     Mutant(
         "webhook_posted_by_whoever_sees_it",

@@ -10,35 +10,35 @@ TREE_MUTANTS = (
         '    await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
         '    if done.background or state == "quiet":\n'
         '        await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "notice_without_a_wake",
         "store/verb/task_end.py",
         "        await save(tx, parent, parent.control.woken())\n",
         "        pass\n",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "notice_told_twice",
         "store/sqlite/sql/task.sql",
         "SET state = 'told', open = 0, message_id = ?",
         "SET state = 'told', message_id = ?",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "who_waited_is_told_again",
         "store/verb/task_end.py",
         "        known = await _end_waits(tx, done, waits) or known\n",
         "        await _end_waits(tx, done, waits)\n",
-        first=TREES + 12,
+        first=TREES + 42,
     ),
     Mutant(
         "who_has_read_it_is_told_again",
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES + 76,
+        first=TREES + 94,
     ),
     Mutant(
         "progress_counted_beside_the_rows",
@@ -47,7 +47,7 @@ TREE_MUTANTS = (
         "        _told[batch] = _told.get(batch, 0) + sum(end.batch == batch for end in ends)\n"
         "        counted[batch] = Counted(_told[batch], row[1])\n    return counted\n\n\n"
         "_told: dict[str, int] = {}\n",
-        first=TREES + 3,
+        first=TREES + 6,
     ),
     Mutant(
         "notice_rendered_when_the_task_ends",
@@ -59,42 +59,42 @@ TREE_MUTANTS = (
         "        for n, end in enumerate(ends)\n"
         "        for batch in (batches[end.batch],)\n"
         "    )\n",
-        first=TREES + 2,
+        first=TREES + 6,
     ),
     Mutant(
         "launched_in_a_cancelled_turn",
         "store/verb/fact.py",
         "    if row.control.cancelled() and any(",
         "    if False and any(",
-        first=TREES + 10,
+        first=TREES + 11,
     ),
     Mutant(
         "ended_with_live_tasks_below",
         "store/sqlite/sql/task.sql",
         "    OR EXISTS (SELECT 1 FROM task INDEXED BY task_live WHERE parent_id = ?1 AND live = 1)\n",
         "",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "notice_changes_the_agent",
         "store/verb/notice.py",
         "        agent=info.agent,\n",
         "        agent=ends[0].agent,\n",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "queue_not_checked_at_the_claim",
         "store/verb/claim.py",
         'row.control.state == "ready" and await is_queued(tx, row.control)',
         "False",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "queue_never_gets_on",
         "store/verb/queue.py",
         "    if control.parent_id is None or not await place_in_queue(tx, control):\n",
         "    if control.parent_id is None or not (control.depth > 1 or await place_in_queue(tx, control)):\n",
-        first=TREES,
+        first=TREES + 7,
     ),
     Mutant(
         "follow_up_to_a_running_task_lost",
@@ -115,7 +115,7 @@ TREE_MUTANTS = (
         "store/verb/cancel.py",
         '    await tx.run("hush_notices", session_id)\n',
         "",
-        first=TREES + 34,
+        first=TREES + 44,
     ),
     Mutant(
         "cancel_forgets_those_below",
@@ -129,14 +129,14 @@ TREE_MUTANTS = (
         "store/verb/task_end.py",
         "        await settle_open(tx, row, call, await _result(tx, done, call))\n",
         "",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "fork_without_a_past",
         "delegation/desk.py",
         "            history=fork.entries if fork else (),\n",
         "            history=(),\n",
-        first=TREES,
+        first=TREES + 2,
     ),
     Mutant(
         "one_deeper_than_may_be",
@@ -157,13 +157,13 @@ TREE_MUTANTS = (
         "store/verb/read.py",
         '("next_due", "next_backoff", "next_deadline")',
         '("next_due", "next_backoff")',
-        first=TREES + 51,
+        first=TREES + 60,
     ),
     Mutant(
         "next_in_the_queue_not_woken",
         "store/verb/queue.py",
         "        tx.wake(next_id)\n",
         "        pass\n",
-        first=TREES + 3,
+        first=TREES + 14,
     ),
 )
