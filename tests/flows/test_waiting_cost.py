@@ -81,17 +81,20 @@ async def test_a_session_that_waits_leaves_no_object_and_no_task_behind(tmp_path
 async def test_a_process_that_finds_sessions_waiting_begins_nothing_for_them(tmp_path: Path) -> None:
     async with open_runtime(tmp_path / "full", model=MODEL, tools=[deploy]) as runtime:
         await _park(runtime, ROUND)
-    seen = []
-    for name in ("empty", "full"):
-        async with open_runtime(tmp_path / name, model=MODEL, tools=[deploy]) as runtime:
-            await runtime._dispatcher.sweep()
-            seen.append((runtime.live, len(asyncio.all_tasks()), _objects()))
-            waiting = await runtime.async_tools.waiting_calls(limit=1_000)
-        assert len(waiting) == (2 * ROUND if name == "full" else 0)
-        del waiting
-    (_, tasks, objects), full = seen
-    assert full[:2] == (0, tasks)
-    assert full[2] - objects < ROUND / 2
+    more = []
+    for _ in range(3):  # something else of this process may be made meanwhile, not every time
+        seen = []
+        for name in ("empty", "full"):
+            async with open_runtime(tmp_path / name, model=MODEL, tools=[deploy]) as runtime:
+                await runtime._dispatcher.sweep()
+                seen.append((runtime.live, len(asyncio.all_tasks()), _objects()))
+                waiting = await runtime.async_tools.waiting_calls(limit=1_000)
+            assert len(waiting) == (2 * ROUND if name == "full" else 0)
+            del waiting
+        (_, tasks, objects), full = seen
+        assert full[:2] == (0, tasks)
+        more.append(full[2] - objects)
+    assert min(more) < ROUND / 2
 
 
 class Watched:

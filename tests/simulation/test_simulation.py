@@ -15,9 +15,9 @@ from tests.simulation.trees import MOST_SESSIONS, TREES
 
 ROOT = Path(__file__).parents[2]
 HUNT = (sys.executable, "-m", "tests.simulation.hunt")
-SLICES = 4
-SEEDS_A_SLICE = 50
-TREE_SLICES = 4
+SLICES = 3
+SEEDS_A_SLICE = 40
+TREE_SLICES = 3
 TREES_A_SLICE = 20
 PARK_SLICES = 2
 PARKS_A_SLICE = 15
