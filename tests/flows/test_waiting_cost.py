@@ -69,11 +69,14 @@ def _objects() -> int:
 async def test_a_session_that_waits_leaves_no_object_and_no_task_behind(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=MODEL, tools=[deploy]) as runtime:
         await _park(runtime, ROUND)  # whatever is made once is there
-        tasks, objects = len(asyncio.all_tasks()), _objects()
-        sessions = await _park(runtime, ROUND)
+        more, tasks = [], len(asyncio.all_tasks())
+        for _ in range(3):  # something else of this process may be made meanwhile, not every time
+            objects = _objects()
+            sessions = await _park(runtime, ROUND)
+            assert (runtime.live, len(asyncio.all_tasks())) == (0, tasks)
+            more.append(_objects() - objects)
         status = await runtime.status(sessions[-1])
-        assert (runtime.live, len(asyncio.all_tasks())) == (0, tasks)
-        assert _objects() - objects < ROUND / 2, "there is something for each of them"
+        assert min(more) < ROUND / 2, f"there is something for each of them: {more}"
     assert isinstance(status, WaitingAsync)
 
 
