@@ -68,7 +68,7 @@ def _objects() -> int:
 @pytest.mark.spec("P-11")
 async def test_a_session_that_waits_leaves_no_object_and_no_task_behind(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=MODEL, tools=[deploy]) as runtime:
-        await _park(runtime, ROUND)  # whatever is made once is there
+        sessions = await _park(runtime, ROUND)  # whatever is made once is there
         more, tasks = [], len(asyncio.all_tasks())
         for _ in range(3):  # something else of this process may be made meanwhile, not every time
             objects = _objects()
