@@ -1,11 +1,8 @@
 """Two processes on one data directory, killed again and again: `python -m tests.e2e.kills --kills 200`."""
 
-import argparse
 import asyncio
 import random
-import shutil
 import sys
-import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
@@ -13,16 +10,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from msgspec import Struct
-
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import RequestError
 from tests.e2e.ledger_check import Abort, Outside, check_ledger, read_lines
+from tests.e2e.siege import Summary, lay
 from tests.e2e.worker import Ledger, What, now
 from tests.simulation.checker import check
-from tests.simulation.hunt import reason
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Violation
 
@@ -34,12 +29,6 @@ KILLS_A_GENERATION = 8
 LOOK_SECONDS = 0.003
 PATIENCE_SECONDS = 0.6
 REST_SECONDS = 25
-
-
-class Summary(Struct, frozen=True):
-    kills: int
-    seconds: float
-    counts: dict[str, int]
 
 
 class Worker:
@@ -301,22 +290,5 @@ async def _quiet(people: People, acts: list[asyncio.Task[None]]) -> None:
     await people.follow()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="kills"))
-    try:
-        summary = asyncio.run(besiege(directory, kills=options.kills, seed=options.seed))
-    except (Violation, BaseExceptionGroup) as error:
-        sys.stdout.write(f"violation: {reason(error)!r}; see {directory}\n")
-        return 1
-    shutil.rmtree(directory)
-    rate = summary.kills / summary.seconds
-    sys.stdout.write(f"{summary.kills} kills in {summary.seconds:.0f} s ({rate:.1f}/s): {summary.counts}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(lay(besiege))

@@ -1,12 +1,9 @@
 """Agents and couriers, killed around park, settle, resume: `python -m tests.e2e.park_kills --kills 100`."""
 
-import argparse
 import asyncio
 import random
-import shutil
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -23,8 +20,8 @@ from asyncagents.domain.status import Busy, Status, WaitingAsync
 from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
 from tests.e2e.park_check import FINISHED, Plan, check_parked
 from tests.e2e.park_worker import Ledger, Orders, Reader, Role, What, live
+from tests.e2e.siege import Summary, lay
 from tests.e2e.task_worker import MODEL, local
-from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
 
 CREW: tuple[Role, ...] = ("agent", "both", "courier")
@@ -35,12 +32,6 @@ PATIENCE_SECONDS = 0.5
 START_SECONDS = 5.0
 REST_SECONDS = 30
 PRELOAD = ["tests.e2e.park_worker", "asyncagents.llm.providers"]
-
-
-class Summary(Struct, frozen=True):
-    kills: int
-    seconds: float
-    counts: dict[str, int]
 
 
 class Worker(Struct, frozen=True):
@@ -300,23 +291,5 @@ def _all_wait(found: dict[SessionId, Status]) -> bool:
     return len(found) == SESSIONS and all(isinstance(each, WaitingAsync) for each in found.values())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="park"))
-    try:
-        summary = asyncio.run(besiege(directory, kills=options.kills, seed=options.seed))
-    except (Violation, BaseExceptionGroup) as error:
-        sys.stdout.write(f"violation: {reason(error)!r}; see {directory}\n")
-        return 1
-    shutil.rmtree(directory)
-    rate = summary.kills / summary.seconds
-    sys.stdout.write(f"{summary.kills} kills around park, settle and resume in {summary.seconds:.0f} s ")
-    sys.stdout.write(f"({rate:.1f}/s): {summary.counts}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(lay(besiege, "kills around park, settle and resume"))

@@ -17,7 +17,6 @@ from asyncagents.store.verb.expire import PIECE
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 AUDIT_MS = 600_000
-DAY_MS = 86_400_000
 RUNS = 2_000
 PAGE = 500
 PIECES = 20
@@ -39,7 +38,7 @@ class Dispatcher:
         pool: str,
         clock: Clock,
         group: asyncio.TaskGroup,
-        keep_ms: int = 30 * DAY_MS,
+        keep_ms: int,
     ) -> None:
         self._keep_ms = keep_ms
         self._store = store

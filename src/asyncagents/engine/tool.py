@@ -20,7 +20,6 @@ from asyncagents.llm.model import ToolSpec
 
 A = TypeVar("A")
 
-DAY = 24 * 3600.0
 TEN_MINUTES = 600.0
 
 

@@ -17,7 +17,7 @@ from asyncagents.store.verb.task import find_task
 from asyncagents.store.verb.task_end import sweep, watched
 
 PIECE = 25
-"""So many hold the write lock for less than ten milliseconds, wherever in a large file they lie."""
+"""So many hold the write lock for less than ten milliseconds, unless their pages must be read first."""
 
 
 async def expire(tx: Tx, limit: int) -> int:
