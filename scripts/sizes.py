@@ -20,19 +20,23 @@ ALLOWED_LONG: dict[str, str] = {}
 
 # Who may import a library: the rooms (first name below the package).
 IMPORT_HOMES: dict[str, set[str]] = {
-    "aiohttp": {"llm", "testing", "tools"},
+    "aiohttp": {"client", "llm", "testing", "tools"},
     "anyio": {"tools"},
     "apsw": {"store", "testing"},
     "asyncpg": {"store", "testing"},
     "click": {"cli"},
+    "httptools": {"server"},
     "httpx2": {"tools"},
     "jsonschema_rs": {"engine"},
     "mcp": {"tools"},
     "mcp_types": {"tools"},
+    "opentelemetry": {"telemetry"},
     "rich": {"cli"},
     "sqlite3": {"store", "testing"},
     "tree_sitter": {"tools"},
     "tree_sitter_bash": {"tools"},
+    "uvicorn": {"server"},
+    "uvloop": {"server"},
     "yarl": {"tools"},
 }
 
