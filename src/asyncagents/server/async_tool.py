@@ -5,16 +5,20 @@ other routes is decided before they are called.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
+
+from msgspec import field
 
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.delivered import MOST_BYTES, Delivered, read_delivered
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.pending_tool import PendingStatus
+from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http import Answer, Request, answered, refused, shown
+from asyncagents.server.route import Handler as Handling
+from asyncagents.server.route import Param, Route, Site
 
 Handler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Answer]]
 
@@ -147,7 +151,7 @@ def _limit(text: str) -> int:
 
 
 def _path_id(request: Request) -> str:
-    named = request.path.removeprefix(f"{PENDING}/")
+    named = request.params.get("id") or request.path.removeprefix(f"{PENDING}/")
     if not _is_id(named):
         raise NotFound("pending call", named[:_LONGEST])
     return named
@@ -156,3 +160,101 @@ def _path_id(request: Request) -> str:
 def _is_id(text: str) -> bool:
     """Whether a database can be asked for it."""
     return 0 < len(text) <= _LONGEST and text.isprintable()
+
+
+class SentResult(Shape, frozen=True, kw_only=True):
+    """What a tool would have returned."""
+
+    output: str
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class SentCompleted(Shape, frozen=True, kw_only=True):
+    pending_id: CallId
+    result: SentResult
+
+
+class SentFailed(Shape, frozen=True, kw_only=True):
+    pending_id: CallId
+    error: str
+
+
+def _of_tools(handler: Handler) -> Handling:
+    async def handle(site: Site, request: Request) -> Answer:
+        return await handler(site.runtime.async_tools, request)
+
+    return handle
+
+
+_SUBMITTED = (400, 404, 409, 413, 415, 422, 429, 503)
+_QUERY = (
+    Param("status", "Calls in this state; waiting, unless given", choices=_STATUSES),
+    Param("sessionID", "Calls of this session alone"),
+    Param("after", "Calls after this id: the last of the page before"),
+    Param("limit", "How many at most, from 1 to 1000; 100, unless given", "integer"),
+)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=RESULT,
+        handler=_of_tools(post_result),
+        access="token",
+        summary="Give a call its result",
+        body=SentCompleted,
+        answer=PendingToolCall,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=ERROR,
+        handler=_of_tools(post_error),
+        access="token",
+        summary="Tell a call that what it waits for has failed",
+        body=SentFailed,
+        answer=PendingToolCall,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=WEBHOOK,
+        handler=_of_tools(post_webhook),
+        access="signature",
+        summary="A signed result or error, from a sender without a token",
+        body=SentCompleted | SentFailed,
+        answer=Taken,
+        statuses=(400, 401, *_SUBMITTED),
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="GET",
+        path=PENDING,
+        handler=_of_tools(list_pending),
+        access="token",
+        summary="Calls whose result comes from outside, the oldest first",
+        query=_QUERY,
+        answer=tuple[PendingToolCall, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=f"{PENDING}/{{id}}",
+        handler=_of_tools(get_pending),
+        access="token",
+        summary="One of them",
+        answer=PendingToolCall,
+        statuses=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=f"{PENDING}/{{id}}",
+        handler=_of_tools(delete_pending),
+        access="token",
+        summary="Wait no longer: the call fails with `cancelled`, and its session goes on",
+        answer=PendingToolCall,
+        statuses=(404, 409),
+    ),
+)

@@ -1,0 +1,158 @@
+"""From a connection to a handler and back: the gate, the route, the body, the answer or the stream."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from msgspec.structs import replace
+
+from asyncagents.server.body import CLOSE, Gone, Receive, has_body, is_json, read_body
+from asyncagents.server.gate import Gate
+from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
+from asyncagents.server.limit import Rates
+from asyncagents.server.route import Route, Site, Table
+
+MOST_FIELDS = 100
+"""In a query."""
+
+_WITH_BODY = ("POST", "PATCH", "DELETE")
+
+Scope: TypeAlias = dict[str, Any]
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+_STREAM: Pairs = (
+    ("content-type", "text/event-stream; charset=utf-8"),
+    ("cache-control", "no-cache, no-transform"),
+    ("x-accel-buffering", "no"),
+)
+_ALWAYS: Pairs = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
+
+
+class Application:
+    """What the server runs for each request."""
+
+    def __init__(self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates) -> None:
+        self._site = site
+        self._gate = gate
+        self._table = Table(routes)
+        self._rates = rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "there are no other kinds here"
+        request = _request(scope)
+        if request is None:
+            await _tell(send, refused(400, "the request is not text"), ())
+            return
+        try:
+            reply = await self._reply(request, receive)
+        except Gone:
+            return
+        cors = self._gate.cors(request)
+        match reply:
+            case Answer():
+                await _tell(send, reply, (*cors, *_unread(request, reply)), head=request.method == "HEAD")
+            case Stream(frames):
+                await self._pump(frames, receive, send, cors)
+
+    async def _reply(self, request: Request, receive: Receive) -> Reply:
+        stranger = self._gate.reached(request)
+        if stranger is not None:
+            return stranger
+        if request.method == "OPTIONS":
+            return Answer(204)
+        found = self._table.find(request.method, request.path)
+        if isinstance(found, tuple):
+            return _no_route(found)
+        refusal = self._gate.admitted(found.route, request) or self._rates.refusal(found.route, request)
+        if refusal is not None:
+            return refusal
+        if not found.route.changes:
+            body: bytes | Answer = b""
+        else:
+            body = await read_body(receive, request, found.route.most_bytes)
+        if isinstance(body, Answer):
+            return body
+        if body and found.route.access != "signature" and not is_json(request):
+            return refused(415, "send JSON, with content-type: application/json")
+        return await answered(
+            found.route.handler(self._site, replace(request, body=body, params=found.params))
+        )
+
+    async def _pump(
+        self, frames: AsyncGenerator[bytes, None], receive: Receive, send: Send, cors: Pairs
+    ) -> None:
+        """Until the frames end, the listener is gone, or the server stops."""
+        await send({"type": "http.response.start", "status": 200, "headers": _raw((*_STREAM, *cors))})
+        async with asyncio.TaskGroup() as group:
+            ends = [
+                group.create_task(_send_all(frames, send)),
+                group.create_task(_until_gone(receive)),
+                group.create_task(_until(self._site.closing)),
+            ]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for each in ends:
+                each.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _send_all(frames: AsyncGenerator[bytes, None], send: Send) -> None:
+    async with aclosing(frames):
+        async for frame in frames:
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _tell(send: Send, answer: Answer, cors: Pairs, *, head: bool = False) -> None:
+    own: Pairs = (*_ALWAYS, *cors, *answer.headers)
+    if answer.status != 204:
+        own = (("content-type", answer.kind), ("content-length", str(len(answer.body))), *own)
+    await send({"type": "http.response.start", "status": answer.status, "headers": _raw(own)})
+    await send({"type": "http.response.body", "body": b"" if head else answer.body})
+
+
+def _unread(request: Request, answer: Answer) -> Pairs:
+    """Whoever sends a body that nobody wants would keep the connection for as long as he likes."""
+    wanted = request.method in _WITH_BODY and answer.status < 400
+    return () if wanted or not has_body(request) or CLOSE[0] in answer.headers else CLOSE
+
+
+def _raw(headers: Pairs) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers]
+
+
+def _no_route(methods: tuple[str, ...]) -> Answer:
+    if not methods:
+        return refused(404, "there is no such route; /doc describes those that there are")
+    return refused(405, f"this route takes {' and '.join(methods)}", (("allow", ", ".join(methods)), *CLOSE))
+
+
+def _request(scope: Scope) -> Request | None:
+    """None: it cannot be read as text. The path is as it came, still encoded."""
+    try:
+        query = parse_qsl(
+            scope["query_string"].decode(),
+            keep_blank_values=True,
+            max_num_fields=MOST_FIELDS,
+            errors="strict",
+        )
+        return Request(
+            method=scope["method"],
+            path=scope["raw_path"].decode("ascii"),
+            query=tuple(query),
+            headers=tuple(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+            ),
+            client=(scope.get("client") or ("",))[0],
+        )
+    except ValueError:
+        return None

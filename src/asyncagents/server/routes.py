@@ -1,0 +1,6 @@
+"""All routes of the server."""
+
+from asyncagents.server import async_tool, status
+from asyncagents.server.route import Route
+
+ROUTES: tuple[Route, ...] = (*status.ROUTES, *async_tool.ROUTES)
