@@ -19,10 +19,11 @@ from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.async_tools import AsyncTools
-from asyncagents.engine.bus import Bus, Subscription
+from asyncagents.engine.bus import Bus
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
+from asyncagents.engine.follow import Circle, Heard, caught_up, follow
 from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
@@ -30,7 +31,7 @@ from asyncagents.engine.keys import Keys
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.workplace import Workplace, Workplaces
-from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
+from asyncagents.errors import InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.feed import Feed
@@ -298,6 +299,9 @@ class Runtime:
         answer_id = (await self._store.input(message_id)).answer_id
         return None if answer_id is None else await self._store.message(answer_id)
 
+    async def message(self, message_id: MessageId) -> Entry:
+        return await self._store.message(message_id)
+
     async def status(self, session_id: SessionId) -> Status:
         return await self._store.status(session_id)
 
@@ -316,29 +320,16 @@ class Runtime:
         """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
         cursor = await self._store.cursor()  # before it listens: what it is cut off from comes after
         with self._bus.subscribe(session_id) as subscription:
-            async with aclosing(self._heard(subscription, cursor, session_id)) as events:
+            async with aclosing(
+                caught_up(self._store, self._bus, subscription, cursor, session_id=session_id)
+            ) as events:
                 yield events
 
-    async def _heard(
-        self, subscription: Subscription, cursor: str, session_id: SessionId | None
-    ) -> AsyncGenerator[Event, None]:
-        async for event in subscription:
-            yield event
-        closed = subscription.closed
-        while not closed:  # it fell behind: listen afresh, and catch up from the store
-            with self._bus.subscribe(session_id) as again:
-                more = True
-                while more:
-                    piece = await self._store.feed(cursor)
-                    piece = await self._store.feed() if piece.reset else piece
-                    cursor, more = piece.cursor, piece.more
-                    for event in piece.events:
-                        if session_id in (None, event.session_id):
-                            yield event
-                async for event in again:
-                    yield event
-                closed = again.closed
-        raise Closed("the runtime was closed")
+    def follow(
+        self, session_id: SessionId, *, after: str | None = None, tree: bool = False
+    ) -> AsyncGenerator[Heard, None]:
+        """What happens in a session, or in all of its tree, from here on or since a cursor; with cursors."""
+        return follow(Circle(self._store, session_id, tree=tree), self._bus, after=after)
 
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
