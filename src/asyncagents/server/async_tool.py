@@ -184,6 +184,7 @@ def _of_tools(handler: Handler) -> Handling:
     async def handle(site: Site, request: Request) -> Answer:
         return await handler(site.runtime.async_tools, request)
 
+    handle.__doc__ = handler.__doc__  # what the API's document says of it
     return handle
 
 

@@ -61,7 +61,7 @@ class Stream(Struct, frozen=True):
 Reply: TypeAlias = Answer | Stream
 
 
-_NAMES = {
+NAMES = {
     400: "BadRequest",
     401: "UnauthorizedError",
     403: "ForbiddenError",
@@ -92,7 +92,7 @@ def shown(value: Any) -> Answer:
 
 
 def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
-    return Answer(status, encode({"name": _NAMES[status], "data": {"message": message}}), headers)
+    return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
 R = TypeVar("R", Answer, Reply)

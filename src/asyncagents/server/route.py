@@ -34,7 +34,7 @@ Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
 
 
 class Param(Struct, frozen=True):
-    """Something that may stand in the query."""
+    """Something that may stand in the query, or among the headers."""
 
     name: str
     about: str
@@ -51,11 +51,14 @@ class Route(Struct, frozen=True, kw_only=True):
     access: Access
     summary: str
     query: tuple[Param, ...] = ()
+    headers: tuple[Param, ...] = ()
     body: Any = None
     """The type of the JSON that it takes."""
     answer: Any = None
     """The type of the JSON that it gives; None: nothing, with a 204."""
     gives: str = JSON
+    events: tuple[tuple[str, Any], ...] = ()
+    """What a stream sends: the name of each event, and the type of its data."""
     statuses: tuple[int, ...] = ()
     most_bytes: int = BODY_BYTES
 
