@@ -53,6 +53,9 @@ class Application:
         match reply:
             case Answer():
                 await _tell(send, reply, (*cors, *_unread(request, reply)), head=request.method == "HEAD")
+            case Stream(frames) if request.method == "HEAD":
+                await frames.aclose()
+                await _tell(send, Answer(200, kind="text/event-stream"), cors)
             case Stream(frames):
                 await self._pump(frames, receive, send, cors)
 
