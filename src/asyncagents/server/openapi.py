@@ -206,8 +206,15 @@ def _parameters(route: Route) -> list[Schema]:
 
 
 def _parameter(param: Param, place: str) -> Schema:
-    schema: Schema = {"enum": list(param.choices)} if param.choices else {"type": param.kind}
-    return {"name": param.name, "in": place, "description": param.about, "schema": schema}
+    return {"name": param.name, "in": place, "description": param.about, "schema": _bounded(param)}
+
+
+def _bounded(param: Param) -> Schema:
+    if param.choices:
+        return {"enum": list(param.choices)}
+    names = ("minimum", "maximum") if param.kind == "integer" else ("minLength", "maxLength")
+    bounds = zip(names, (param.least, param.most), strict=True)
+    return {"type": param.kind} | {name: bound for name, bound in bounds if bound is not None}
 
 
 def _reference(status: int) -> Schema:

@@ -40,6 +40,9 @@ class Param(Struct, frozen=True):
     about: str
     kind: Literal["string", "integer", "boolean"] = "string"
     choices: tuple[str, ...] = ()
+    least: int | None = None
+    """Of a number; of a text, the characters it has at least."""
+    most: int | None = None
 
 
 class Route(Struct, frozen=True, kw_only=True):

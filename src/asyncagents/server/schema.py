@@ -28,6 +28,16 @@ _PLAIN: dict[Any, Schema] = {
     None: {"type": "null"},
     types.NoneType: {"type": "null"},
 }
+_BOUNDS = {
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "ge": "minimum",
+    "le": "maximum",
+    "gt": "exclusiveMinimum",
+    "lt": "exclusiveMaximum",
+}
+"""Of `msgspec.Meta`: of texts and numbers."""
 _LISTS = (list, tuple, frozenset, set)
 
 
@@ -57,7 +67,7 @@ class Schemas:
         if origin in {Union, types.UnionType}:
             return self._union(inner, taken=taken)
         if origin is typing.Annotated:
-            return self._of(inner[0], taken=taken)
+            return self._of(inner[0], taken=taken) | _bounds(inner[1:])
         return self._compound(kind, origin, inner, taken=taken)
 
     def _compound(self, kind: Any, origin: Any, inner: tuple[Any, ...], *, taken: bool) -> Schema:
@@ -133,6 +143,11 @@ class Schemas:
         if isinstance(field.default, str | bool | int | float) and field.default is not NODEFAULT:
             schema["default"] = field.default
         return schema
+
+
+def _bounds(marks: Iterable[Any]) -> Schema:
+    given = [(_BOUNDS[name], getattr(mark, name)) for mark in marks for name in _BOUNDS]
+    return {name: bound for name, bound in given if bound is not None}
 
 
 def _tag(kind: Any) -> str | None:
