@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 from functools import cache
+from types import UnionType
 from typing import Any
 
-from msgspec.structs import fields
+import msgspec
 
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime import VERSION
@@ -170,8 +171,16 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
 
 def _is_needed(route: Route) -> bool:
     """An empty body is read as an empty object."""
-    kinds = getattr(route.body, "__args__", (route.body,))
-    return any(field.required for kind in kinds for field in fields(kind))
+    kinds = route.body.__args__ if isinstance(route.body, UnionType) else (route.body,)
+    return not any(_fits({}, kind) for kind in kinds)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _success(route: Route, schemas: Schemas) -> Schema:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, NewType, TypeAlias, Union, get_args, get_origin
 
 import msgspec
-from msgspec import NODEFAULT, Struct, UnsetType
+from msgspec import Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from asyncagents.domain.failure import Failure, KnownFailure, UnknownFailure
@@ -140,7 +140,7 @@ class Schemas:
         if not taken and omits and field.default is None and types.NoneType in inner:
             return self._union([kind for kind in inner if kind is not types.NoneType], taken=taken)
         schema = self._of(field.type, taken=taken)
-        if isinstance(field.default, str | bool | int | float) and field.default is not NODEFAULT:
+        if isinstance(field.default, str | bool | int | float):
             schema["default"] = field.default
         return schema
 
