@@ -1,7 +1,7 @@
 """A request as raw bytes, its answer as JSON, and which status tells of which error."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -56,6 +56,9 @@ class Stream(Struct, frozen=True):
     """Server-sent events, each framed as bytes; whoever does not read them is cut off."""
 
     frames: AsyncGenerator[bytes, None]
+    beat: Callable[[], bytes] | None = None
+    """The frame that is sent after so many seconds without one."""
+    silence: float = 30.0
 
 
 Reply: TypeAlias = Answer | Stream

@@ -28,6 +28,8 @@ class Site(Struct, frozen=True, kw_only=True):
     """Set when the server begins to stop: whoever waits for long gives up."""
     directory: str
     """Where sessions work whose maker names no directory."""
+    silence: float = 30.0
+    """After so many seconds without an event a stream says that it lives."""
 
 
 Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
