@@ -19,6 +19,7 @@ from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.async_tools import AsyncTools
+from asyncagents.engine.board import Board
 from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
@@ -72,6 +73,7 @@ class Runtime:
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
+        self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock

@@ -1,8 +1,7 @@
 """From a connection to a handler and back: the gate, the route, the body, the answer or the stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -13,6 +12,7 @@ from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
 from asyncagents.server.limit import Rates
 from asyncagents.server.route import Route, Site, Table
+from asyncagents.server.sse import Send, Sender
 
 MOST_FIELDS = 100
 """In a query."""
@@ -20,7 +20,6 @@ MOST_FIELDS = 100
 _WITH_BODY = ("POST", "PATCH", "DELETE")
 
 Scope: TypeAlias = dict[str, Any]
-Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 _STREAM: Pairs = (
     ("content-type", "text/event-stream; charset=utf-8"),
@@ -56,8 +55,8 @@ class Application:
             case Stream(frames) if request.method == "HEAD":
                 await frames.aclose()
                 await _tell(send, Answer(200, kind="text/event-stream"), cors)
-            case Stream(frames):
-                await self._pump(frames, receive, send, cors)
+            case Stream():
+                await self._pump(reply, receive, send, cors)
 
     async def _reply(self, request: Request, receive: Receive) -> Reply:
         stranger = self._gate.reached(request)
@@ -83,14 +82,14 @@ class Application:
             found.route.handler(self._site, replace(request, body=body, params=found.params))
         )
 
-    async def _pump(
-        self, frames: AsyncGenerator[bytes, None], receive: Receive, send: Send, cors: Pairs
-    ) -> None:
+    async def _pump(self, stream: Stream, receive: Receive, send: Send, cors: Pairs) -> None:
         """Until the frames end, the listener is gone, or the server stops."""
         await send({"type": "http.response.start", "status": 200, "headers": _raw((*_STREAM, *cors))})
+        sender = Sender(stream, send)
         async with asyncio.TaskGroup() as group:
             ends = [
-                group.create_task(_send_all(frames, send)),
+                group.create_task(sender.send_all()),
+                group.create_task(sender.beat()),
                 group.create_task(_until_gone(receive)),
                 group.create_task(_until(self._site.closing)),
             ]
@@ -98,12 +97,6 @@ class Application:
             for each in ends:
                 each.cancel()
         await send({"type": "http.response.body", "body": b""})
-
-
-async def _send_all(frames: AsyncGenerator[bytes, None], send: Send) -> None:
-    async with aclosing(frames):
-        async for frame in frames:
-            await send({"type": "http.response.body", "body": frame, "more_body": True})
 
 
 async def _until_gone(receive: Receive) -> None:

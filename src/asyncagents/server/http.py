@@ -1,7 +1,7 @@
 """A request as raw bytes, its answer as JSON, and which status tells of which error."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -56,12 +56,15 @@ class Stream(Struct, frozen=True):
     """Server-sent events, each framed as bytes; whoever does not read them is cut off."""
 
     frames: AsyncGenerator[bytes, None]
+    beat: Callable[[], bytes] | None = None
+    """The frame that is sent after so many seconds without one."""
+    silence: float = 30.0
 
 
 Reply: TypeAlias = Answer | Stream
 
 
-_NAMES = {
+NAMES = {
     400: "BadRequest",
     401: "UnauthorizedError",
     403: "ForbiddenError",
@@ -92,7 +95,7 @@ def shown(value: Any) -> Answer:
 
 
 def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
-    return Answer(status, encode({"name": _NAMES[status], "data": {"message": message}}), headers)
+    return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
 R = TypeVar("R", Answer, Reply)

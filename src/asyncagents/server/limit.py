@@ -18,6 +18,10 @@ MOST_SENDERS = 4096
 _LIMITED = "/async-tool/"
 
 
+def is_limited(route: Route) -> bool:
+    return route.changes and route.path.startswith(_LIMITED)
+
+
 class _Bucket(Struct):
     left: float
     at: int
@@ -33,7 +37,7 @@ class Rates:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def refusal(self, route: Route, request: Request) -> Answer | None:
-        if not route.changes or not route.path.startswith(_LIMITED):
+        if not is_limited(route):
             return None
         bucket, now = self._bucket(request.client), self._clock.now()
         passed = max(0, now - bucket.at) / 1000
