@@ -35,6 +35,10 @@ class Request(Struct, frozen=True, kw_only=True):
     client: str = ""
     """The address it came from."""
 
+    def __repr__(self) -> str:
+        """Without headers: they have the token."""
+        return f"Request({self.method} {self.path[:200]!r})"
+
     def header(self, name: str) -> str:
         """The first of that name; empty: there is none."""
         return next((value for key, value in self.headers if key.lower() == name), "")
@@ -64,7 +68,7 @@ class Stream(Struct, frozen=True):
 Reply: TypeAlias = Answer | Stream
 
 
-_NAMES = {
+NAMES = {
     400: "BadRequest",
     401: "UnauthorizedError",
     403: "ForbiddenError",
@@ -76,6 +80,7 @@ _NAMES = {
     415: "UnsupportedMediaTypeError",
     422: "ResultRefusedError",
     429: "TooManyRequestsError",
+    431: "HeaderFieldsTooLargeError",
     500: "UnknownError",
     503: "ServiceUnavailableError",
 }
@@ -95,7 +100,7 @@ def shown(value: Any) -> Answer:
 
 
 def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
-    return Answer(status, encode({"name": _NAMES[status], "data": {"message": message}}), headers)
+    return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
 R = TypeVar("R", Answer, Reply)

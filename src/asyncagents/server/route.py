@@ -36,12 +36,15 @@ Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
 
 
 class Param(Struct, frozen=True):
-    """Something that may stand in the query."""
+    """Something that may stand in the query, or among the headers."""
 
     name: str
     about: str
     kind: Literal["string", "integer", "boolean"] = "string"
     choices: tuple[str, ...] = ()
+    least: int | None = None
+    """Of a number; of a text, the characters it has at least."""
+    most: int | None = None
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -53,11 +56,14 @@ class Route(Struct, frozen=True, kw_only=True):
     access: Access
     summary: str
     query: tuple[Param, ...] = ()
+    headers: tuple[Param, ...] = ()
     body: Any = None
     """The type of the JSON that it takes."""
     answer: Any = None
     """The type of the JSON that it gives; None: nothing, with a 204."""
     gives: str = JSON
+    events: tuple[tuple[str, Any], ...] = ()
+    """What a stream sends: the name of each event, and the type of its data."""
     statuses: tuple[int, ...] = ()
     most_bytes: int = BODY_BYTES
 
