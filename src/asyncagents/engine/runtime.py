@@ -13,27 +13,33 @@ from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, Sess
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, project_id, slug
+from asyncagents.domain.session import Rule, Session, project_id
 from asyncagents.domain.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.async_tools import AsyncTools
+from asyncagents.engine.board import Board
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
-from asyncagents.engine.follow import Circle, Heard, caught_up, follow
+from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
-from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
+from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
+from asyncagents.engine.listen import heard
+from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
+from asyncagents.engine.watch import see_settled
 from asyncagents.engine.workplace import Workplace, Workplaces
 from asyncagents.errors import InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.cancel import Scope
+from asyncagents.store.verb.census import Census
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
 
@@ -57,8 +63,10 @@ class Runtime:
         alive: Callable[[OwnerId], bool],
         defaults: Defaults,
         workplaces: Workplaces,
+        counters: Counters,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
+        self.counters = counters
         self._workplaces = workplaces
         self._store = store
         self._bus = bus
@@ -66,22 +74,28 @@ class Runtime:
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
-        self._rng = rng
-        self._ids = ids
-        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults)
+        self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
+        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
+        self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock
+            store=store,
+            workplaces=workplaces,
+            keys=Keys(store.pending, rng),
+            shared=secrets,
+            clock=clock,
+            watch=counters,
         )
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
         self._answers.close()
         self._bus.close()
+        self.board.close()
 
     @property
     def live(self) -> int:
@@ -93,6 +107,15 @@ class Runtime:
         """What keeps work from being written down here; it is tried again all the same."""
         return self._dispatcher.trouble
 
+    @property
+    def serves(self) -> bool:
+        """Whether sessions are worked on here."""
+        return self._dispatcher.serves
+
+    async def census(self) -> Census:
+        """How many there are of everything, up to a limit: for metrics."""
+        return await self._store.census.take(POOL)
+
     async def create_session(
         self,
         *,
@@ -103,27 +126,8 @@ class Runtime:
         permission: Sequence[Rule] = (),
     ) -> Session:
         """The same key again gives the same session. Its own rules are laid over those of its agents."""
-        info = self._new_session(title, parent_id, _absolute(directory), permission)
+        info = self._newborn(title, parent_id, _absolute(directory), permission)
         return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
-
-    def _new_session(
-        self, title: str | None, parent_id: SessionId | None, directory: str, permission: Sequence[Rule]
-    ) -> Session:
-        now = self._clock.now()
-        title = a_text(title, "a title") if title is not None else None
-        return Session(
-            id=self._ids.session(),
-            slug=slug(self._rng),
-            project_id=project_id(directory),
-            directory=directory,
-            parent_id=parent_id,
-            title=title or default_title(now, child=parent_id is not None),
-            version=VERSION,
-            time=SessionTime(created=now, updated=now),
-            cost=0,
-            tokens=Tokens.zero(),
-            permission=some_rules(permission) or None,
-        )
 
     async def begin(
         self,
@@ -139,7 +143,7 @@ class Runtime:
 
         The same key again, in the same directory, gives the session and the message that are there.
         """
-        info = self._new_session(title, None, _absolute(directory), permission)
+        info = self._newborn(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)
         async with self._intake.alone(info.project_id, key):
@@ -147,8 +151,8 @@ class Runtime:
             session, admitted = await self._store.begin(new, fact)
         return session, admitted.message_id
 
-    def serve_tree(self, root_id: SessionId) -> None:
-        """Work on one tree of sessions, in a runtime that was opened with `serve=False`."""
+    def serve_tree(self, root_id: SessionId | None = None) -> None:
+        """Work on one tree of sessions, or on all, in a runtime that did not do so from the start."""
         self._dispatcher.serve(root=root_id)
 
     async def prompt(
@@ -216,8 +220,9 @@ class Runtime:
         With `input` a yes is to these arguments instead; with a `message` a no lets the model go on. An
         approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
         """
-        said = a_reply(reply, input, message)
-        return await self._store.answer(ask_id, said, by=a_name(by))
+        said, began = a_reply(reply, input, message), self._clock.now()
+        call = await self._store.answer(ask_id, said, by=a_name(by))
+        return await see_settled(self.counters, self._store, call, began)
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
@@ -320,9 +325,8 @@ class Runtime:
         """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
         cursor = await self._store.cursor()  # before it listens: what it is cut off from comes after
         with self._bus.subscribe(session_id) as subscription:
-            async with aclosing(
-                caught_up(self._store, self._bus, subscription, cursor, session_id=session_id)
-            ) as events:
+            happening = heard(self._bus, self._store, subscription, cursor, session_id=session_id)
+            async with aclosing(happening) as events:
                 yield events
 
     def follow(

@@ -10,15 +10,18 @@ from asyncagents.server import (
     status,
     task,
 )
+from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
 
-ROUTES: tuple[Route, ...] = (
-    *status.ROUTES,
-    *async_tool.ROUTES,
-    *session.ROUTES,
-    *prompt.ROUTES,
-    *ask.ROUTES,
-    *session_state.ROUTES,
-    *session_events.ROUTES,
-    *task.ROUTES,
+ROUTES: tuple[Route, ...] = described(
+    (
+        *status.ROUTES,
+        *async_tool.ROUTES,
+        *session.ROUTES,
+        *prompt.ROUTES,
+        *ask.ROUTES,
+        *session_state.ROUTES,
+        *session_events.ROUTES,
+        *task.ROUTES,
+    )
 )

@@ -1,0 +1,29 @@
+"""The door for status boards."""
+
+from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.store.door import Door
+from asyncagents.store.verb import board, board_feed
+from asyncagents.store.verb.board_feed import Look, Point
+
+
+class BoardStore(Door):
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Newest first."""
+        return await self._read(lambda tx: board.page(tx, query))
+
+    async def group(self, batch_id: str) -> TaskGroup:
+        return await self._read(lambda tx: board.group(tx, batch_id))
+
+    async def stats(self) -> TaskStats:
+        return await self._read(board.stats)
+
+    async def count(self) -> int:
+        return await self._read(board.count)
+
+    async def snapshot(self) -> tuple[BoardSnapshot, str]:
+        """And the cursor it is true at."""
+        return await self._read(board.snapshot)
+
+    async def look(self, after: Point, *, progress: bool) -> Look:
+        """What changed since; with `progress` also what live tasks did, once the reader is up to date."""
+        return await self._read(lambda tx: board_feed.look(tx, after, progress=progress))
