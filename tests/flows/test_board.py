@@ -22,7 +22,6 @@ SCENES: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")], *[[say("Told.")]] * 4],
     "a": [[call("echo", text="x")], [call("gate")], [say("A is 1.")]],
     "clear": [[call("asyncagents_clear")], [say("Gone.")]],
-    "more": [[say("More.")]],
 }
 
 
@@ -107,9 +106,11 @@ async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Pat
     scenes: Scenes = {
         **SCENES,
         "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 6],
-        "b": [[fail("no")], [say("Again.")]],
+        "b": [[fail("no")]],
+        "more": [[call("second")], [say("Again.")]],
     }
-    async with office(tmp_path, scenes, gate.tool, ECHO) as at, screen(at.runtime) as seen:
+    second = Gate("second")
+    async with office(tmp_path, scenes, gate.tool, second.tool, ECHO) as at, screen(at.runtime) as seen:
         await at.prompt("go")
         failed = await seen.task("task.error")
         await gate.until_started()
@@ -119,6 +120,7 @@ async def test_failed_cancelled_resumed_and_cleared_tasks_are_told(tmp_path: Pat
         resumed = await seen.task("task.updated")
         while resumed.status != "resumed":
             resumed = await seen.task("task.updated")
+        second.go.set()
         await seen.until("task.completed")
         await until_quiet(at.runtime, at.session_id)
         await at.prompt("clear")
