@@ -93,6 +93,7 @@ class Runtime:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
         self._answers.close()
         self._bus.close()
+        self.board.close()
 
     @property
     def live(self) -> int:
