@@ -36,7 +36,7 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "tree_sitter": {"tools"},
     "tree_sitter_bash": {"tools"},
     "uvicorn": {"server"},
-    "uvloop": {"server"},
+    "uvloop": {"cli"},
     "yarl": {"tools"},
 }
 

@@ -65,7 +65,7 @@ def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
         prompt=task.prompt,
         agent=task.agent,
         status=task.status,
-        started_at=_moment(task.created),
+        started_at=moment(task.created),
         batch_id=task.batch,
         resume_count=task.resumes,
         is_forked=task.forked,
@@ -81,7 +81,7 @@ def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
 
 def _pending(task: Task) -> PendingResume | None:
     follow = task.follow
-    return PendingResume(prompt=follow.prompt, queued_at=_moment(follow.at)) if follow else None
+    return PendingResume(prompt=follow.prompt, queued_at=moment(follow.at)) if follow else None
 
 
 def _live(progress: Progress | None) -> TaskProgress | None:
@@ -91,7 +91,7 @@ def _live(progress: Progress | None) -> TaskProgress | None:
         tool_calls=progress.tool_calls,
         tool_calls_by_name=progress.by_name,
         last_tools=progress.last_tools,
-        last_update=_moment(progress.updated),
+        last_update=moment(progress.updated),
         phase=progress.phase,
         place=progress.place,
     )
@@ -105,15 +105,15 @@ def _accounted(task: Task) -> TaskProgress | None:
         tool_calls=account.tool_calls,
         tool_calls_by_name=account.by_name,
         last_tools=account.last_tools,
-        last_update=_moment(task.created if task.ended is None else task.ended),
+        last_update=moment(task.created if task.ended is None else task.ended),
     )
 
 
 def _moment_of(ms: int | None) -> str | None:
-    return None if ms is None else _moment(ms)
+    return None if ms is None else moment(ms)
 
 
-def _moment(ms: int) -> str:
+def moment(ms: int) -> str:
     """`2026-11-16T09:40:00.123Z`."""
     seconds, rest = divmod(min(ms, _LAST), 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

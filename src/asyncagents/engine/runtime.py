@@ -19,6 +19,7 @@ from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.async_tools import AsyncTools
+from asyncagents.engine.board import Board
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
@@ -71,13 +72,13 @@ class Runtime:
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
-        self._rng = rng
-        self._ids = ids
+        self._rng, self._ids = rng, ids
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
+        self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
             store=store,

@@ -1,26 +1,28 @@
 """`/async-tool`: results from outside come in, and who has them sees what is waited for.
 
-Each handler makes an answer of a raw request. A webhook needs nothing but its signature; who may use the
-other routes is decided before they are called.
+A webhook needs nothing but its signature; who may use the other routes is decided before they are called.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias, get_args
+
+from msgspec import Meta
 
 from asyncagents.domain.call import Completed, Failed
-from asyncagents.domain.delivered import MOST_BYTES, Delivered, read_delivered
+from asyncagents.domain.delivered import MOST_BYTES, read_delivered
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.pending_tool import PendingStatus
+from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.server.http import Answer, Request, answered, refused, shown
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.route import Handler as Handling
+from asyncagents.server.route import Param, Route, Site
 
 Handler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Answer]]
 
 RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
 PENDING = "/async-tool/pending"
-_JSON = "application/json"
 _FILTERS = ("status", "sessionID", "after", "limit")
 _EVERYWHERE = ("directory", "workspace")
 """What OpenCode's clients add to every query."""
@@ -35,38 +37,9 @@ class Taken(Shape, frozen=True, kw_only=True):
     status: PendingStatus
 
 
-async def answer(tools: AsyncTools, request: Request) -> Answer:
-    """Of whichever of these routes is meant."""
-    handlers = _handlers(request.path)
-    if not handlers:
-        return refused(404, "there is no such route")
-    handler = handlers.get(request.method)
-    if handler is None:
-        return refused(405, f"this route takes {' and '.join(handlers)}")
-    return await answered(handler(tools, request))
-
-
-def _handlers(path: str) -> dict[str, Handler]:
-    match path:
-        case "/async-tool/result":
-            return {"POST": post_result}
-        case "/async-tool/error":
-            return {"POST": post_error}
-        case "/async-tool/webhook":
-            return {"POST": post_webhook}
-        case "/async-tool/pending":
-            return {"GET": list_pending}
-        case _ if path.startswith(f"{PENDING}/") and "/" not in path.removeprefix(f"{PENDING}/"):
-            return {"GET": get_pending, "DELETE": delete_pending}
-        case _:
-            return {}
-
-
 async def post_result(tools: AsyncTools, request: Request) -> Answer:
     """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
-    sent = _sent(request)
-    if isinstance(sent, Answer):
-        return sent
+    sent = read_delivered(request.body)
     if not isinstance(sent.result, Completed):
         raise InvalidInput(f"this is an error, not a result: send it to {ERROR}")
     return shown(await tools.submit(sent))
@@ -74,9 +47,7 @@ async def post_result(tools: AsyncTools, request: Request) -> Answer:
 
 async def post_error(tools: AsyncTools, request: Request) -> Answer:
     """`{"pendingID", "error"}`"""
-    sent = _sent(request)
-    if isinstance(sent, Answer):
-        return sent
+    sent = read_delivered(request.body)
     if not isinstance(sent.result, Failed):
         raise InvalidInput(f"this is a result, not an error: send it to {RESULT}")
     return shown(await tools.submit(sent))
@@ -84,8 +55,6 @@ async def post_error(tools: AsyncTools, request: Request) -> Answer:
 
 async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
     """Either of both, signed. Its content type is the sender's matter."""
-    if len(request.body) > MOST_BYTES:
-        return _too_large()
     call = await tools.receive(request.headers, request.body)
     return shown(Taken(pending_id=call.id, status=call.status))
 
@@ -117,19 +86,6 @@ async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
     return shown(await tools.cancel(_path_id(request)))
 
 
-def _sent(request: Request) -> Delivered | Answer:
-    if len(request.body) > MOST_BYTES:
-        return _too_large()
-    kind = request.header("content-type").partition(";")[0].strip().lower()
-    if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
-        return refused(415, f"send JSON, with content-type: {_JSON}")
-    return read_delivered(request.body)
-
-
-def _too_large() -> Answer:
-    return refused(413, f"a result has at most {MOST_BYTES // 2**20} MiB; send a link to what is larger")
-
-
 def _filters(request: Request) -> dict[str, str]:
     given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
     for name, value in given:
@@ -147,7 +103,7 @@ def _limit(text: str) -> int:
 
 
 def _path_id(request: Request) -> str:
-    named = request.path.removeprefix(f"{PENDING}/")
+    named = request.params["id"]
     if not _is_id(named):
         raise NotFound("pending call", named[:_LONGEST])
     return named
@@ -156,3 +112,109 @@ def _path_id(request: Request) -> str:
 def _is_id(text: str) -> bool:
     """Whether a database can be asked for it."""
     return 0 < len(text) <= _LONGEST and text.isprintable()
+
+
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
+
+
+class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a tool would have returned."""
+
+    output: str
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SentCompleted(Shape, frozen=True, kw_only=True):
+    """`pendingID`: the id that the tool was given."""
+
+    pending_id: Named
+    result: SentResult
+
+
+class SentFailed(Shape, frozen=True, kw_only=True):
+    """`error`: what went wrong, for the model to read."""
+
+    pending_id: Named
+    error: Annotated[str, Meta(pattern=r"\S")]
+
+
+def _of_tools(handler: Handler) -> Handling:
+    async def handle(site: Site, request: Request) -> Answer:
+        return await handler(site.runtime.async_tools, request)
+
+    handle.__doc__ = handler.__doc__  # what the API's document says of it
+    return handle
+
+
+_SUBMITTED = (400, 404, 409, 422)
+_QUERY = (
+    Param("status", "Calls in this state; waiting, unless given", choices=_STATUSES),
+    Param("sessionID", "Calls of this session alone", least=1, most=_LONGEST),
+    Param("after", "Calls after this id: the last of the page before", most=_LONGEST),
+    Param("limit", "How many at most; 100, unless given", "integer", least=1, most=1000),
+)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=RESULT,
+        handler=_of_tools(post_result),
+        access="token",
+        summary="Give a call its result",
+        body=SentCompleted,
+        answer=PendingToolCall,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=ERROR,
+        handler=_of_tools(post_error),
+        access="token",
+        summary="Tell a call that what it waits for has failed",
+        body=SentFailed,
+        answer=PendingToolCall,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=WEBHOOK,
+        handler=_of_tools(post_webhook),
+        access="signature",
+        summary="A signed result or error, from a sender without a token",
+        body=SentCompleted | SentFailed,
+        answer=Taken,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="GET",
+        path=PENDING,
+        handler=_of_tools(list_pending),
+        access="token",
+        summary="Calls whose result comes from outside, the oldest first",
+        query=_QUERY,
+        answer=tuple[PendingToolCall, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=f"{PENDING}/{{id}}",
+        handler=_of_tools(get_pending),
+        access="token",
+        summary="One of them",
+        answer=PendingToolCall,
+        statuses=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=f"{PENDING}/{{id}}",
+        handler=_of_tools(delete_pending),
+        access="token",
+        summary="Wait no longer: the call fails with `cancelled`, and its session goes on",
+        answer=PendingToolCall,
+        statuses=(404, 409),
+    ),
+)

@@ -1,8 +1,8 @@
 """A request as raw bytes, its answer as JSON, and which status tells of which error."""
 
 import logging
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -30,28 +30,58 @@ class Request(Struct, frozen=True, kw_only=True):
     query: Pairs = ()
     headers: Pairs = ()
     body: bytes = b""
+    params: dict[str, str] = {}
+    """What stands in the path where its template has names, decoded."""
+    client: str = ""
+    """The address it came from."""
+
+    def __repr__(self) -> str:
+        """Without headers: they have the token."""
+        return f"Request({self.method} {self.path[:200]!r})"
 
     def header(self, name: str) -> str:
         """The first of that name; empty: there is none."""
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
+JSON = "application/json"
+
+
 class Answer(Struct, frozen=True):
-    """`body` is JSON."""
+    """`body` is JSON, unless `kind` says otherwise."""
 
     status: int
-    body: bytes
+    body: bytes = b""
+    headers: Pairs = ()
+    kind: str = JSON
 
 
-_NAMES = {
+class Stream(Struct, frozen=True):
+    """Server-sent events, each framed as bytes; whoever does not read them is cut off."""
+
+    frames: AsyncGenerator[bytes, None]
+    beat: Callable[[], bytes] | None = None
+    """The frame that is sent after so many seconds without one."""
+    silence: float = 30.0
+
+
+Reply: TypeAlias = Answer | Stream
+
+
+NAMES = {
     400: "BadRequest",
     401: "UnauthorizedError",
+    403: "ForbiddenError",
     404: "NotFoundError",
     405: "MethodNotAllowedError",
+    408: "RequestTimeoutError",
     409: "ConflictError",
     413: "PayloadTooLargeError",
     415: "UnsupportedMediaTypeError",
     422: "ResultRefusedError",
+    429: "TooManyRequestsError",
+    431: "HeaderFieldsTooLargeError",
+    500: "UnknownError",
     503: "ServiceUnavailableError",
 }
 _STATUSES: tuple[tuple[type[RequestError], int], ...] = (
@@ -61,6 +91,7 @@ _STATUSES: tuple[tuple[type[RequestError], int], ...] = (
     (ResultRefused, 422),
     (InvalidInput, 400),
 )
+_UNEXPECTED = "this is a mistake of the server, and its log says more"
 _LATER = "this cannot be done now, and its log says why; send it again later, the same is done once"
 
 
@@ -68,11 +99,14 @@ def shown(value: Any) -> Answer:
     return Answer(200, encode(value))
 
 
-def refused(status: int, message: str) -> Answer:
-    return Answer(status, encode({"name": _NAMES[status], "data": {"message": message}}))
+def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
+    return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
-async def answered(work: Awaitable[Answer]) -> Answer:
+R = TypeVar("R", Answer, Reply)
+
+
+async def answered(work: Awaitable[R]) -> R | Answer:
     """What went wrong as an answer. What is not the caller's matter is logged and not told."""
     try:
         return await work
@@ -81,6 +115,9 @@ async def answered(work: Awaitable[Answer]) -> Answer:
     except AsyncAgentsError as error:
         _log.warning("a request could not be answered: %s", type(error).__name__, exc_info=error)
         return refused(503, _LATER)
+    except Exception:  # noqa: BLE001  the edge of a request: the next one is none the worse
+        _log.exception("a request failed")
+        return refused(500, _UNEXPECTED)
 
 
 def _status(error: RequestError) -> int:

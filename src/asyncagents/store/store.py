@@ -15,6 +15,7 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
+from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
@@ -71,6 +72,7 @@ class Store(Door):
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
         self.transfer = TransferStore(database)
+        self.board = BoardStore(database)
         self.census = CensusStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:

@@ -2,11 +2,15 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
 from asyncagents.domain.id import OwnerId
+
+HOLD_TRIES = 5
+HOLD_SECONDS = 0.01
 
 
 class Owners(Protocol):
@@ -84,6 +88,20 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def hold(path: Path) -> int | None:
+    """Take a lock for as long as this process has the file open; None: another has it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(HOLD_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(HOLD_SECONDS)  # somebody may only be looking
+        else:
+            return fd
+    os.close(fd)
+    return None
 
 
 _held: WeakSet[FlockOwners] = WeakSet()

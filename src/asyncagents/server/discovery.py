@@ -1,0 +1,102 @@
+"""How others find the server of a data directory: `server.json` while it runs, and its token."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from asyncagents.domain.port import Rng
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.errors import Conflict, StoreError
+from asyncagents.store.sqlite.owners import hold, is_held
+
+FILE = "server.json"
+LOCK = "server.lock"
+TOKEN = "token"
+TOKEN_BITS = 256
+
+
+class Listing(Shape, frozen=True, kw_only=True):
+    """What `server.json` says. `startedAt`: ISO 8601. Without a token nobody needs one."""
+
+    port: int
+    pid: int
+    started_at: str
+    url: str
+    token: str | None = None
+
+
+class Lock:
+    """One server for a data directory. Raises `Conflict` if there is one."""
+
+    def __init__(self, data: Path) -> None:
+        held = hold(data / LOCK)
+        if held is None:
+            other = _read(data)
+            where = f" at {other.url}" if other else ""
+            raise Conflict(
+                f"a server works on {data} already{where}: stop it first, or take another --data-dir"
+            )
+        self._fd = held
+
+    def close(self) -> None:
+        """The file stays: who finds it unlocked knows that nobody serves."""
+        os.close(self._fd)
+
+
+def find_server(data: Path) -> Listing | None:
+    """The one that lives; what a dead one left behind is none."""
+    return _read(data) if is_held(data / LOCK) else None
+
+
+def write_listing(data: Path, listing: Listing) -> None:
+    """Nobody sees half of it, and nobody but the owner any of it."""
+    _write(data / FILE, encode(listing))
+
+
+def remove_listing(data: Path) -> None:
+    (data / FILE).unlink(missing_ok=True)
+
+
+def read_token(data: Path, rng: Rng) -> str:
+    """The same for as long as the data directory is there."""
+    path = data / TOKEN
+    with suppress(FileNotFoundError):
+        return _token(path)
+    fresh = data / f"{TOKEN}.{rng.below(2**64):016x}"
+    _write(fresh, f"{rng.below(2**TOKEN_BITS):0{TOKEN_BITS // 4}x}\n".encode())
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass  # another process was faster
+    finally:
+        fresh.unlink()
+    return _token(path)
+
+
+def _token(path: Path) -> str:
+    token = path.read_text().strip()
+    if len(token) < TOKEN_BITS // 8 or not token.isascii() or not token.isprintable():
+        raise StoreError(f"{path} holds no token: delete it, and the next start makes another")
+    return token
+
+
+def _read(data: Path) -> Listing | None:
+    """None, too, while it is not written yet."""
+    try:
+        return msgspec.json.decode((data / FILE).read_bytes(), type=Listing)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        fresh.rename(path)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""A route: where a request goes, who may send it, and all that the document of the API says of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
+
+from asyncagents.domain.port import Clock
+from asyncagents.engine.runtime import Runtime
+from asyncagents.server.http import JSON, Reply, Request
+
+BODY_BYTES = 1024 * 1024
+
+Access: TypeAlias = Literal["open", "local", "token", "signature"]
+"""Anybody; local programs, and who has the token; who has the token; who signed it."""
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """What handlers work with."""
+
+    runtime: Runtime
+    clock: Clock
+    started: int
+    """In ms since the epoch."""
+    closing: asyncio.Event
+    """Set when the server begins to stop: whoever waits for long gives up."""
+    directory: str
+    """Where sessions work whose maker names no directory."""
+    silence: float = 30.0
+    """After so many seconds without an event a stream says that it lives."""
+
+
+Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
+
+
+class Param(Struct, frozen=True):
+    """Something that may stand in the query, or among the headers."""
+
+    name: str
+    about: str
+    kind: Literal["string", "integer", "boolean"] = "string"
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    """Of a number; of a text, the characters it has at least."""
+    most: int | None = None
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """`path` has names in braces: `/v1/tasks/{id}`. `statuses`: its answers besides 200 and the gate's."""
+
+    method: Literal["GET", "POST", "DELETE", "PATCH"]
+    path: str
+    handler: Handler
+    access: Access
+    summary: str
+    query: tuple[Param, ...] = ()
+    headers: tuple[Param, ...] = ()
+    body: Any = None
+    """The type of the JSON that it takes."""
+    answer: Any = None
+    """The type of the JSON that it gives; None: nothing, with a 204."""
+    gives: str = JSON
+    events: tuple[tuple[str, Any], ...] = ()
+    """What a stream sends: the name of each event, and the type of its data."""
+    statuses: tuple[int, ...] = ()
+    most_bytes: int = BODY_BYTES
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET"
+
+
+class Found(Struct, frozen=True):
+    route: Route
+    params: dict[str, str]
+
+
+class Table:
+    """Finds the route of a path as it came: what is encoded in a segment cannot make another segment."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._plain: dict[str, dict[str, Route]] = {}
+        self._named: list[tuple[tuple[str, ...], dict[str, Route]]] = []
+        templates: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            templates.setdefault(route.path, {})[route.method] = route
+        for path, methods in templates.items():
+            if "{" in path:
+                self._named.append((tuple(path.split("/")), methods))
+            else:
+                self._plain[path] = methods
+
+    def find(self, method: str, raw_path: str) -> Found | tuple[str, ...]:
+        """Else the methods that there are: none, no such path."""
+        plain = self._plain.get(raw_path)
+        methods, params = self._match(raw_path.split("/")) if plain is None else (plain, {})
+        route = methods.get("GET" if method == "HEAD" else method)
+        return Found(route, params) if route is not None else tuple(methods)
+
+    def _match(self, segments: list[str]) -> tuple[dict[str, Route], dict[str, str]]:
+        for template, methods in self._named:
+            if len(template) == len(segments) and all(
+                given == wanted or wanted.startswith("{")
+                for given, wanted in zip(segments, template, strict=True)
+            ):
+                params = {
+                    wanted[1:-1]: _decoded(given)
+                    for given, wanted in zip(segments, template, strict=True)
+                    if wanted.startswith("{")
+                }
+                if all(params.values()):
+                    return methods, params
+        return {}, {}
+
+
+def _decoded(segment: str) -> str:
+    """Empty, if it is no text; then nothing is found by it."""
+    try:
+        text = unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() else ""
