@@ -50,9 +50,10 @@ class Collector:
 
     def points(self, name: str) -> list[HistogramDataPoint]:
         data = self._reader.get_metrics_data()
+        assert data is not None
         scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
         found = [metric for scope in scopes for metric in scope.metrics if metric.name == name]
-        return [point for metric in found for point in metric.data.data_points]  # type: ignore[misc]
+        return [point for metric in found for point in metric.data.data_points]
 
 
 @asynccontextmanager
