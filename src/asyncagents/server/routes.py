@@ -1,7 +1,29 @@
 """All routes of the server."""
 
-from asyncagents.server import async_tool, metrics, status
+from asyncagents.server import (
+    ask,
+    async_tool,
+    metrics,
+    prompt,
+    session,
+    session_events,
+    session_state,
+    status,
+    task,
+)
 from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
 
-ROUTES: tuple[Route, ...] = described((*status.ROUTES, *async_tool.ROUTES, *metrics.ROUTES))
+ROUTES: tuple[Route, ...] = described(
+    (
+        *status.ROUTES,
+        *async_tool.ROUTES,
+        *session.ROUTES,
+        *prompt.ROUTES,
+        *ask.ROUTES,
+        *session_state.ROUTES,
+        *session_events.ROUTES,
+        *task.ROUTES,
+        *metrics.ROUTES,
+    )
+)
