@@ -35,6 +35,10 @@ class Request(Struct, frozen=True, kw_only=True):
     client: str = ""
     """The address it came from."""
 
+    def __repr__(self) -> str:
+        """Without headers: they have the token."""
+        return f"Request({self.method} {self.path[:200]!r})"
+
     def header(self, name: str) -> str:
         """The first of that name; empty: there is none."""
         return next((value for key, value in self.headers if key.lower() == name), "")
@@ -76,6 +80,7 @@ NAMES = {
     415: "UnsupportedMediaTypeError",
     422: "ResultRefusedError",
     429: "TooManyRequestsError",
+    431: "HeaderFieldsTooLargeError",
     500: "UnknownError",
     503: "ServiceUnavailableError",
 }
