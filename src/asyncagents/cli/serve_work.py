@@ -44,8 +44,9 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, screen: Screen) ->
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with open_runtime(data, config=loaded.config, coding="each directory") as runtime:
+    async with open_runtime(data, config=loaded.config, coding="each directory", serve="later") as runtime:
         if not api.enabled:
+            runtime.serve_tree()
             click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
             await stop.wait()
             return
@@ -63,6 +64,7 @@ async def _listen(
     )
     try:
         async with open_server(runtime, data, listening, directory=directory) as listing:
+            runtime.serve_tree()  # not before it can be asked what it does
             click.echo(f"listening at {listing.url}")
             await stop.wait()
             click.echo("stopping", err=True)

@@ -93,6 +93,7 @@ class Runtime:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
         self._answers.close()
         self._bus.close()
+        self.board.close()
 
     @property
     def live(self) -> int:
@@ -167,8 +168,8 @@ class Runtime:
             session, admitted = await self._store.begin(new, fact)
         return session, admitted.message_id
 
-    def serve_tree(self, root_id: SessionId) -> None:
-        """Work on one tree of sessions, in a runtime that was opened with `serve=False`."""
+    def serve_tree(self, root_id: SessionId | None = None) -> None:
+        """Work on one tree of sessions, or on all, in a runtime that did not do so from the start."""
         self._dispatcher.serve(root=root_id)
 
     async def prompt(
