@@ -9,8 +9,8 @@ from msgspec import Struct
 from asyncagents.cli.ask_reply import given_reply
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.look import look
+from asyncagents.cli.run_here import find_here, work_here
 from asyncagents.cli.run_order import Format, Order
-from asyncagents.cli.run_session import carry_out, find_here
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.domain.call import Always, Call, Once, Reject, Reply
@@ -130,4 +130,4 @@ def carry_on(done: Done, form: str, data_dir: Path | None) -> int:
     order = Order(
         session=done.session_id, directory=directory, data_dir=data_dir, format=cast("Format", form)
     )
-    return asyncio.run(carry_out(order, find_here(order, screen), screen))
+    return asyncio.run(work_here(order, find_here(order, screen), screen))

@@ -13,8 +13,8 @@ from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.look import look
 from asyncagents.cli.option import data_directory
 from asyncagents.cli.run_choice import choose
+from asyncagents.cli.run_here import Here, find_here, work_here
 from asyncagents.cli.run_order import Format, Order
-from asyncagents.cli.run_session import Here, carry_out, find_here
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.task_find import find_task, unknown
 from asyncagents.cli.tasks_tree import tree_is_run
@@ -50,7 +50,7 @@ def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
     if follow.detach or served:
         click.echo(_sent(session, served=served), err=True)
         return 0
-    return asyncio.run(carry_out(order, here, screen))
+    return asyncio.run(work_here(order, here, screen))
 
 
 async def _find(runtime: Runtime, follow: Followup) -> Session:

@@ -75,8 +75,8 @@ def run(
     """
     import asyncio
 
+    from asyncagents.cli.run_here import find_here, work_here
     from asyncagents.cli.run_order import Order, check, session_rules, whole_prompt
-    from asyncagents.cli.run_session import carry_out, find_here
     from asyncagents.cli.screen import Screen, listen
     from asyncagents.config.env import system_environment
 
@@ -88,4 +88,4 @@ def run(
     data_directory(order.data_dir)
     screen = Screen()
     listen(screen)
-    context.exit(asyncio.run(carry_out(order, find_here(order, screen), screen)))
+    context.exit(asyncio.run(work_here(order, find_here(order, screen), screen)))

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from asyncagents.cli.exit import CANCELLED, FAILED, WAITING
 from asyncagents.cli.screen import Screen, amount, dollars, one_line
-from asyncagents.domain.call import Call, Open
+from asyncagents.domain.awaited import Awaited
+from asyncagents.domain.call import Call
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.decision import moment
 from asyncagents.domain.failure import Failure, MessageAbortedError
@@ -155,43 +156,37 @@ def exit_code(ending: Ending) -> int:
             assert_never(ending)
 
 
-def waits_outside(call: Call) -> bool:
-    """Not for a session of the same tree, which has its own reasons."""
-    return call.open is not None and call.open.kind != "task" and call.open.watch is None
-
-
-def wait_of(call: Call) -> Wait:
-    assert call.open is not None, "only what is open waits"
+def wait_of(waiting: Awaited) -> Wait:
     return Wait(
-        session=call.session_id,
-        call=call.id,
-        ask=call.ask_id if call.asking else None,
-        tool=call.tool,
-        kind=call.open.kind,
-        what=_what(call.tool, call.open),
-        who=call.open.who,
-        due=call.open.due,
-        choices=_choices(call.open),
+        session=waiting.session_id,
+        call=waiting.id,
+        ask=waiting.ask_id,
+        tool=waiting.tool,
+        kind=waiting.kind,
+        what=_what(waiting),
+        who=waiting.who,
+        due=waiting.due,
+        choices=_choices(waiting),
     )
 
 
-def _choices(state: Open) -> str:
-    if state.ask is not None:
+def _choices(waiting: Awaited) -> str:
+    if waiting.permission is not None:
         return "once|always|reject"
-    if state.approval and state.question is not None:
-        return "|".join(option.label.lower() for option in state.question.questions[0].options)
-    return "TEXT" if state.question is not None else ""
+    if waiting.approval and waiting.question is not None:
+        return "|".join(option.label.lower() for option in waiting.question.questions[0].options)
+    return "TEXT" if waiting.question is not None else ""
 
 
-def _what(tool: str, state: Open) -> str:
-    if state.ask is not None:
-        patterns = ", ".join(state.ask.patterns)
-        return f"{tool} asks for the permission {state.ask.permission!r} ({patterns})"
-    if state.question is not None:
-        whom = f" {state.who}" if state.who else ""
-        return f"{tool} asks{whom}: {' / '.join(each.question for each in state.question.questions)}"
-    note = f" ({state.note})" if state.note else ""
-    return f"{tool} waits for its {'time' if state.kind == 'wait' else 'result'}{note}"
+def _what(waiting: Awaited) -> str:
+    tool, ask, question = waiting.tool, waiting.permission, waiting.question
+    if ask is not None:
+        return f"{tool} asks for the permission {ask.permission!r} ({', '.join(ask.patterns)})"
+    if question is not None:
+        whom = f" {waiting.who}" if waiting.who else ""
+        return f"{tool} asks{whom}: {' / '.join(each.question for each in question.questions)}"
+    note = f" ({waiting.note})" if waiting.note else ""
+    return f"{tool} waits for its {'time' if waiting.kind == 'wait' else 'result'}{note}"
 
 
 def what_of(call: Call) -> str:

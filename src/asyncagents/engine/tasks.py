@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from asyncagents.domain.awaited import Awaited, awaited, is_outside
 from asyncagents.domain.background_task import BackgroundTask, background_task
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
@@ -79,15 +80,28 @@ class Tasks:
         stopped = [await self._ending.abort(each.task.id) for each in found if each.task.live]
         return all(stopped)
 
-    async def why(self, session_id: SessionId) -> Why:
-        """Why a session does not move."""
+    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
+        """What the tree of a session waits for outside; with `asks` only people, the oldest first."""
+        root_id = (await self._store.control(session_id)).root_id
+        if asks:
+            return tuple(awaited(each.call, each.lineage) for each in await self._store.asks(root_id))
+        calls = [
+            call
+            for each in await self._store.statuses(root_id)
+            for call in await self._store.open_calls(each)
+            if is_outside(call)
+        ]
+        return tuple(awaited(call) for call in calls)
+
+    async def why(self, session_id: SessionId, *, served: bool = False) -> Why:
+        """Why a session does not move. `served`: who asks knows of somebody who runs sessions."""
         try:
             about = await self._store.situation(session_id)
         except Damaged as error:
             said = f"Its rows cannot be read: {error}"
             return Why(session_id=session_id, code="unreadable", sentence=said)
         lives = self._ending.owner_lives(about.control.owner)
-        return why(replace(about, owner_lives=lives, served=self._ending.serves))
+        return why(replace(about, owner_lives=lives, served=served or self._ending.serves))
 
 
 def _shown(seen: Seen) -> BackgroundTask:
