@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.config.config import DAY, AsyncToolsConfig, Config, DelegationConfig
+from asyncagents.config.config import DAY, AsyncToolsConfig, Config, DelegationConfig, TelemetryConfig
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
 from asyncagents.config.system import SystemClock, SystemRng
@@ -24,6 +24,7 @@ from asyncagents.engine.agents import DEFAULT_AGENT
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.calls import Calls
+from asyncagents.engine.counters import Counters
 from asyncagents.engine.courier import Courier
 from asyncagents.engine.decide import is_over
 from asyncagents.engine.dispatcher import Dispatcher
@@ -33,9 +34,10 @@ from asyncagents.engine.post import Post, switched_off
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.title import Titles
-from asyncagents.engine.tool import AnyTool, Policy, Tool, ask_everything
+from asyncagents.engine.tool import AnyTool, Policy, ask_everything, check_tools
 from asyncagents.engine.turn import Turn
 from asyncagents.engine.voice import SCRIPTED, Voice, open_voice, unchecked
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Bare, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
@@ -46,6 +48,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database
+from asyncagents.telemetry.open import chosen_watch
 from asyncagents.tools.post import open_post
 
 POLL_SECONDS = 0.075
@@ -120,6 +123,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Raises what is known to be wrong with a model without asking it."""
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
     post: Post = switched_off
+    watch: Watch = UNWATCHED
+    """Sees what is done, besides the counters that each runtime has."""
 
 
 @asynccontextmanager
@@ -134,6 +139,7 @@ async def open_runtime(
     plugins: Sequence[Plugin] = (),
     delegation: bool | DelegationConfig = False,
     async_tools: AsyncToolsConfig | None = None,
+    telemetry: bool | TelemetryConfig | None = None,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool = True,
 ) -> AsyncIterator[Runtime]:
@@ -145,14 +151,12 @@ async def open_runtime(
 
     With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
     configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
-    A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others. With
-    `coding` they are there, within the limits of its configuration. `async_tools` goes before its section.
+    A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others; with
+    `coding` they are there. `async_tools` and `telemetry` go before those sections of the configuration.
     """
-    _check(tools, policy, plugins, coding=bool(coding))
-    if coding and isinstance(delegation, DelegationConfig):
-        raise InvalidInput("with coding the limits of delegation are those of the config: put them there")
+    _check(tools, policy, plugins, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
-    if config is None and (data is None or not _is_model(model)):
+    if config is None and (data is None or model is None or isinstance(model, str)):
         config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with (
@@ -160,8 +164,9 @@ async def open_runtime(
         _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
     ):
         outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
+        watch = chosen_watch(telemetry, config, SystemClock())
         setup = _setup(voice, furnished, before_rest, outside, serve=serve)
-        async with _open(directory, setup) as runtime:
+        async with _open(directory, replace(setup, watch=watch)) as runtime:
             yield runtime
 
 
@@ -181,17 +186,21 @@ def _setup(
     )
 
 
-def _check(tools: Sequence[AnyTool], policy: Policy, plugins: Sequence[Plugin], *, coding: bool) -> None:
+def _check(
+    tools: Sequence[AnyTool],
+    policy: Policy,
+    plugins: Sequence[Plugin],
+    delegation: bool | DelegationConfig,
+    *,
+    coding: bool,
+) -> None:
     if plugins and not coding:
         raise InvalidInput("plugins come with coding: give coding=True, or leave the plugins out")
     if coding and policy is not ask_everything:
         raise InvalidInput("a policy stands in for rules: leave it out, or leave out coding")
-    for tool in tools:
-        if not isinstance(tool, Tool):  # types are promised, not checked
-            raise InvalidInput(f"{tool!r} is no tool: put @tool above the function, or make a Tool")
-    names = [tool.name for tool in tools]
-    if len(names) != len(set(names)):
-        raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")
+    if coding and isinstance(delegation, DelegationConfig):
+        raise InvalidInput("with coding the limits of delegation are those of the config: put them there")
+    check_tools(tools)
 
 
 @asynccontextmanager
@@ -239,10 +248,6 @@ async def _furnished(
         yield Furnished(furnish, added)
 
 
-def _is_model(model: Model | str | None) -> bool:
-    return model is not None and not isinstance(model, str)
-
-
 def _from_files() -> Config:
     loaded = load(system_environment(), directory=Path.cwd())
     for warning in loaded.warnings:
@@ -285,14 +290,15 @@ def _assemble(
     world: World, setup: Setup, group: asyncio.TaskGroup
 ) -> tuple[Runtime, Dispatcher, Courier, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
+    counters = Counters(world.clock, setup.watch)
     mirror = Mirror(bus=bus, clock=world.clock)
     desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
     workplaces = desk.workplaces = setup.furnish(desk)
     limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)
-    titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group)
+    titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group, watch=counters)
     dispatcher = Dispatcher(
         store=store,
-        runner=_runner(world, setup, Hall(store, bus, workplaces, group, titles, limits)),
+        runner=_runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters)),
         owner=world.owners.me,
         alive=world.owners.alive,
         pool=POOL,
@@ -314,6 +320,7 @@ def _assemble(
         alive=world.owners.alive,
         defaults=Defaults(setup.agent, setup.model_ref),
         workplaces=workplaces,
+        counters=counters,
         secrets=setup.async_tools.secrets,
     )
     if setup.plugins is not None:
@@ -343,6 +350,7 @@ class Hall(Struct, frozen=True):
     group: asyncio.TaskGroup
     titles: Titles
     limits: Limits
+    watch: Watch
 
 
 def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
@@ -361,6 +369,7 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         windows=setup.model.window if isinstance(setup.model, Windowed) else no_window,
         group=group,
         over=is_over if unasked else None,
+        watch=hall.watch,
     )
     calls = Calls(
         store=store,
@@ -371,10 +380,11 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         group=group,
         config=setup.async_tools,
         keys=Keys(store.pending, world.rng),
+        watch=hall.watch,
     )
     enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)
     before_rest = setup.before_rest if hall.workplaces.bare else in_turn(enforcer, setup.before_rest)
-    return Runner(store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock)
+    return Runner(store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock, watch=hall.watch)
 
 
 def _private(directory: Path) -> Path:

@@ -9,6 +9,7 @@ from asyncagents.domain.failure import Failure
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import Task, batch_of
 from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.task import task_columns
 from tests.contract.build import Lab, Step
 
 
@@ -102,10 +103,6 @@ async def open_notices(lab: Lab, session_id: SessionId) -> list[tuple[str, int, 
     """(task, run, state) of those that a session has not been told of."""
     rows: list[Row] = await lab.database.read(lambda tx: tx.all("open_notices", session_id))
     return [(row[0], row[1], row[2]) for row in rows]
-
-
-def task_columns(task: Task) -> tuple[Any, ...]:
-    return task.id, task.parent_id, task.batch, task.live, task.crowd, task.due
 
 
 async def task_row(lab: Lab, task_id: SessionId) -> tuple[bytes, int]:

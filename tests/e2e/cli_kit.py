@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.testing.provider import Provider, Reply, Script, open_provider, openai_bytes
+from tests.e2e.forge import Forged, Order, forge, forged
 
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
 KEY = "sk-of-the-desk"
@@ -90,9 +91,16 @@ class Desk:
             preexec_fn=limit,
         )
 
+    def order(self, *words: str, env: Mapping[str, str], terminal: bool = False) -> Order:
+        return Order(words, str(self.project), self.environment(env), terminal)
+
     async def run(self, *words: str, stdin: str | None = None, env: Mapping[str, str] = NOTHING) -> Ran:
-        process = await self.start(*words, stdin=DEVNULL if stdin is None else PIPE, env=env)
-        return await ended(process, stdin=stdin)
+        """To its end; with nothing to read it is forked, which is cheaper than a start."""
+        if stdin is not None:
+            return await ended(await self.start(*words, stdin=PIPE, env=env), stdin=stdin)
+        async with asyncio.timeout(PATIENCE):
+            code, out, err = await forged(self.order(*words, env=env))
+        return Ran(code, out.decode(), err.decode())
 
     @asynccontextmanager
     async def look(self) -> AsyncIterator[Runtime]:
@@ -131,7 +139,7 @@ async def said(process: Process, text: str) -> str:
 class Terminal:
     """A process on a terminal of its own; what it writes is kept, keys can be pressed."""
 
-    def __init__(self, process: Process, master: int) -> None:
+    def __init__(self, process: Process | Forged, master: int) -> None:
         self.process = process
         self._master = master
         self._seen = b""
@@ -188,17 +196,15 @@ CTRL_C = b"\x03"
 
 
 @asynccontextmanager
-async def on_a_terminal(desk: Desk, *words: str, env: Mapping[str, str] = NOTHING) -> AsyncIterator[Terminal]:
+async def on_a_terminal(
+    desk: Desk, *words: str, env: Mapping[str, str] = NOTHING, started: bool = False
+) -> AsyncIterator[Terminal]:
+    """Forked; or `started`, where it matters that its life began as that of a program."""
     master, slave = os.openpty()
+    order = desk.order(*words, env={"TERM": "xterm", "COLUMNS": "200", **env}, terminal=True)
     with closing(os.fdopen(master, "rb", buffering=0)):
-        process = await asyncio.create_subprocess_exec(
-            PROGRAM,
-            *words,
-            cwd=desk.project,
-            env=desk.environment({"TERM": "xterm", "COLUMNS": "200", **env}),
-            preexec_fn=lambda: os.login_tty(slave),
-        )
-        os.close(slave)
+        with closing(os.fdopen(slave, "rb", buffering=0)):
+            process = await (_start(order, slave) if started else forge(order, slave, slave, slave))
         terminal = Terminal(process, master)
         try:
             yield terminal
@@ -207,6 +213,15 @@ async def on_a_terminal(desk: Desk, *words: str, env: Mapping[str, str] = NOTHIN
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
             asyncio.get_running_loop().remove_reader(master)
+
+
+async def _start(order: Order, terminal: int) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *(PROGRAM, *order.words),
+        cwd=order.cwd,
+        env=order.env,
+        preexec_fn=lambda: os.login_tty(os.dup(terminal)),
+    )
 
 
 def slow(text: str) -> list[Reply]:

@@ -17,7 +17,7 @@ DIM = "\x1b[2m"
 @pytest.mark.spec("C-10", "X-06")
 async def test_ctrl_c_cancels_the_session_and_the_next_prompt_goes_on(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"Tell": slow(STORY)}) as (desk, provider):
-        async with on_a_terminal(desk, "run", "Tell") as terminal:
+        async with on_a_terminal(desk, "run", "Tell", started=True) as terminal:
             await terminal.until("Once upon")
             terminal.press(CTRL_C)
             code = await terminal.end()
@@ -39,7 +39,7 @@ async def test_a_second_ctrl_c_quits_at_once(tmp_path: Path) -> None:
         worker = await desk.start("run", "Tell")
         await said(worker, "Once upon")
         worker.send_signal(signal.SIGSTOP)
-        async with on_a_terminal(desk, "run", "--continue") as terminal:
+        async with on_a_terminal(desk, "run", "--continue", started=True) as terminal:
             await terminal.until("Once upon")
             terminal.press(CTRL_C)
             await terminal.until("Ctrl-C again quits at once")
@@ -70,9 +70,9 @@ async def test_ctrl_c_before_anything_was_sent_leaves_nothing(tmp_path: Path) ->
 async def test_thoughts_are_dim_on_a_terminal_and_plain_with_no_color(tmp_path: Path) -> None:
     script = {"Hello": [Reply(text="Hi.\x1b]0;stolen\x07 There.", reasoning="they greet me", chunks=2)]}
     async with open_desk(tmp_path, script) as (desk, _):
-        async with on_a_terminal(desk, "run", "Hello") as coloured:
+        async with on_a_terminal(desk, "run", "Hello", started=True) as coloured:
             assert await coloured.end() == 0
-        async with on_a_terminal(desk, "run", "Hello", env={"NO_COLOR": "1"}) as uncoloured:
+        async with on_a_terminal(desk, "run", "Hello", env={"NO_COLOR": "1"}, started=True) as uncoloured:
             assert await uncoloured.end() == 0
 
     assert f"{DIM}they greet me" in re.sub(r"\x1b\[0m\x1b\[2m", "", coloured.text)

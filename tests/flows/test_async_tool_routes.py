@@ -1,4 +1,4 @@
-"""The routes of `/async-tool` as functions: what a request of raw bytes is answered."""
+"""The routes of `/async-tool`, and what requests are answered that no client would send."""
 
 import json
 from collections.abc import AsyncIterator
@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.event import SessionIdle
-from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK, answer
+from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK
 from asyncagents.server.http import Pairs, Request
+from tests.flows.asked import application, ask
 from tests.flows.deliveries import SCRIPT, UNKNOWN, Post, Service, done, failed, kept_posting, posting, said
 from tests.flows.kit import stage
 
@@ -256,7 +257,7 @@ async def test_a_call_that_only_runs_here_is_nobodys_to_see(tmp_path: Path) -> N
     async with stage(tmp_path, SCRIPT, tools=[Service().tool]) as at:
         await at.prompt("ship")
         call = await at.open_call()
-        shown = await answer(at.runtime.async_tools, get(f"{PENDING}/{call.id}"))
+        shown = await ask(application(at.runtime), get(f"{PENDING}/{call.id}"))
 
     assert shown.status == 200
     assert set(said(shown)) == {

@@ -217,6 +217,14 @@ class AsyncToolsConfig(Struct, frozen=True, kw_only=True):
             raise ConfigError("async_tools: url begins with https://, or http:// for a server of one's own")
 
 
+class TelemetryConfig(Struct, frozen=True, kw_only=True):
+    """Traces and metrics by OpenTelemetry, with whatever the program has set up for it."""
+
+    enabled: bool = False
+    content: bool = False
+    """Whether texts of prompts, answers, arguments and results go along."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     data_dir: Path
     model: ModelRef | None = None
@@ -238,6 +246,7 @@ class Config(Struct, frozen=True, kw_only=True):
     delegation: DelegationConfig = DelegationConfig()
     notices: NoticesConfig = NoticesConfig()
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     todo_enforcer: int = NUDGES
     """How often an agent that stops with todos left is told to go on; 0: it is not."""
     hook_seconds: float = HOOK_SECONDS

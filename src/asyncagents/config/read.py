@@ -22,6 +22,7 @@ from asyncagents.config.config import (
     ModelConfig,
     NoticesConfig,
     ProviderConfig,
+    TelemetryConfig,
 )
 from asyncagents.config.known import known_providers
 from asyncagents.config.secret import Secret
@@ -73,6 +74,7 @@ class _Reader:
             delegation=msgspec.convert(raw.get("delegation", {}), DelegationConfig),
             notices=msgspec.convert(raw.get("notices", {}), NoticesConfig),
             async_tools=self._async_tools(raw.get("async_tools", {})),
+            telemetry=msgspec.convert(raw.get("telemetry", {}), TelemetryConfig),
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
             hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
             experimental=raw.get("experimental", {}),

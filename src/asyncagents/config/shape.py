@@ -242,6 +242,15 @@ class AsyncToolsEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = UNSET
 
 
+class TelemetryEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    enabled: Annotated[Flag, Meta(description="Trace and measure with the OpenTelemetry of the program.")] = (
+        UNSET
+    )
+    content: Annotated[
+        Flag, Meta(description="Whether texts of prompts, answers, arguments and results go along.")
+    ] = UNSET
+
+
 class AsksEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     policy: Annotated[
         Literal["park", "deny", "fail"] | UnsetType,
@@ -288,6 +297,9 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = UNSET
     async_tools: Annotated[
         AsyncToolsEntry | UnsetType, Meta(description="Calls whose result comes later, from outside.")
+    ] = UNSET
+    telemetry: Annotated[
+        TelemetryEntry | UnsetType, Meta(description="Traces and metrics by OpenTelemetry.")
     ] = UNSET
     todo_enforcer: Annotated[
         bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,

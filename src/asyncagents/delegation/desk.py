@@ -97,7 +97,6 @@ class Desk:
         agent = await self.agent(order.agent, context)
         launcher, before = await self._look.at(context.session_id)
         parent = launcher.info
-        model = self._model(order, agent, parent)
         info = self._session(order, agent, parent)
         fork = await self._fork(context, info.id) if order.fork else None
         now = self.clock.now()
@@ -120,7 +119,7 @@ class Desk:
             due=None if longest is None else now + longest,
             calls=() if order.background else (context.call_id,),
         )
-        to = Addressee(info.id, order.agent, model)
+        to = Addressee(info.id, order.agent, self._model(order, agent, parent))
         spawn = Spawn(
             info=info,
             first=await self._said(info, to, order.prompt, fork.preamble if fork else ""),
@@ -128,6 +127,7 @@ class Desk:
             history=fork.entries if fork else (),
             deepest=limits.depth,
             most=limits.spawns,
+            trace=context.trace,
         )
         return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
 
@@ -204,7 +204,7 @@ class Desk:
             raise ToolError(says_nothing())
         if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
             raise ToolError(denied(to.agent))
-        fact = await self._said(child, to, prompt)
+        fact = replace(await self._said(child, to, prompt), trace=context.trace)
         return Resume(task.id, fact, prompt, call_id)
 
     async def find(self, given: str, context: ToolContext) -> Seen:

@@ -48,6 +48,8 @@ class Control(Struct, frozen=True):
     """The place of the newest summary: what lies before it is not read any more, but for the tail."""
     tail: int = 0
     """The place from which messages are kept beside the summary."""
+    trace: str | None = None
+    """Where its turn stands in a trace, as a traceparent; no write but its own changes it."""
 
     def woken(self) -> "Control":
         state: State = "ready" if self.state == "idle" else self.state

@@ -1,6 +1,7 @@
 """What another agent wrote is data: between our tags it can neither close one nor forge one."""
 
 import re
+from functools import cache
 
 TAGS = (
     "task",
@@ -37,21 +38,33 @@ def _spelt(tag: str) -> str:
 _NAME = rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(map(_spelt, TAGS))})(?![\w-])))"
 # `Promise<Task>` is code. No tag of ours is written like this, so it is no danger to let it be.
 _GENERIC = r"(?<=\w)<(?=(?:Task|File)[>,?\[|])"
-_LIKE_A_TAG = re.compile(rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_NAME}")
-_ENCLOSED = re.compile(rf"&((?:amp;)*+lt;){_NAME}")
+_LIKE_A_TAG = rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_NAME}"
+_ENCLOSED = rf"&((?:amp;)*+lt;){_NAME}"
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
 _BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
 _STARS = re.compile(r"\*{2,}")
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When first used: it would be a fifth of the start of a process, and most never meet a tag."""
+    return re.compile(pattern)
+
+
 def enclosed(text: str) -> str:
     """The text with no tag of ours in it; `opened` gives it back."""
-    return _LIKE_A_TAG.sub(lambda hit: f"&amp;{hit[1]}" if hit[1] else "&lt;", text)
+    if "<" not in text and "lt;" not in text:
+        return text
+    return _compiled(_LIKE_A_TAG).sub(lambda hit: f"&amp;{hit[1]}" if hit[1] else "&lt;", text)
 
 
 def opened(text: str) -> str:
     """What was enclosed."""
-    return _ENCLOSED.sub(lambda hit: "<" if hit[1] == "lt;" else f"&{hit[1].removeprefix('amp;')}", text)
+    if "lt;" not in text:
+        return text
+    return _compiled(_ENCLOSED).sub(
+        lambda hit: "<" if hit[1] == "lt;" else f"&{hit[1].removeprefix('amp;')}", text
+    )
 
 
 def envelope(tag: str, text: str, **said: str) -> str:

@@ -29,6 +29,8 @@ class Admit(Struct, frozen=True, kw_only=True):
     same_agent: bool = False
     """Nobody chose one: the session's own answers, if it has answered before."""
     same_model: bool = False
+    trace: str | None = None
+    """Where whoever says it stands in a trace; a turn that it begins goes on there."""
 
     @property
     def session_id(self) -> SessionId:
@@ -66,6 +68,8 @@ class Spawn(Struct, frozen=True, kw_only=True):
     """How deep sessions may be nested below their root."""
     most: int
     """How many tasks its parent may launch."""
+    trace: str | None = None
+    """Where the call that launches it stands in a trace; the child goes on there."""
 
 
 class Resume(Struct, frozen=True):

@@ -17,6 +17,7 @@ from asyncagents.domain.status import Status
 from asyncagents.engine.input import a_text
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tool import Validate
+from asyncagents.engine.watch import UNWATCHED, Watch, see_settled
 from asyncagents.engine.workplace import Workplaces, enter
 from asyncagents.errors import InvalidInput, NotFound, ResultRefused, Unauthorized, Unavailable
 from asyncagents.store.body import body
@@ -31,8 +32,16 @@ class AsyncTools:
     """Of a runtime: `runtime.async_tools`. Every result is durable before its method returns."""
 
     def __init__(
-        self, *, store: Store, workplaces: Workplaces, keys: Keys, shared: tuple[Secret, ...], clock: Clock
+        self,
+        *,
+        store: Store,
+        workplaces: Workplaces,
+        keys: Keys,
+        shared: tuple[Secret, ...],
+        clock: Clock,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self._watch = watch
         self._store = store
         self._workplaces = workplaces
         self._keys = keys
@@ -96,10 +105,12 @@ class AsyncTools:
         return pending_tool(await self._settled(call_id, result))
 
     async def _settled(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
+        began = self._clock.now()
         try:
-            return await self._store.settle(call_id, result, unless_checked=unless_checked)
+            call = await self._store.settle(call_id, result, unless_checked=unless_checked)
         except NotFound as error:
             raise NotFound("pending call", call_id) from error
+        return await see_settled(self._watch, self._store, call, began)
 
     async def get(self, pending_id: str) -> PendingToolCall:
         return pending_tool(await self._store.pending.call(CallId(pending_id)))

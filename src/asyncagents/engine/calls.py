@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +23,6 @@ from asyncagents.domain.call import (
     Running,
 )
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
@@ -36,7 +34,18 @@ from asyncagents.engine.lasting import Lastings, secrets
 from asyncagents.engine.permission import Permissions, Standing, Wish
 from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
-from asyncagents.engine.tool import AnyTool, Ask, Callback, Outcome, Pending, Together, ToolContext
+from asyncagents.engine.tool import (
+    AnyTool,
+    Ask,
+    Callback,
+    Ended,
+    Opened,
+    Outcome,
+    Pending,
+    Together,
+    ToolContext,
+)
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.store.body import body
@@ -48,16 +57,6 @@ WEBHOOK_PATH = "/async-tool/webhook"
 PLAN_SECONDS = 60
 """A plan only looks; siblings of one step start when all of them are planned."""
 _log = logging.getLogger(__name__)
-
-
-class Opened(Struct, frozen=True):
-    """A tool waits from here on, and what commits with that."""
-
-    state: Open
-    facts: tuple[Fact, ...] = ()
-
-
-Ended: TypeAlias = Completed | Failed | Together | Opened
 
 
 class Job(Struct, frozen=True):
@@ -79,7 +78,9 @@ class Calls:
         group: asyncio.TaskGroup,
         config: AsyncToolsConfig,
         keys: Keys,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self._watch = watch
         self._store = store
         self._workplaces = workplaces
         self._bus = bus
@@ -155,6 +156,7 @@ class Calls:
         moves: list[Move] = []
         for call, verdict in zip(calls, await self._verdicts(place, session, lease, calls), strict=True):
             if isinstance(verdict, Failed):
+                self._watch.refused(call)
                 await self._store.finish_call(lease, call.id, verdict)
             else:
                 moves.append(Move(call.id, verdict))
@@ -195,7 +197,11 @@ class Calls:
     async def _execute(self, run: Run, lease: Lease, call: Call, job: Job) -> None:
         """Run one tool. A cancel leaves the call as it is: the turn's rest settles it."""
         try:
-            outcome = _noted(call, await self._after(call, job, await self._outcome(call, job)))
+            with self._watch.tool(call) as seen:
+                outcome = _noted(
+                    call, await self._after(call, job, await self._outcome(call, job, seen.trace))
+                )
+                seen.ended(outcome)
             job.report.end()
             try:
                 await self._commit(lease, call, outcome)
@@ -237,13 +243,13 @@ class Calls:
             case Together():
                 return outcome
 
-    async def _outcome(self, call: Call, job: Job) -> Ended:
-        tool = job.tool
+    async def _outcome(self, call: Call, job: Job, trace: str | None) -> Ended:
+        tool, context = job.tool, replace(job.context, trace=trace) if trace else job.context
         limit = asyncio.timeout(tool.timeout)
         late = asyncio.get_running_loop().call_later(tool.timeout, job.context.abort.set)
         try:
             async with limit:
-                outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), job.context))
+                outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
             return self._opened(call, tool, outcome)
         except TimeoutError as error:
             if limit.expired():

@@ -41,11 +41,14 @@ from asyncagents.domain.session import Tokens
 from asyncagents.domain.text import whole, whole_in
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import (
+    CallMade,
     Finish,
+    FromModel,
     ModelEvent,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
+    Said,
     StepFinish,
     StepStart,
     StreamError,
@@ -54,6 +57,7 @@ from asyncagents.llm.model import (
     TextDelta,
     TextEnd,
     TextStart,
+    Thought,
     ToolCallReady,
     ToolCallStart,
 )
@@ -163,6 +167,18 @@ class Draft:
     def spoke(self) -> bool:
         """Whether there is a word of text in it."""
         return any(text.length and isinstance(text.part(), TextPart) for text in self._written)
+
+    @property
+    def heard(self) -> tuple[StepFinish | None, Failure | None]:
+        """How the provider says that it ended."""
+        return self._finish, self._failure
+
+    def told(self) -> FromModel:
+        """All of it, as a request tells it."""
+        written = (text.part() for text in self._written)
+        texts = [Said(each.text) if isinstance(each, TextPart) else Thought(each.text) for each in written]
+        calls = [CallMade(key, each.tool, each.input or {}) for key, each in self._called.items()]
+        return FromModel((*texts, *calls))
 
     def take(self, event: ModelEvent, now: int) -> Change:  # noqa: C901  one arm for each event
         """One event of the stream; returns what listeners should see of it."""

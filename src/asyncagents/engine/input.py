@@ -19,6 +19,7 @@ from asyncagents.domain.session import Rule
 from asyncagents.domain.text import whole
 from asyncagents.engine.compose import File
 from asyncagents.engine.schema import as_format
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import InvalidInput
 
 MOST_NAME = 200
@@ -51,7 +52,8 @@ class To(TypedDict, total=False):
 
 
 class Inputs:
-    def __init__(self, *, ids: Ids, clock: Clock, defaults: Defaults) -> None:
+    def __init__(self, *, ids: Ids, clock: Clock, defaults: Defaults, watch: Watch = UNWATCHED) -> None:
+        self._watch = watch
         self._ids = ids
         self._clock = clock
         self._defaults = defaults
@@ -114,6 +116,7 @@ class Inputs:
             wakes=wakes,
             same_agent=not to.get("agent"),
             same_model=not to.get("model") and not to.get("variant"),
+            trace=self._watch.caller(),
         )
 
 

@@ -9,6 +9,8 @@ from asyncagents.domain.id import CallId, SessionId
 from asyncagents.engine.abort import AbortSignal
 from asyncagents.engine.prompt import Prompt
 
+PARKED = "parked"
+
 
 class Run:
     def __init__(self, session_id: SessionId) -> None:
@@ -22,6 +24,8 @@ class Run:
         self.starting: set[CallId] = set()
         """Async tools that have not returned yet; the result of their work may be in before that."""
         self.failure: Exception | None = None
+        self.outcome = ""
+        """How it ended: parked, or why it rests. Empty: it works, or was cut off."""
         self.interrupted = False
         self.interrupts = 0
         self._poked = asyncio.Event()

@@ -14,8 +14,9 @@ from asyncagents.domain.port import Clock
 from asyncagents.engine.calls import Calls
 from asyncagents.engine.decide import Await, BackOff, CallModel, Park, Recover, Rest, RunCalls, decide
 from asyncagents.engine.retry import PATIENCE_MS
-from asyncagents.engine.run import Run
+from asyncagents.engine.run import PARKED, Run
 from asyncagents.engine.turn import Turn
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import LeaseLost
 from asyncagents.store.store import Store
 from asyncagents.store.verb.rest import Reason
@@ -58,8 +59,16 @@ def in_turn(*each: BeforeRest) -> BeforeRest:
 
 class Runner:
     def __init__(
-        self, *, store: Store, turn: Turn, calls: Calls, before_rest: BeforeRest, clock: Clock
+        self,
+        *,
+        store: Store,
+        turn: Turn,
+        calls: Calls,
+        before_rest: BeforeRest,
+        clock: Clock,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self._watch = watch
         self._store = store
         self._clock = clock
         self._turn = turn
@@ -73,7 +82,10 @@ class Runner:
             return
         run.lease = lease = Lease(run.session_id, snapshot.control.fence)
         try:
-            await self._work(run, lease, snapshot)
+            with self._watch.run(run, snapshot) as seen:
+                if seen.trace is not None and snapshot.control.trace is None:
+                    await self._store.keep_trace(lease, seen.trace)  # whoever goes on after a park finds it
+                await self._work(run, lease, snapshot)
         except LeaseLost:
             _log.info("session %s went to another run", run.session_id)
         finally:
@@ -100,7 +112,8 @@ class Runner:
                 return await self._store.snapshot(lease)
             case CallModel():
                 after = await self._turn.step(run, lease, snapshot)
-                return after if after.control.state == "running" else None
+                run.outcome = "" if after.control.state == "running" else "done"
+                return None if run.outcome else after
             case BackOff(until) if until - self._clock.now() <= PATIENCE_MS:
                 await run.wait(until - self._clock.now())
                 return await self._store.snapshot(lease)
@@ -110,6 +123,7 @@ class Runner:
             case Park() | BackOff():
                 run.clear()
                 parked = await self._store.park(lease, snapshot.control.wake_seq)
+                run.outcome = PARKED if parked else ""
                 return None if parked else await self._store.snapshot(lease)
             case Rest(reason):
                 await _stop(run)
@@ -130,6 +144,7 @@ class Runner:
                 verdict = (verdict.fact,)
             facts = verdict
         rested = await self._store.rest(lease, snapshot.control.wake_seq, reason, facts)
+        run.outcome = reason if rested else ""
         return None if rested else await self._store.snapshot(lease)
 
 

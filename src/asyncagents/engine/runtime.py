@@ -19,7 +19,9 @@ from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, send
 from asyncagents.engine.async_tools import AsyncTools
-from asyncagents.engine.bus import Bus, Subscription
+from asyncagents.engine.board import Board
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
@@ -27,12 +29,15 @@ from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.keys import Keys
+from asyncagents.engine.listen import heard
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
+from asyncagents.engine.watch import see_settled
 from asyncagents.engine.workplace import Workplace, Workplaces
-from asyncagents.errors import Closed, InvalidInput, NotFound, StoreError
+from asyncagents.errors import InvalidInput, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.cancel import Scope
+from asyncagents.store.verb.census import Census
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
 
@@ -56,8 +61,10 @@ class Runtime:
         alive: Callable[[OwnerId], bool],
         defaults: Defaults,
         workplaces: Workplaces,
+        counters: Counters,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
+        self.counters = counters
         self._workplaces = workplaces
         self._store = store
         self._bus = bus
@@ -65,16 +72,21 @@ class Runtime:
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
-        self._rng = rng
-        self._ids = ids
-        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults)
+        self._rng, self._ids = rng, ids
+        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
+        self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store, workplaces=workplaces, keys=Keys(store.pending, rng), shared=secrets, clock=clock
+            store=store,
+            workplaces=workplaces,
+            keys=Keys(store.pending, rng),
+            shared=secrets,
+            clock=clock,
+            watch=counters,
         )
 
     def close(self) -> None:
@@ -91,6 +103,15 @@ class Runtime:
     def trouble(self) -> StoreError | None:
         """What keeps work from being written down here; it is tried again all the same."""
         return self._dispatcher.trouble
+
+    @property
+    def serves(self) -> bool:
+        """Whether sessions are worked on here."""
+        return self._dispatcher.serves
+
+    async def census(self) -> Census:
+        """How many there are of everything, up to a limit: for metrics."""
+        return await self._store.census.take(POOL)
 
     async def create_session(
         self,
@@ -215,8 +236,9 @@ class Runtime:
         With `input` a yes is to these arguments instead; with a `message` a no lets the model go on. An
         approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
         """
-        said = a_reply(reply, input, message)
-        return await self._store.answer(ask_id, said, by=a_name(by))
+        said, began = a_reply(reply, input, message), self._clock.now()
+        call = await self._store.answer(ask_id, said, by=a_name(by))
+        return await see_settled(self.counters, self._store, call, began)
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
@@ -316,29 +338,9 @@ class Runtime:
         """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
         cursor = await self._store.cursor()  # before it listens: what it is cut off from comes after
         with self._bus.subscribe(session_id) as subscription:
-            async with aclosing(self._heard(subscription, cursor, session_id)) as events:
+            happening = heard(self._bus, self._store, subscription, cursor, session_id=session_id)
+            async with aclosing(happening) as events:
                 yield events
-
-    async def _heard(
-        self, subscription: Subscription, cursor: str, session_id: SessionId | None
-    ) -> AsyncGenerator[Event, None]:
-        async for event in subscription:
-            yield event
-        closed = subscription.closed
-        while not closed:  # it fell behind: listen afresh, and catch up from the store
-            with self._bus.subscribe(session_id) as again:
-                more = True
-                while more:
-                    piece = await self._store.feed(cursor)
-                    piece = await self._store.feed() if piece.reset else piece
-                    cursor, more = piece.cursor, piece.more
-                    for event in piece.events:
-                        if session_id in (None, event.session_id):
-                            yield event
-                async for event in again:
-                    yield event
-                closed = again.closed
-        raise Closed("the runtime was closed")
 
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]

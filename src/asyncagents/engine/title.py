@@ -11,16 +11,28 @@ from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.session import TITLE_LENGTH, Session, Tokens, title_from
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Workplace
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.limits import Limits
-from asyncagents.llm.model import FromUser, Model, Request, StepFinish, StreamError, TextDelta
+from asyncagents.llm.model import (
+    FromModel,
+    FromUser,
+    Model,
+    Request,
+    Said,
+    StepFinish,
+    StreamError,
+    TextDelta,
+)
 from asyncagents.store.store import Store
 from asyncagents.store.verb.title import Titled
 
 SECONDS = 60.0
 MOST = 8_000
 """So much of a long prompt tells what it is about."""
+WRITER = "title"
+"""The agent that it counts for."""
 _log = logging.getLogger(__name__)
 
 
@@ -28,8 +40,16 @@ class Titles:
     """Whatever becomes of it: without one, a session keeps the title made from its first line."""
 
     def __init__(
-        self, *, store: Store, model: Model, limits: Limits, ids: Ids, group: asyncio.TaskGroup
+        self,
+        *,
+        store: Store,
+        model: Model,
+        limits: Limits,
+        ids: Ids,
+        group: asyncio.TaskGroup,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self._watch = watch
         self._store = store
         self._model = model
         self._limits = limits
@@ -80,18 +100,21 @@ class Titles:
 
     async def _asked(self, request: Request, end: Titled) -> Titled:
         words: list[str] = []
-        async with aclosing(self._model.stream(request)) as events:
-            async for event in events:
-                match event:
-                    case TextDelta(text=text):
-                        words.append(text)
-                    case StepFinish(finish=finish, tokens=tokens, cost=cost):
-                        said = "".join(words) if finish == "stop" else ""
-                        end = replace(end, title=_clean(said), tokens=tokens, cost=cost)
-                    case StreamError():
-                        return replace(end, tokens=Tokens.zero())
-                    case _:
-                        pass
+        with self._watch.model(request, end.session_id, WRITER) as seen:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    match event:
+                        case TextDelta(text=text):
+                            words.append(text)
+                        case StepFinish(finish=finish, tokens=tokens, cost=cost):
+                            seen.ended(event, None, lambda: FromModel((Said("".join(words)),)))
+                            said = "".join(words) if finish == "stop" else ""
+                            end = replace(end, title=_clean(said), tokens=tokens, cost=cost)
+                        case StreamError(failure=failure):
+                            seen.ended(None, failure, lambda: FromModel(()))
+                            return replace(end, tokens=Tokens.zero())
+                        case _:
+                            pass
         return end
 
 

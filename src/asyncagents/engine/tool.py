@@ -1,6 +1,6 @@
 """The tool contract: `plan` says what it would touch, `run` does it; the result is the call's next state."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -9,13 +9,14 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.ask import Question
-from asyncagents.domain.call import Completed, Effect, Failed, Kind, Result, Watch
+from asyncagents.domain.call import Completed, Effect, Failed, Kind, Open, Result, Watch
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.window import BYTES_A_TOKEN, words
 from asyncagents.engine.abort import AbortSignal
+from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ToolSpec
 
 A = TypeVar("A")
@@ -71,6 +72,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Variables for the programs it starts, besides those that they get anyway."""
     callback: Callback | None = None
     """Of an async tool."""
+    trace: str | None = None
+    """Where the call stands in a trace: the `traceparent` of what it starts elsewhere. None: nowhere."""
 
     @property
     def effect_key(self) -> str:
@@ -137,7 +140,15 @@ class Together(Struct, frozen=True):
     facts: tuple[Fact, ...]
 
 
+class Opened(Struct, frozen=True):
+    """A tool waits from here on, and what commits with that."""
+
+    state: Open
+    facts: tuple[Fact, ...] = ()
+
+
 Outcome: TypeAlias = Completed | Failed | Pending | Together
+Ended: TypeAlias = Completed | Failed | Together | Opened
 Plan: TypeAlias = Callable[[A, ToolContext], Awaitable[tuple[Ask, ...]]]
 Execute: TypeAlias = Callable[[A, ToolContext], Awaitable[Outcome]]
 Reconcile: TypeAlias = Callable[[A, ToolContext], Awaitable[Result | None]]
@@ -229,3 +240,13 @@ class Policy(Protocol):
 def ask_everything(ask: Ask, context: ToolContext) -> Literal["allow", "deny", "ask"]:
     """No rules are known, so a person decides."""
     return "ask"
+
+
+def check_tools(tools: Sequence[AnyTool]) -> None:
+    """Those that somebody brings."""
+    for tool in tools:
+        if not isinstance(tool, Tool):  # types are promised, not checked
+            raise InvalidInput(f"{tool!r} is no tool: put @tool above the function, or make a Tool")
+    names = [tool.name for tool in tools]
+    if len(names) != len(set(names)):
+        raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")

@@ -29,6 +29,7 @@ from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.structured import Acceptance, offered
 from asyncagents.engine.title import Titles
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Limits, Slot
@@ -96,9 +97,11 @@ class Turn:
         titles: Titles,
         group: asyncio.TaskGroup,
         over: Callable[[Snapshot], bool] | None = None,
+        watch: Watch = UNWATCHED,
     ) -> None:
         """`over`: whether a turn ends, if nobody else has a word in it."""
         self._over = over
+        self._watch = watch
         self._titles = titles
         self._windows = windows
         self._narrow: set[ModelRef] = set()
@@ -348,13 +351,15 @@ class Turn:
 
     async def _read(self, draft: Draft, scribe: Scribe, request: Request, hooks: Hooks) -> None:
         completes = "experimental.text.complete" in hooks.names
-        async with aclosing(self._model.stream(request)) as events:
-            async for event in events:
-                if completes:
-                    await complete(hooks, draft, event)
-                change = draft.take(event, self._clock.now())
-                if change is not None:
-                    scribe.take(change)
+        with self._watch.model(request, draft.message.session_id, draft.message.agent) as seen:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    if completes:
+                        await complete(hooks, draft, event)
+                    change = draft.take(event, self._clock.now())
+                    if change is not None:
+                        scribe.take(change)
+            seen.ended(*draft.heard, draft.told)
 
 
 def _full(message: AssistantMessage, job: Job) -> bool:

@@ -1,26 +1,27 @@
 """From a connection to a handler and back: the gate, the route, the body, the answer or the stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
-from asyncagents.server.body import CLOSE, Gone, Receive, has_body, is_json, read_body
+from asyncagents.server.body import CLOSE, Body, Gone, Receive, is_json
 from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
 from asyncagents.server.limit import Rates
+from asyncagents.server.patience import Patience
 from asyncagents.server.route import Route, Site, Table
+from asyncagents.server.sse import Send, Sender
 
 MOST_FIELDS = 100
 """In a query."""
 
-_WITH_BODY = ("POST", "PATCH", "DELETE")
+PIECE = 64 * 1024
+"""Of an answer, handed over at a time: who does not read it keeps us from handing over more."""
 
 Scope: TypeAlias = dict[str, Any]
-Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 _STREAM: Pairs = (
     ("content-type", "text/event-stream; charset=utf-8"),
@@ -33,30 +34,57 @@ _ALWAYS: Pairs = (("x-content-type-options", "nosniff"), ("cache-control", "no-s
 class Application:
     """What the server runs for each request."""
 
-    def __init__(self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates) -> None:
+    def __init__(
+        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, patience: Patience
+    ) -> None:
         self._site = site
         self._gate = gate
         self._table = Table(routes)
         self._rates = rates
+        self._patience = patience
+        self._deadlines: set[asyncio.Timeout] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "there are no other kinds here"
         request = _request(scope)
         if request is None:
-            await _tell(send, refused(400, "the request is not text"), ())
+            await _tell(send, refused(400, "the request is not text"), CLOSE)
             return
+        body = Body(receive, request)
         try:
-            reply = await self._reply(request, receive)
+            reply = await self._in_time(request, body)
+            await body.discard()
         except Gone:
             return
         cors = self._gate.cors(request)
         match reply:
             case Answer():
-                await _tell(send, reply, (*cors, *_unread(request, reply)), head=request.method == "HEAD")
-            case Stream(frames):
-                await self._pump(frames, receive, send, cors)
+                await _tell(send, reply, (*cors, *_unread(body)), head=request.method == "HEAD")
+            case Stream(frames) if request.method == "HEAD":
+                await frames.aclose()
+                await _tell(send, Answer(200, kind="text/event-stream"), cors)
+            case Stream():
+                await self._pump(reply, receive, send, cors)
 
-    async def _reply(self, request: Request, receive: Receive) -> Reply:
+    def stop(self) -> None:
+        """Whoever still waits for an answer gets one soon; the stop of the site ends streams."""
+        soon = asyncio.get_running_loop().time() + self._patience.stop_seconds
+        for deadline in self._deadlines:
+            deadline.reschedule(soon)
+
+    async def _in_time(self, request: Request, body: Body) -> Reply:
+        """There is no limit until the server stops."""
+        try:
+            async with asyncio.timeout(None) as deadline:
+                self._deadlines.add(deadline)
+                try:
+                    return await self._reply(request, body)
+                finally:
+                    self._deadlines.discard(deadline)
+        except TimeoutError:
+            return refused(503, "the server stops; send it again later, the same is done once", CLOSE)
+
+    async def _reply(self, request: Request, body: Body) -> Reply:
         stranger = self._gate.reached(request)
         if stranger is not None:
             return stranger
@@ -68,26 +96,25 @@ class Application:
         refusal = self._gate.admitted(found.route, request) or self._rates.refusal(found.route, request)
         if refusal is not None:
             return refusal
-        if not found.route.changes:
-            body: bytes | Answer = b""
-        else:
-            body = await read_body(receive, request, found.route.most_bytes)
-        if isinstance(body, Answer):
-            return body
-        if body and found.route.access != "signature" and not is_json(request):
+        content: bytes | Answer = b""
+        if found.route.changes:
+            content = await body.read(found.route.most_bytes, self._patience.body_seconds)
+        if isinstance(content, Answer):
+            return content
+        if content and found.route.access != "signature" and not is_json(request):
             return refused(415, "send JSON, with content-type: application/json")
         return await answered(
-            found.route.handler(self._site, replace(request, body=body, params=found.params))
+            found.route.handler(self._site, replace(request, body=content, params=found.params))
         )
 
-    async def _pump(
-        self, frames: AsyncGenerator[bytes, None], receive: Receive, send: Send, cors: Pairs
-    ) -> None:
+    async def _pump(self, stream: Stream, receive: Receive, send: Send, cors: Pairs) -> None:
         """Until the frames end, the listener is gone, or the server stops."""
         await send({"type": "http.response.start", "status": 200, "headers": _raw((*_STREAM, *cors))})
+        sender = Sender(stream, send)
         async with asyncio.TaskGroup() as group:
             ends = [
-                group.create_task(_send_all(frames, send)),
+                group.create_task(sender.send_all()),
+                group.create_task(sender.beat()),
                 group.create_task(_until_gone(receive)),
                 group.create_task(_until(self._site.closing)),
             ]
@@ -95,12 +122,6 @@ class Application:
             for each in ends:
                 each.cancel()
         await send({"type": "http.response.body", "body": b""})
-
-
-async def _send_all(frames: AsyncGenerator[bytes, None], send: Send) -> None:
-    async with aclosing(frames):
-        async for frame in frames:
-            await send({"type": "http.response.body", "body": frame, "more_body": True})
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -112,18 +133,21 @@ async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _tell(send: Send, answer: Answer, cors: Pairs, *, head: bool = False) -> None:
-    own: Pairs = (*_ALWAYS, *cors, *answer.headers)
+async def _tell(send: Send, answer: Answer, more: Pairs, *, head: bool = False) -> None:
+    own: Pairs = (*_ALWAYS, *more, *answer.headers)
     if answer.status != 204:
         own = (("content-type", answer.kind), ("content-length", str(len(answer.body))), *own)
     await send({"type": "http.response.start", "status": answer.status, "headers": _raw(own)})
-    await send({"type": "http.response.body", "body": b"" if head else answer.body})
+    body = memoryview(b"" if head else answer.body)
+    while len(body) > PIECE:
+        await send({"type": "http.response.body", "body": body[:PIECE], "more_body": True})
+        body = body[PIECE:]
+    await send({"type": "http.response.body", "body": body})
 
 
-def _unread(request: Request, answer: Answer) -> Pairs:
+def _unread(body: Body) -> Pairs:
     """Whoever sends a body that nobody wants would keep the connection for as long as he likes."""
-    wanted = request.method in _WITH_BODY and answer.status < 400
-    return () if wanted or not has_body(request) or CLOSE[0] in answer.headers else CLOSE
+    return () if body.ended else CLOSE
 
 
 def _raw(headers: Pairs) -> list[tuple[bytes, bytes]]:
@@ -133,7 +157,7 @@ def _raw(headers: Pairs) -> list[tuple[bytes, bytes]]:
 def _no_route(methods: tuple[str, ...]) -> Answer:
     if not methods:
         return refused(404, "there is no such route; /doc describes those that there are")
-    return refused(405, f"this route takes {' and '.join(methods)}", (("allow", ", ".join(methods)), *CLOSE))
+    return refused(405, f"this route takes {' and '.join(methods)}", (("allow", ", ".join(methods)),))
 
 
 def _request(scope: Scope) -> Request | None:

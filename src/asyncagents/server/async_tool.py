@@ -1,22 +1,21 @@
 """`/async-tool`: results from outside come in, and who has them sees what is waited for.
 
-Each handler makes an answer of a raw request. A webhook needs nothing but its signature; who may use the
-other routes is decided before they are called.
+A webhook needs nothing but its signature; who may use the other routes is decided before they are called.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias, get_args
 
-from msgspec import field
+from msgspec import Meta
 
 from asyncagents.domain.call import Completed, Failed
-from asyncagents.domain.delivered import MOST_BYTES, Delivered, read_delivered
+from asyncagents.domain.delivered import MOST_BYTES, read_delivered
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.server.http import Answer, Request, answered, refused, shown
+from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Handler as Handling
 from asyncagents.server.route import Param, Route, Site
 
@@ -24,7 +23,6 @@ Handler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Answer]]
 
 RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
 PENDING = "/async-tool/pending"
-_JSON = "application/json"
 _FILTERS = ("status", "sessionID", "after", "limit")
 _EVERYWHERE = ("directory", "workspace")
 """What OpenCode's clients add to every query."""
@@ -39,38 +37,9 @@ class Taken(Shape, frozen=True, kw_only=True):
     status: PendingStatus
 
 
-async def answer(tools: AsyncTools, request: Request) -> Answer:
-    """Of whichever of these routes is meant."""
-    handlers = _handlers(request.path)
-    if not handlers:
-        return refused(404, "there is no such route")
-    handler = handlers.get(request.method)
-    if handler is None:
-        return refused(405, f"this route takes {' and '.join(handlers)}")
-    return await answered(handler(tools, request))
-
-
-def _handlers(path: str) -> dict[str, Handler]:
-    match path:
-        case "/async-tool/result":
-            return {"POST": post_result}
-        case "/async-tool/error":
-            return {"POST": post_error}
-        case "/async-tool/webhook":
-            return {"POST": post_webhook}
-        case "/async-tool/pending":
-            return {"GET": list_pending}
-        case _ if path.startswith(f"{PENDING}/") and "/" not in path.removeprefix(f"{PENDING}/"):
-            return {"GET": get_pending, "DELETE": delete_pending}
-        case _:
-            return {}
-
-
 async def post_result(tools: AsyncTools, request: Request) -> Answer:
     """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
-    sent = _sent(request)
-    if isinstance(sent, Answer):
-        return sent
+    sent = read_delivered(request.body)
     if not isinstance(sent.result, Completed):
         raise InvalidInput(f"this is an error, not a result: send it to {ERROR}")
     return shown(await tools.submit(sent))
@@ -78,9 +47,7 @@ async def post_result(tools: AsyncTools, request: Request) -> Answer:
 
 async def post_error(tools: AsyncTools, request: Request) -> Answer:
     """`{"pendingID", "error"}`"""
-    sent = _sent(request)
-    if isinstance(sent, Answer):
-        return sent
+    sent = read_delivered(request.body)
     if not isinstance(sent.result, Failed):
         raise InvalidInput(f"this is a result, not an error: send it to {RESULT}")
     return shown(await tools.submit(sent))
@@ -88,8 +55,6 @@ async def post_error(tools: AsyncTools, request: Request) -> Answer:
 
 async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
     """Either of both, signed. Its content type is the sender's matter."""
-    if len(request.body) > MOST_BYTES:
-        return _too_large()
     call = await tools.receive(request.headers, request.body)
     return shown(Taken(pending_id=call.id, status=call.status))
 
@@ -121,19 +86,6 @@ async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
     return shown(await tools.cancel(_path_id(request)))
 
 
-def _sent(request: Request) -> Delivered | Answer:
-    if len(request.body) > MOST_BYTES:
-        return _too_large()
-    kind = request.header("content-type").partition(";")[0].strip().lower()
-    if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
-        return refused(415, f"send JSON, with content-type: {_JSON}")
-    return read_delivered(request.body)
-
-
-def _too_large() -> Answer:
-    return refused(413, f"a result has at most {MOST_BYTES // 2**20} MiB; send a link to what is larger")
-
-
 def _filters(request: Request) -> dict[str, str]:
     given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
     for name, value in given:
@@ -151,7 +103,7 @@ def _limit(text: str) -> int:
 
 
 def _path_id(request: Request) -> str:
-    named = request.params.get("id") or request.path.removeprefix(f"{PENDING}/")
+    named = request.params["id"]
     if not _is_id(named):
         raise NotFound("pending call", named[:_LONGEST])
     return named
@@ -162,37 +114,45 @@ def _is_id(text: str) -> bool:
     return 0 < len(text) <= _LONGEST and text.isprintable()
 
 
-class SentResult(Shape, frozen=True, kw_only=True):
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
+
+
+class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a tool would have returned."""
 
     output: str
-    title: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class SentCompleted(Shape, frozen=True, kw_only=True):
-    pending_id: CallId
+    """`pendingID`: the id that the tool was given."""
+
+    pending_id: Named
     result: SentResult
 
 
 class SentFailed(Shape, frozen=True, kw_only=True):
-    pending_id: CallId
-    error: str
+    """`error`: what went wrong, for the model to read."""
+
+    pending_id: Named
+    error: Annotated[str, Meta(pattern=r"\S")]
 
 
 def _of_tools(handler: Handler) -> Handling:
     async def handle(site: Site, request: Request) -> Answer:
         return await handler(site.runtime.async_tools, request)
 
+    handle.__doc__ = handler.__doc__  # what the API's document says of it
     return handle
 
 
-_SUBMITTED = (400, 404, 409, 413, 415, 422, 429, 503)
+_SUBMITTED = (400, 404, 409, 422)
 _QUERY = (
     Param("status", "Calls in this state; waiting, unless given", choices=_STATUSES),
-    Param("sessionID", "Calls of this session alone"),
-    Param("after", "Calls after this id: the last of the page before"),
-    Param("limit", "How many at most, from 1 to 1000; 100, unless given", "integer"),
+    Param("sessionID", "Calls of this session alone", least=1, most=_LONGEST),
+    Param("after", "Calls after this id: the last of the page before", most=_LONGEST),
+    Param("limit", "How many at most; 100, unless given", "integer", least=1, most=1000),
 )
 
 ROUTES: tuple[Route, ...] = (
@@ -226,7 +186,7 @@ ROUTES: tuple[Route, ...] = (
         summary="A signed result or error, from a sender without a token",
         body=SentCompleted | SentFailed,
         answer=Taken,
-        statuses=(400, 401, *_SUBMITTED),
+        statuses=_SUBMITTED,
         most_bytes=MOST_BYTES,
     ),
     Route(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -10,9 +11,11 @@ from asyncagents.domain.strict_json import read_json
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http import JSON, Answer, Pairs, Request, refused
 
-GRACE_SECONDS = 10.0
 SLOWEST = 100_000
 """Bytes a second that a body must come with, once the grace is over."""
+
+DISCARD_BYTES = 16 * 1024 * 1024
+DISCARD_SECONDS = 1.0
 
 CLOSE: Pairs = (("connection", "close"),)
 
@@ -24,37 +27,52 @@ class Gone(Exception):
     """Whoever asked has hung up."""
 
 
-async def read_body(receive: Receive, request: Request, most: int) -> bytes | Answer:
-    """All of it, or why not. What is too large is not read to its end."""
-    said = request.header("content-length")
-    if said and (not said.isdecimal() or len(said) > 18 or int(said) > most):
-        return _too_large(most)
-    if not has_body(request):
-        return b""
-    pieces, size, begin = [], 0, asyncio.get_running_loop().time()
-    try:
-        async with asyncio.timeout(GRACE_SECONDS) as deadline:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                pieces.append(message.get("body", b""))
-                size += len(pieces[-1])
-                if size > most:
-                    return _too_large(most)
-                if not message.get("more_body"):
-                    return b"".join(pieces)
-                deadline.reschedule(begin + GRACE_SECONDS + size / SLOWEST)
-    except TimeoutError:
-        return refused(408, "the body came too slowly; send it again", CLOSE)
+class Body:
+    """What comes after the head of a request, if anything does."""
 
+    def __init__(self, receive: Receive, request: Request) -> None:
+        self._receive = receive
+        self._said = request.header("content-length")
+        self._invited = bool(request.header("expect"))
+        self.ended = self._said in {"", "0"} and not request.header("transfer-encoding")
+        """Nothing more of it comes."""
 
-def has_body(request: Request) -> bool:
-    return request.header("content-length") not in {"", "0"} or bool(request.header("transfer-encoding"))
+    async def read(self, most: int, seconds: float) -> bytes | Answer:
+        """All of it, or why not. What is too large is not kept, nor read to its end."""
+        if len(self._said) > 18 or int(self._said or 0) > most:
+            return _too_large(most)
+        pieces, size, begin = [], 0, asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                while not self.ended:
+                    pieces.append(await self._piece())
+                    size += len(pieces[-1])
+                    if size > most:
+                        return _too_large(most)
+                    deadline.reschedule(begin + seconds + size / SLOWEST)
+        except TimeoutError:
+            return refused(408, "the body came too slowly; send it again")
+        return b"".join(pieces)
+
+    async def discard(self) -> None:
+        """For a while, so that whoever still sends comes to read the answer: it is lost with a connection
+        that is closed on him. Who waits to be told to go on is not told."""
+        left = 0 if self._invited else DISCARD_BYTES
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                while left > 0 and not self.ended:
+                    left -= len(await self._piece())
+
+    async def _piece(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        self.ended = not message.get("more_body")
+        return bytes(message.get("body", b""))
 
 
 def _too_large(most: int) -> Answer:
-    return refused(413, f"a body has at most {most // 1024} KiB here", CLOSE)
+    return refused(413, f"a body has at most {most // 1024} KiB here")
 
 
 def is_json(request: Request) -> bool:

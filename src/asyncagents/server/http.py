@@ -1,7 +1,7 @@
 """A request as raw bytes, its answer as JSON, and which status tells of which error."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -35,6 +35,10 @@ class Request(Struct, frozen=True, kw_only=True):
     client: str = ""
     """The address it came from."""
 
+    def __repr__(self) -> str:
+        """Without headers: they have the token."""
+        return f"Request({self.method} {self.path[:200]!r})"
+
     def header(self, name: str) -> str:
         """The first of that name; empty: there is none."""
         return next((value for key, value in self.headers if key.lower() == name), "")
@@ -56,12 +60,15 @@ class Stream(Struct, frozen=True):
     """Server-sent events, each framed as bytes; whoever does not read them is cut off."""
 
     frames: AsyncGenerator[bytes, None]
+    beat: Callable[[], bytes] | None = None
+    """The frame that is sent after so many seconds without one."""
+    silence: float = 30.0
 
 
 Reply: TypeAlias = Answer | Stream
 
 
-_NAMES = {
+NAMES = {
     400: "BadRequest",
     401: "UnauthorizedError",
     403: "ForbiddenError",
@@ -73,6 +80,7 @@ _NAMES = {
     415: "UnsupportedMediaTypeError",
     422: "ResultRefusedError",
     429: "TooManyRequestsError",
+    431: "HeaderFieldsTooLargeError",
     500: "UnknownError",
     503: "ServiceUnavailableError",
 }
@@ -92,7 +100,7 @@ def shown(value: Any) -> Answer:
 
 
 def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
-    return Answer(status, encode({"name": _NAMES[status], "data": {"message": message}}), headers)
+    return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
 R = TypeVar("R", Answer, Reply)

@@ -1,12 +1,12 @@
 """How often one sender may come: a bucket of goes for each address, filled again as time passes."""
 
 from collections import OrderedDict
+from ipaddress import IPv6Address, ip_address
 from math import ceil
 
 from msgspec import Struct
 
 from asyncagents.domain.port import Clock
-from asyncagents.server.body import CLOSE
 from asyncagents.server.http import Answer, Request, refused
 from asyncagents.server.route import Route
 
@@ -16,6 +16,10 @@ MOST_SENDERS = 4096
 """Remembered; the one that came longest ago is forgotten, and by then its bucket is full."""
 
 _LIMITED = "/async-tool/"
+
+
+def is_limited(route: Route) -> bool:
+    return route.changes and route.path.startswith(_LIMITED)
 
 
 class _Bucket(Struct):
@@ -33,9 +37,9 @@ class Rates:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def refusal(self, route: Route, request: Request) -> Answer | None:
-        if not route.changes or not route.path.startswith(_LIMITED):
+        if not is_limited(route):
             return None
-        bucket, now = self._bucket(request.client), self._clock.now()
+        bucket, now = self._bucket(_sender(request.client)), self._clock.now()
         passed = max(0, now - bucket.at) / 1000
         bucket.left, bucket.at = min(self._at_once, bucket.left + passed * self._a_second), now
         if bucket.left >= 1:
@@ -43,11 +47,22 @@ class Rates:
             return None
         seconds = max(1, ceil((1 - bucket.left) / self._a_second))
         again = ("retry-after", str(seconds))
-        return refused(429, f"too many at once; go on in {seconds} s, the same is done once", (again, *CLOSE))
+        return refused(429, f"too many at once; go on in {seconds} s, the same is done once", (again,))
 
-    def _bucket(self, client: str) -> _Bucket:
-        bucket = self._buckets.pop(client, None) or _Bucket(float(self._at_once), self._clock.now())
-        self._buckets[client] = bucket
+    def _bucket(self, sender: str) -> _Bucket:
+        bucket = self._buckets.pop(sender, None) or _Bucket(float(self._at_once), self._clock.now())
+        self._buckets[sender] = bucket
         while len(self._buckets) > MOST_SENDERS:
             self._buckets.popitem(last=False)
         return bucket
+
+
+def _sender(address: str) -> str:
+    """Whoever has one address of IPv6 has 2**64 of them."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address) or found.is_loopback:
+        return address
+    return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))

@@ -1,7 +1,194 @@
-"""How a connection is spoken: HTTP as uvicorn reads it."""
+"""How a connection is spoken: HTTP as uvicorn reads it, in time, within bounds, one request at a time."""
 
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from asyncagents.server.http import Answer, refused
+from asyncagents.server.patience import Patience
+
+HEADER_BYTES = 64 * 1024
+MOST_HEADERS = 128
+SURPLUS_BYTES = 1024 * 1024
+
+_NO_HTTP = "this is no request of HTTP/1.1 that can be read"
+_NO_PATH = "the target of a request is a path, such as /v1/health"
+_TOO_LONG = f"the head of a request has at most {MOST_HEADERS} headers and {HEADER_BYTES // 1024} KiB"
+_TOO_SLOW = "the head of the request came too slowly; send it again"
+_TOO_MANY = "too many connections; come again later"
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection of this server."""
+    """A connection of this server. What comes before an answer is sent is not read: it is sent again."""
+
+    patience = Patience()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_since: float | None = None
+        self._stalled_since: float | None = None
+        self._closing_since: float | None = None
+        self._idle_since: float | None = None
+        self._in_body = False
+        self._unspent = 0
+        """Bytes that came since the last that told us something: the parser keeps them all."""
+        self._deaf = False
+        self._surplus = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        if len(self.connections) >= self.patience.connections and not self._make_room():
+            self._dismiss(503, _TOO_MANY)
+            return
+        super().connection_made(transport)
+        self._head_since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf or (self._at_work and not self._in_body):
+            self._overhear(len(data))
+            return
+        self._unset_keepalive_if_required()
+        self._idle_since = None
+        if not self._in_body and self._head_since is None:
+            self._head_since = self.loop.time()
+        self._unspent += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._overhear(0)  # there is nothing to upgrade to: it is answered as it is
+        except httptools.HttpParserError:
+            self._dismiss(400, _NO_HTTP)
+        if self._unspent > HEADER_BYTES:
+            self._dismiss(431, _TOO_LONG)
+
+    def _overhear(self, size: int) -> None:
+        """What follows a request that is being answered: nobody has it read, and this was the last one."""
+        self._deaf = True
+        self._surplus += size
+        if self._at_work:
+            self.cycle.keep_alive = False
+        if self._surplus > SURPLUS_BYTES:
+            self.transport.abort()
+
+    @property
+    def _at_work(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _dismiss(self, status: int, message: str) -> None:
+        """An answer without a request; in the midst of another answer there is no room for one."""
+        if self._deaf or self.transport.is_closing():
+            return
+        self._deaf, self._head_since = True, None
+        if self._at_work:
+            self.transport.abort()
+            return
+        self.transport.write(_raw(refused(status, message)))
+        self.transport.close()
+
+    def _make_room(self) -> bool:
+        idle = [each for each in self.connections if isinstance(each, Protocol) and each._idle_since]
+        longest = min(idle, key=lambda each: each._idle_since or 0.0, default=None)
+        if longest is None:
+            return False
+        self.connections.discard(longest)
+        longest.transport.abort()
+        return True
+
+    # What the parser says
+
+    def on_message_begin(self) -> None:
+        if self._at_work:
+            self._overhear(0)
+        if not self._deaf:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._deaf:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._deaf and not self._in_body:  # what follows a body is no header
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._deaf:
+            return
+        self._head_since, self._unspent = None, 0
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > HEADER_BYTES or len(self.headers) > MOST_HEADERS:
+            self._dismiss(431, _TOO_LONG)
+        elif not self.url.startswith(b"/"):
+            self._dismiss(400, _NO_PATH)
+        else:
+            super().on_headers_complete()
+            self._in_body = True
+
+    def on_body(self, body: bytes) -> None:
+        self._unspent = 0
+        if not self._deaf:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_body, self._unspent = False, 0
+        if not self._deaf:
+            super().on_message_complete()
+
+    # What time says
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._idle_since = None if self.transport.is_closing() else self.loop.time()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stalled_since = None
+
+    def look(self, now: float) -> None:
+        """Now and then: whether something takes too long. To close is not enough: who reads nothing stays."""
+        if self.transport.is_closing() and self._closing_since is None:
+            self._closing_since = now
+        if self._is_over(self._closing_since, now, self.patience.linger_seconds) or self._is_over(
+            self._stalled_since, now, self.patience.stall_seconds
+        ):
+            self.transport.abort()
+        elif self._is_over(self._head_since, now, self.patience.header_seconds):
+            if self._unspent:
+                self._dismiss(408, _TOO_SLOW)
+            else:
+                self.transport.close()
+
+    def _is_over(self, since: float | None, now: float, seconds: float) -> bool:
+        return since is not None and now - since > seconds
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.loop.call_later(self.patience.stop_seconds / 2, self._end)
+
+    def _end(self) -> None:
+        if self.transport.is_closing() or self.flow.write_paused:
+            self.transport.abort()
+
+
+def speaking(patience: Patience) -> type[Protocol]:
+    """Connections of a server that has so much patience."""
+    return type("PatientProtocol", (Protocol,), {"patience": patience})
+
+
+def _raw(answer: Answer) -> bytes:
+    status = HTTPStatus(answer.status)
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"content-type: {answer.kind}",
+        f"content-length: {len(answer.body)}",
+        "cache-control: no-store",
+        "x-content-type-options: nosniff",
+        "connection: close",
+    )
+    return "".join(f"{line}\r\n" for line in (*head, "")).encode() + answer.body

@@ -28,18 +28,23 @@ class Site(Struct, frozen=True, kw_only=True):
     """Set when the server begins to stop: whoever waits for long gives up."""
     directory: str
     """Where sessions work whose maker names no directory."""
+    silence: float = 30.0
+    """After so many seconds without an event a stream says that it lives."""
 
 
 Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
 
 
 class Param(Struct, frozen=True):
-    """Something that may stand in the query."""
+    """Something that may stand in the query, or among the headers."""
 
     name: str
     about: str
     kind: Literal["string", "integer", "boolean"] = "string"
     choices: tuple[str, ...] = ()
+    least: int | None = None
+    """Of a number; of a text, the characters it has at least."""
+    most: int | None = None
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -51,11 +56,14 @@ class Route(Struct, frozen=True, kw_only=True):
     access: Access
     summary: str
     query: tuple[Param, ...] = ()
+    headers: tuple[Param, ...] = ()
     body: Any = None
     """The type of the JSON that it takes."""
     answer: Any = None
     """The type of the JSON that it gives; None: nothing, with a 204."""
     gives: str = JSON
+    events: tuple[tuple[str, Any], ...] = ()
+    """What a stream sends: the name of each event, and the type of its data."""
     statuses: tuple[int, ...] = ()
     most_bytes: int = BODY_BYTES
 

@@ -42,6 +42,8 @@ class Listening(Struct, frozen=True, kw_only=True):
     auth: bool = True
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    silence: float = 30.0
+    """After so many seconds without an event a stream says that it lives."""
 
 
 @asynccontextmanager
@@ -63,6 +65,7 @@ async def open_server(
         started=clock.now(),
         closing=asyncio.Event(),
         directory=_absolute(directory),
+        silence=listening.silence,
     )
     gate = Gate(token=token, is_loopback=is_loopback, hosts=listening.hosts, origins=listening.origins)
     with closing(Lock(data)), closing(_bind(listening)) as bound:

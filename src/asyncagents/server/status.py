@@ -1,9 +1,29 @@
 """`/v1`: what tasks do, for dashboards and other programs that only look."""
 
-from asyncagents.domain.shape import Shape
-from asyncagents.engine.runtime import VERSION
-from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.route import Route, Site
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import get_args
+
+from asyncagents.domain.background_task import BackgroundTask, moment
+from asyncagents.domain.board import TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.domain.task import TaskStatus
+from asyncagents.domain.why import Why
+from asyncagents.engine.runtime import VERSION, Runtime
+from asyncagents.errors import AsyncAgentsError, Closed
+from asyncagents.server.http import Answer, Request, Stream, shown
+from asyncagents.server.query import Query
+from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.sse import frame, opening
+
+LIMIT, MOST = 50, 200
+"""Of tasks on a page."""
+
+_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
+_log = logging.getLogger(__name__)
 
 
 class Health(Shape, frozen=True, kw_only=True):
@@ -12,12 +32,91 @@ class Health(Shape, frozen=True, kw_only=True):
     status: str
     uptime: float
     version: str
+    task_count: int
 
 
 async def health(site: Site, request: Request) -> Answer:
     uptime = (site.clock.now() - site.started) / 1000
-    return shown(Health(status="ok", uptime=uptime, version=VERSION))
+    count = await site.runtime.board.count()
+    return shown(Health(status="ok", uptime=uptime, version=VERSION, task_count=count))
 
+
+async def stats(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.board.stats())
+
+
+async def tasks(site: Site, request: Request) -> Answer:
+    given = Query(request.query)
+    query = TaskQuery(
+        status=given.one_of("status", _STATUSES),
+        agent=given.word("agent"),
+        search=given.text("search") or None,
+        limit=min(given.number("limit", LIMIT, least=1), MOST),
+        offset=given.number("offset", 0, least=0),
+    )
+    return shown(await site.runtime.board.page(query))
+
+
+async def task(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.tasks.get(SessionId(request.params["id"])))
+
+
+async def logs(site: Site, request: Request) -> Answer:
+    """Nothing is masked: who may look at a task may read what it read."""
+    task_id = SessionId(request.params["id"])
+    await site.runtime.tasks.get(task_id)
+    return shown(await site.runtime.messages(task_id))
+
+
+async def group(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.board.group(request.params["id"]))
+
+
+async def why(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.tasks.why(SessionId(request.params["id"])))
+
+
+async def events(site: Site, request: Request) -> Stream:
+    """A browser that comes again says `Last-Event-ID`, and begins afresh whatever its address says."""
+    after = Query(request.query).cursor("after")
+    if request.header("last-event-id"):
+        after = None
+
+    def beat() -> bytes:
+        return frame("heartbeat", encode({"ts": moment(site.clock.now())}))
+
+    return Stream(_frames(site.runtime, after), beat, site.silence)
+
+
+async def _frames(runtime: Runtime, after: str | None) -> AsyncGenerator[bytes, None]:
+    """For ever; until the runtime is closed, or cannot read its store: whoever listens comes again."""
+    yield opening()
+    try:
+        while True:
+            if after is None:
+                board, after = await runtime.board.snapshot()
+                yield frame("snapshot", encode(board), after)
+            async with aclosing(runtime.board.follow(after)) as following:
+                async for news in following:
+                    if news.type == "reset":
+                        break
+                    yield frame(news.type, news.body, news.cursor)
+            yield frame("reset", b"{}")
+            after = None
+    except Closed:
+        return
+    except AsyncAgentsError as error:
+        _log.warning("a stream of events was ended: %s", type(error).__name__, exc_info=error)
+
+
+_FILTERS = (
+    Param("status", "only tasks of this status", choices=_STATUSES),
+    Param("agent", "only tasks of this agent"),
+    Param("search", "only tasks whose description has this in it, in whatever case"),
+    Param("limit", f"so many at most; {LIMIT} unless given, never more than {MOST}", "integer"),
+    Param("offset", "so many of the newest are left out", "integer"),
+)
+_AFTER = Param("after", "the `id` of the last event that is known: no snapshot, what came after it")
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -27,5 +126,69 @@ ROUTES: tuple[Route, ...] = (
         access="open",
         summary="Whether the server lives",
         answer=Health,
+    ),
+    Route(
+        method="GET",
+        path="/v1/stats",
+        handler=stats,
+        access="local",
+        summary="How many tasks there are, of which status and agent, and how long they took",
+        answer=TaskStats,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks",
+        handler=tasks,
+        access="local",
+        summary="Tasks, newest first, a page at a time",
+        query=_FILTERS,
+        answer=TaskPage,
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}",
+        handler=task,
+        access="local",
+        summary="One task, by the id of its session",
+        answer=BackgroundTask,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/logs",
+        handler=logs,
+        access="local",
+        summary="All messages of a task, oldest first, also while it runs",
+        answer=tuple[Entry, ...],
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/task-groups/{id}",
+        handler=group,
+        access="local",
+        summary="The tasks that were launched together, and how far they are",
+        answer=TaskGroup,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/events",
+        handler=events,
+        access="local",
+        summary="A snapshot of all tasks, then each change",
+        query=(_AFTER,),
+        gives="text/event-stream",
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/sessions/{id}/why",
+        handler=why,
+        access="local",
+        summary="Why a session does not move",
+        answer=Why,
+        statuses=(404,),
     ),
 )

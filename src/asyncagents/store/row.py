@@ -55,8 +55,8 @@ async def find_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
     row = await tx.one("session", session_id)
     if row is None:
         return None
-    status_text, raw, version = row[21:24]
-    return SessionRow(Control(*row[:21]), decode_session(upcast(version, raw)), status_text, raw, version)
+    status_text, raw, version = row[22:25]
+    return SessionRow(Control(*row[:22]), decode_session(upcast(version, raw)), status_text, raw, version)
 
 
 async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:

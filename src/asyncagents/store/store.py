@@ -15,6 +15,8 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
+from asyncagents.store.board import BoardStore
+from asyncagents.store.census import CensusStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
@@ -47,6 +49,7 @@ from asyncagents.store.verb import (
     task_read,
     title,
     todo,
+    trace,
 )
 from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.feed import Feed
@@ -69,6 +72,8 @@ class Store(Door):
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
         self.transfer = TransferStore(database)
+        self.board = BoardStore(database)
+        self.census = CensusStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
@@ -152,6 +157,10 @@ class Store(Door):
     async def hand_over(self, sessions: tuple[SessionId, ...]) -> None:
         """Nobody is left here who hears when these make room for others: all other processes look at them."""
         await self._write(lambda tx: queue.hand_over(tx, sessions))
+
+    async def keep_trace(self, lease: Lease, traceparent: str) -> None:
+        """Whoever goes on with the session goes on there."""
+        await self._write(lambda tx: trace.keep(tx, lease, traceparent))
 
     async def start_step(self, lease: Lease, new: NewStep) -> Started | None:
         """Promote unread input and write down that the model is about to be asked. None: cancelled."""
@@ -368,6 +377,9 @@ class Store(Door):
     async def active(self, pool: str, *, after: str = "~", limit: int = 500) -> tuple[Active, ...]:
         """Sessions that want a run, or had one when its process died, the oldest first."""
         return await self._read(lambda tx: read.active(tx, pool, after=after, limit=limit))
+
+    async def trace(self, session_id: SessionId) -> str | None:
+        return await self._read(lambda tx: trace.trace_of(tx, session_id))
 
     async def next_due(self) -> int | None:
         return await self._read(read.next_due)

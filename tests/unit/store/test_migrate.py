@@ -246,3 +246,27 @@ def test_calls_that_waited_before_are_listed_after_it(tmp_path: Path) -> None:
         found = connection.execute("SELECT id, body FROM call WHERE pending IS NOT NULL").fetchall()
     assert [row[0] for row in found] == ["a"]
     assert json.loads(found[0][1])["later"] == {"due": 7}
+
+
+def test_tasks_of_before_are_found_by_what_they_are_and_say(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, first=6)
+    ended = {"status": "error", "agent": "explore", "description": "Viel ÄRGER", "created": 5, "ended": 9}
+    running = {"agent": "general", "description": "LOOK", "created": 7}
+    rows = [("a", 0, json.dumps(ended)), ("b", 1, json.dumps(running)), ("c", 0, "{broken")]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, live, body in rows:
+            connection.execute(
+                "INSERT INTO task (id, parent_id, batch, live, crowd, due, body, version, rev) "
+                "VALUES (?, 'p', 'b', ?, 20, NULL, ?, 1, 3)",
+                (name, live, body.encode()),
+            )
+    _migrate(path, first=7)
+    with closing(sqlite3.connect(path)) as connection:
+        columns = "id, status, agent, folded, created, ended, born, done"
+        found = connection.execute(f"SELECT {columns} FROM task ORDER BY id").fetchall()
+    assert found == [
+        ("a", "error", "explore", "viel ärger", 5, 9, 1, 1),
+        ("b", "running", "general", "look", 7, None, 1, 1),
+        ("c", "", "", "", 0, None, 1, 1),
+    ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from asyncagents.errors import SchemaMismatch
 from asyncagents.store.sqlite.connection import Connection
 from asyncagents.store.sqlite.statement import migration_files, split
+from asyncagents.store.verb.task import folded
 
 
 def load_scripts() -> tuple[str, ...]:
@@ -56,12 +57,23 @@ def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> No
     for number, script in enumerate(scripts[done:], start=done + 1):
         for statement in split(script):
             connection.execute(statement)
+        if "\n-- then: fold\n" in script:
+            _fold(connection)
         connection.execute(
             "INSERT INTO schema (id, version, min_reader) VALUES (1, ?, ?) "
             "ON CONFLICT (id) DO UPDATE SET version = excluded.version, "
             "min_reader = MAX(min_reader, excluded.min_reader)",
             (number, _min_reader(script, number)),
         )
+
+
+def _fold(connection: Connection) -> None:
+    """The descriptions of tasks, beyond ASCII: so far they are lower case only there."""
+    found = connection.execute(
+        "SELECT id, CAST(body AS TEXT) ->> 'description' FROM task WHERE folded GLOB '*[^ -~]*'"
+    )
+    for task_id, description in found.fetchall():
+        connection.execute("UPDATE task SET folded = ? WHERE id = ?", (folded(description), task_id))
 
 
 def _min_reader(script: str, number: int) -> int:

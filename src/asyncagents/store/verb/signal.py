@@ -40,6 +40,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.delivery import owe
+from asyncagents.store.verb.trace import follow
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
@@ -53,6 +54,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
         return Admitted(MessageId(known[0]), new=False)
     fact = _resolved(row.info, fact)
     await keep(tx, fact)
+    await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
     row = await save(tx, row, control, _titled(addressed(touched(row.info, tx.now), fact.message), fact))
     if fact.source == "person" and fact.wakes and control.in_turn:

@@ -12,6 +12,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.session import insert_session
 from asyncagents.store.verb.signal import addressed, keep
 from asyncagents.store.verb.task import put_task
+from asyncagents.store.verb.trace import set_trace
 
 
 async def spawn(tx: Tx, fact: Spawn) -> None:
@@ -24,6 +25,8 @@ async def spawn(tx: Tx, fact: Spawn) -> None:
     child = Control(fact.info.id, fact.task.parent_id, root_id, depth + 1, pool).woken()
     info = addressed(fact.info, fact.first.message)
     await insert_session(tx, replace(child, positions=len(fact.history)), info, status=BUSY)
+    if fact.trace is not None:
+        await set_trace(tx, child.id, fact.trace)
     tx.emit(SessionCreated(session_id=child.id, info=info))
     await _inherit(tx, fact)
     await put_task(tx, fact.task, new=True)

@@ -2,7 +2,9 @@
 
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +35,7 @@ LAST_TOOLS = 5
 NO_QUESTIONS = Rule(permission="question", pattern="*", action="deny")
 _log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Task)
+PlaceOf: TypeAlias = Callable[[Tx, Control], Awaitable[int]]
 
 
 def decode_task(row: Row) -> Task:
@@ -73,11 +76,22 @@ async def the_task(tx: Tx, task_id: SessionId) -> Task:
     return task
 
 
+def folded(text: str) -> str:
+    """Without case, to be searched. A pattern would end at a zero byte."""
+    return text.casefold().replace("\0", "\ufffd")
+
+
+def task_columns(task: Task) -> tuple[object, ...]:
+    """What queries need of it, beside its body."""
+    sought = task.status, task.agent, folded(task.description), task.created, task.ended
+    return task.id, task.parent_id, task.batch, task.live, task.crowd, task.due, *sought
+
+
 async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
     """Write it and say what changed."""
     if task.due is not None and task.live:
         tx.expect(task.due)
-    columns = task.id, task.parent_id, task.batch, task.live, task.crowd, task.due
+    columns = task_columns(task)
     rev = await tx.rev()
     if not await tx.run("put_task", *columns, body(task), SHAPE_VERSION, rev):
         old = await tx.one("task", task.id)
@@ -119,13 +133,21 @@ async def retrieve(tx: Tx, fact: Retrieve) -> None:
         await put_task(tx, replace(task, retrieved=tx.now))
 
 
-async def progress(tx: Tx, task: Task) -> Progress:
+async def place_in_queue(tx: Tx, control: Control) -> int:
+    """From 1; 0: it does not queue."""
+    row = await tx.one("queue", control.root_id, control.id)
+    assert row is not None
+    crowd, working, before = row
+    return 0 if crowd is None else max(0, int(working + before - crowd + 1))
+
+
+async def progress(tx: Tx, task: Task, place_of: PlaceOf = place_in_queue) -> Progress:
     """What its child has done, and what it does now."""
     row = await find_session(tx, task.id)
     if row is None:
         return Progress(updated=task.ended or task.created)
     tools = await tools_used(tx, task.id)
-    phase, place = await _phase(tx, row.control) if task.live else ("waiting", None)
+    phase, place = await _phase(tx, row.control, place_of) if task.live else ("waiting", None)
     return Progress(
         tool_calls=len(tools),
         by_name=dict(Counter(tools)),
@@ -140,23 +162,15 @@ async def tools_used(tx: Tx, session_id: SessionId) -> list[str]:
     return [row[0] for row in await tx.all("tools_used", session_id)]
 
 
-async def _phase(tx: Tx, control: Control) -> tuple[Phase, int | None]:
+async def _phase(tx: Tx, control: Control, place_of: PlaceOf) -> tuple[Phase, int | None]:
     if control.state == "ready":
-        place = await place_in_queue(tx, control)
+        place = await place_of(tx, control)
         return ("queued", place) if place else ("waiting", None)
     if control.state == "running":
         if any(isinstance(call.state, Running) for call in await unsettled(tx, control.id)):
             return "tool", None
         return ("streaming", None) if await tx.one("is_asked", control.id) else ("waiting", None)
     return "waiting", None
-
-
-async def place_in_queue(tx: Tx, control: Control) -> int:
-    """From 1; 0: it does not queue."""
-    row = await tx.one("queue", control.root_id, control.id)
-    assert row is not None
-    crowd, working, before = row
-    return 0 if crowd is None else max(0, int(working + before - crowd + 1))
 
 
 async def tasks_of(tx: Tx, parent_id: SessionId) -> tuple[Task, ...]:

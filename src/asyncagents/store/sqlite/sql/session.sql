@@ -13,8 +13,14 @@ SELECT root_id, depth, pool FROM session WHERE id = ?;
 -- name: session
 -- A session with its protocol columns, in the order of Control.
 SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn, cancel_rev,
-       blocked_turn, claims, positions, backoff, steps, compacting, summary, tail, status, info, version
+       blocked_turn, claims, positions, backoff, steps, compacting, summary, tail, trace, status, info, version
 FROM session WHERE id = ?;
+
+-- name: trace
+SELECT trace FROM session WHERE id = ?;
+
+-- name: set_trace
+UPDATE session SET trace = ? WHERE id = ?;
 
 -- name: session_by_key
 SELECT info, version FROM session WHERE key = ?;

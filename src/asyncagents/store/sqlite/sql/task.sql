@@ -1,7 +1,10 @@
 -- name: put_task
 -- Writes nothing over a task that a newer program wrote.
-INSERT INTO task (id, parent_id, batch, live, crowd, due, body, version, rev) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, body = excluded.body,
+INSERT INTO task (id, parent_id, batch, live, crowd, due, status, agent, folded, created, ended, body, version, rev, born, done)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?14)
+ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, status = excluded.status, ended = excluded.ended,
+  done = CASE WHEN task.live AND NOT excluded.live THEN excluded.rev ELSE task.done END,
+  body = excluded.body,
   version = excluded.version, rev = excluded.rev
 WHERE task.version <= excluded.version;
 
@@ -81,7 +84,7 @@ UPDATE task SET due = NULL, rev = ? WHERE id = ?;
 
 -- name: give_up_task
 -- One that cannot be read.
-UPDATE task SET live = 0, due = NULL, rev = ? WHERE id = ?;
+UPDATE task SET live = 0, due = NULL, status = '', rev = ? WHERE id = ?;
 
 -- name: next_deadline
 SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;

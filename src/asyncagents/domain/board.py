@@ -1,0 +1,143 @@
+"""Tasks as a status board shows them: a page, a group, sums over all, and all that a board begins with."""
+
+from collections.abc import Iterable, Sequence
+from typing import get_args
+
+from msgspec import Struct, field
+
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape
+from asyncagents.domain.task import LIVE, Task, TaskStatus
+
+STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
+NEWEST_ENDED = 200
+"""So many tasks that have ended a snapshot shows."""
+
+
+class TaskQuery(Struct, frozen=True, kw_only=True):
+    """`search`: a part of the description, in whatever case. None: whichever."""
+
+    status: TaskStatus | None = None
+    agent: str | None = None
+    search: str | None = None
+    limit: int = 50
+    offset: int = 0
+
+
+class TaskPage(Shape, frozen=True, kw_only=True):
+    """Newest first. `total`: how many there are on all pages."""
+
+    tasks: tuple[BackgroundTask, ...]
+    total: int
+    limit: int
+    offset: int
+
+
+class GroupStats(Shape, frozen=True, kw_only=True):
+    """`running`: also those that were resumed. `completion_rate`: from 0 to 1.
+
+    `duration`: ms from the first launch to the last end, or to now while something runs.
+    """
+
+    completed: int
+    running: int
+    error: int
+    cancelled: int
+    total: int
+    completion_rate: float
+    total_tool_calls: int
+    duration: int
+
+
+class TaskGroup(Shape, frozen=True, kw_only=True):
+    """What was launched in one turn, the oldest first."""
+
+    group_id: str = field(name="groupId")
+    tasks: tuple[BackgroundTask, ...]
+    stats: GroupStats
+
+
+class Durations(Shape, frozen=True, kw_only=True):
+    """From launch to end, in ms, of the tasks that have ended; 0 if none has."""
+
+    avg: int
+    max: int
+    min: int
+
+
+class TaskStats(Shape, frozen=True, kw_only=True):
+    """Every status is there, also with 0; an agent is there if it has tasks."""
+
+    by_status: dict[TaskStatus, int]
+    by_agent: dict[str, int]
+    duration: Durations
+    total_tasks: int
+    active_tasks: int
+
+
+class BoardSnapshot(Shape, frozen=True, kw_only=True):
+    """Newest first: all that are active, and those that ended last; `truncated` if more have ended."""
+
+    tasks: tuple[BackgroundTask, ...]
+    stats: TaskStats
+    truncated: bool = False
+
+
+class Removed(Shape, frozen=True, kw_only=True):
+    """A task that is gone from the board."""
+
+    session_id: SessionId
+
+
+class Sum(Struct, frozen=True):
+    """Of the tasks of one status and agent. The times are of those that have ended, in ms."""
+
+    status: str
+    agent: str
+    count: int
+    ended: int
+    ms: int
+    longest: int | None
+    shortest: int | None
+
+
+def task_group(batch_id: str, members: Sequence[tuple[Task, BackgroundTask]], now: int) -> TaskGroup:
+    """Of the tasks of a batch, and what is shown of them; there is at least one."""
+    tasks, shown = [task for task, _ in members], tuple(each for _, each in members)
+    count = {status: sum(task.status == status for task in tasks) for status in STATUSES}
+    first = min(task.created for task in tasks)
+    last = max(now if task.ended is None else task.ended for task in tasks)
+    stats = GroupStats(
+        completed=count["completed"],
+        running=count["running"] + count["resumed"],
+        error=count["error"],
+        cancelled=count["cancelled"],
+        total=len(tasks),
+        completion_rate=count["completed"] / len(tasks),
+        total_tool_calls=sum(each.progress.tool_calls for each in shown if each.progress),
+        duration=max(0, last - first),
+    )
+    return TaskGroup(group_id=batch_id, tasks=shown, stats=stats)
+
+
+def task_stats(sums: Iterable[Sum]) -> TaskStats:
+    by_status: dict[TaskStatus, int] = dict.fromkeys(STATUSES, 0)
+    by_agent: dict[str, int] = {}
+    known = [(status, each) for each in sums for status in STATUSES if each.status == status]
+    for status, each in known:
+        by_status[status] += each.count
+        by_agent[each.agent] = by_agent.get(each.agent, 0) + each.count
+    ended = sum(each.ended for _, each in known)
+    duration = Durations(
+        avg=round(sum(each.ms for _, each in known) / ended) if ended else 0,
+        max=max((each.longest for _, each in known if each.longest is not None), default=0),
+        min=min((each.shortest for _, each in known if each.shortest is not None), default=0),
+    )
+    return TaskStats(
+        by_status=by_status,
+        by_agent=dict(sorted(by_agent.items())),
+        duration=duration,
+        total_tasks=sum(by_status.values()),
+        active_tasks=sum(by_status[status] for status in STATUSES if status in LIVE),
+    )

@@ -1,0 +1,242 @@
+"""Numbers about this process, for metrics: how often, how long, how many tokens. Labels are bounded."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Self
+
+from asyncagents.domain.call import Call, Completed, Settled
+from asyncagents.domain.control import Snapshot
+from asyncagents.domain.failure import Failure
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.port import Clock
+from asyncagents.domain.session import Tokens
+from asyncagents.engine.run import PARKED, Run
+from asyncagents.engine.tool import Ended
+from asyncagents.engine.watch import (
+    UNWATCHED,
+    Seen,
+    SeenModel,
+    SeenTool,
+    Trace,
+    Watch,
+    result_in,
+)
+from asyncagents.llm.model import FromModel, Request, StepFinish
+
+MOST_LABELS = 200
+"""So many names of models, and of tools: a model may invent them, and each is kept for ever."""
+OTHER = "other"
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Of durations, in seconds."""
+
+
+class Tally:
+    """Counts, by labels."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, ...], int] = {}
+
+    def add(self, *labels: str, by: int = 1) -> None:
+        self.counts[labels] = self.counts.get(labels, 0) + by
+
+
+class Spread:
+    """How many of the measured lie within each bound, and their sum, by one label."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, list[int]] = {}
+        self.sums: dict[str, float] = {}
+
+    def add(self, label: str, seconds: float) -> None:
+        buckets = self.buckets.setdefault(label, [0] * (len(BOUNDS) + 1))
+        buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.sums[label] = self.sums.get(label, 0.0) + seconds
+
+
+class Names:
+    """The first so many names; whatever comes later is called `other`."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def of(self, name: str) -> str:
+        if name in self._known:
+            return name
+        if len(self._known) >= MOST_LABELS:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class Counters:
+    """Sees everything and hands it on to one more watch, which may trace it."""
+
+    def __init__(self, clock: Clock, also: Watch = UNWATCHED) -> None:
+        self._clock = clock
+        self._also = also
+        self._models = Names()
+        self._tools = Names()
+        self.turns, self.runs = Tally(), Spread()
+        self.requests, self.request_seconds, self.tokens = Tally(), Spread(), Tally()
+        self.calls, self.call_seconds = Tally(), Spread()
+        self.results = Tally()
+        self.answers, self.answer_seconds = Tally(), Spread()
+        self.streams = 0
+        """Open event streams."""
+
+    @property
+    def tracing(self) -> bool:
+        return self._also.tracing
+
+    def caller(self) -> Trace | None:
+        return self._also.caller()
+
+    def under(self, trace: str) -> AbstractContextManager[object]:
+        return self._also.under(trace)
+
+    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+        return _CountedRun(self, self._also.run(run, snapshot), run)
+
+    def model(self, request: Request, session_id: SessionId, agent: str) -> SeenModel:
+        name = self._models.of(f"{request.model.provider_id}/{request.model.model_id}")
+        return _CountedModel(self, self._also.model(request, session_id, agent), name)
+
+    def tool(self, call: Call) -> SeenTool:
+        return _CountedTool(self, self._also.tool(call), self._tools.of(call.tool))
+
+    def refused(self, call: Call) -> None:
+        self.calls.add(self._tools.of(call.tool), "refused")
+        self._also.refused(call)
+
+    def settled(self, call: Call, trace: Trace | None, began: int) -> None:
+        done = isinstance(call.state, Settled) and isinstance(call.state.result, Completed)
+        self.results.add(self._tools.of(call.tool), "completed" if done else "failed")
+        self._also.settled(call, trace, began)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """A request by HTTP was answered; `route`: its template, or a word for all that have none."""
+        self.answers.add(route, str(status))
+        self.answer_seconds.add(route, seconds)
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """As long as an event stream is open."""
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
+    def now(self) -> int:
+        return self._clock.now()
+
+
+class _Counted:
+    def __init__(self, counters: Counters, name: str) -> None:
+        self._counters = counters
+        self._name = name
+        self._began = counters.now()
+
+    @property
+    def _seconds(self) -> float:
+        return max(0, self._counters.now() - self._began) / 1000
+
+
+class _CountedRun(_Counted):
+    def __init__(self, counters: Counters, also: Seen, run: Run) -> None:
+        super().__init__(counters, "")
+        self._also = also
+        self._run = run
+
+    @property
+    def trace(self) -> Trace | None:
+        return self._also.trace
+
+    def __enter__(self) -> Self:
+        self._also.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._also.__exit__(kind, error, where)
+        outcome = self._run.outcome
+        if outcome and outcome != PARKED:
+            self._counters.turns.add(outcome)
+        self._counters.runs.add("", self._seconds)
+
+
+class _CountedModel(_Counted):
+    def __init__(self, counters: Counters, also: SeenModel, name: str) -> None:
+        super().__init__(counters, name)
+        self._also = also
+        self._outcome = "aborted"
+
+    @property
+    def trace(self) -> Trace | None:
+        return self._also.trace
+
+    def ended(
+        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
+    ) -> None:
+        self._also.ended(finish, failure, said)
+        self._outcome = "error" if failure is not None or finish is None else finish.finish
+        if finish is not None and finish.tokens is not None:
+            self._count(finish.tokens)
+
+    def _count(self, tokens: Tokens) -> None:
+        add = self._counters.tokens.add
+        for kind, count in (
+            ("input", tokens.input),
+            ("output", tokens.output),
+            ("reasoning", tokens.reasoning),
+            ("cache_read", tokens.cache.read),
+            ("cache_write", tokens.cache.write),
+        ):
+            if count > 0:
+                add(self._name, kind, by=count)
+
+    def __enter__(self) -> Self:
+        self._also.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._also.__exit__(kind, error, where)
+        if isinstance(error, Exception):
+            self._outcome = "error"
+        self._counters.requests.add(self._name, self._outcome)
+        self._counters.request_seconds.add(self._name, self._seconds)
+
+
+class _CountedTool(_Counted):
+    def __init__(self, counters: Counters, also: SeenTool, name: str) -> None:
+        super().__init__(counters, name)
+        self._also = also
+        self._outcome = "aborted"
+
+    @property
+    def trace(self) -> Trace | None:
+        return self._also.trace
+
+    def ended(self, outcome: Ended) -> None:
+        self._also.ended(outcome)
+        result = result_in(outcome)
+        if result is None:
+            self._outcome = "waiting"
+        else:
+            self._outcome = "completed" if isinstance(result, Completed) else "failed"
+
+    def __enter__(self) -> Self:
+        self._also.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._also.__exit__(kind, error, where)
+        self._counters.calls.add(self._name, self._outcome)
+        self._counters.call_seconds.add(self._name, self._seconds)

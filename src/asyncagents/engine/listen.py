@@ -1,0 +1,32 @@
+"""Everything that happens from a moment on, for a listener of whatever pace."""
+
+from collections.abc import AsyncGenerator
+
+from asyncagents.domain.event import Event
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.bus import Bus, Subscription
+from asyncagents.errors import Closed
+from asyncagents.store.store import Store
+
+
+async def heard(
+    bus: Bus, store: Store, subscription: Subscription, cursor: str, *, session_id: SessionId | None
+) -> AsyncGenerator[Event, None]:
+    """Whoever falls behind catches up from the store, from the cursor at which he began to listen."""
+    async for event in subscription:
+        yield event
+    closed = subscription.closed
+    while not closed:  # it fell behind: listen afresh, and catch up from the store
+        with bus.subscribe(session_id) as again:
+            more = True
+            while more:
+                piece = await store.feed(cursor)
+                piece = await store.feed() if piece.reset else piece
+                cursor, more = piece.cursor, piece.more
+                for event in piece.events:
+                    if session_id in (None, event.session_id):
+                        yield event
+            async for event in again:
+                yield event
+            closed = again.closed
+    raise Closed("the runtime was closed")

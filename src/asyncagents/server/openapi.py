@@ -1,0 +1,239 @@
+"""`/doc`: the API as OpenAPI 3.1, made of the table that requests are routed by."""
+
+from collections.abc import Iterable
+from functools import cache
+from types import UnionType
+from typing import Any
+
+import msgspec
+
+from asyncagents.domain.shape import encode
+from asyncagents.engine.runtime import VERSION
+from asyncagents.server.http import JSON, NAMES, Answer, Request
+from asyncagents.server.limit import is_limited
+from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.schema import Schema, Schemas
+
+PATH = "/doc"
+STREAM = "text/event-stream"
+
+_ABOUT = """\
+Sessions of LLM agents, their background tasks, and the calls whose results come from outside.
+
+Every error is `{"name", "data": {"message"}}`. A path that is not listed here is 404; a method that a path
+does not take is 405, with `Allow`; `OPTIONS` is 204 and tells browsers what they may do."""
+
+_BEARER, _BASIC = "token", "password"
+_SIGNED, _SOURCE_SIGNED = "standardWebhooks", "webhookSignature"
+_SCHEMES: Schema = {
+    _BEARER: {"type": "http", "scheme": "bearer", "description": "The token of `server.json`."},
+    _BASIC: {"type": "http", "scheme": "basic", "description": "Any user, with the token as password."},
+    _SIGNED: {
+        "type": "apiKey",
+        "in": "header",
+        "name": "webhook-signature",
+        "description": "As Standard Webhooks say, with `webhook-id` and `webhook-timestamp`.",
+    },
+    _SOURCE_SIGNED: {
+        "type": "apiKey",
+        "in": "header",
+        "name": "x-webhook-signature",
+        "description": "HMAC-SHA256 of the body under the call's secret, in hex.",
+    },
+}
+_SECURITY: dict[str, list[Schema]] = {
+    "open": [],
+    "local": [{}, {_BEARER: []}, {_BASIC: []}],
+    "token": [{_BEARER: []}, {_BASIC: []}],
+    "signature": [{_SIGNED: []}, {_SOURCE_SIGNED: []}],
+}
+_ERRORS = {
+    400: "Not understood; the message says what is wanted.",
+    401: "Nothing proves who sends it.",
+    403: "Reached by a name that is not this server's, or sent for a page of another origin.",
+    404: "There is no such thing, or no longer.",
+    408: "The body came too slowly; send it again.",
+    409: "It has come to something else already.",
+    413: "The body is too large.",
+    415: "The body is not sent as JSON.",
+    422: "The tool does not take this result.",
+    429: "Too many at once.",
+    503: "It cannot be done now; send it again later, the same is done once.",
+}
+_HEADERS: dict[int, Schema] = {
+    401: {"www-authenticate": {"description": "How to prove it.", "schema": {"type": "string"}}},
+    429: {"retry-after": {"description": "In so many seconds.", "schema": {"type": "integer", "minimum": 1}}},
+}
+_ERROR: Schema = {
+    "type": "object",
+    "description": "Why a request was not done, for a program and for a person.",
+    "required": ["name", "data"],
+    "properties": {
+        "name": {"enum": [NAMES[status] for status in _ERRORS]},
+        "data": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {"message": {"type": "string"}},
+        },
+    },
+}
+
+
+def described(routes: Iterable[Route]) -> tuple[Route, ...]:
+    """These, and the one that describes them and itself."""
+
+    @cache
+    def written() -> bytes:
+        return encode(document(every))
+
+    async def get(site: Site, request: Request) -> Answer:
+        return Answer(200, written())
+
+    own = Route(
+        method="GET",
+        path=PATH,
+        handler=get,
+        access="local",
+        summary="This document",
+        answer=dict[str, Any],
+    )
+    every = (*routes, own)
+    return every
+
+
+def document(routes: Iterable[Route]) -> Schema:
+    schemas, paths, routes = Schemas(), dict[str, Schema](), tuple(routes)
+    for route in routes:  # first, so that what is given has the plain names
+        schemas.given(route.answer)
+        for _, data in route.events:
+            schemas.given(data)
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "asyncagents", "version": VERSION, "description": _ABOUT},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**dict(sorted(schemas.named.items())), "Error": _ERROR},
+            "responses": {NAMES[status]: _error(status) for status in _ERRORS},
+            "securitySchemes": _SCHEMES,
+        },
+    }
+
+
+def statuses(route: Route) -> tuple[int, ...]:
+    """All errors that it may be answered: its own, and those of what stands before it."""
+    every = {400, 403, 503, *route.statuses}
+    if route.access != "open":
+        every.add(401)
+    if "{" in route.path:
+        every.add(404)
+    if route.changes:
+        every |= {408, 413}
+    if route.changes and route.access != "signature":
+        every.add(415)
+    if is_limited(route):
+        every.add(429)
+    return tuple(sorted(every))
+
+
+def operation_id(route: Route) -> str:
+    """`getV1TasksByIdLogs`: from what a client must know anyway, so it changes with nothing else."""
+    words = [
+        f"By{word[1].upper()}{word[2:-1]}" if word.startswith("{") else _title(word)
+        for word in route.path.strip("/").split("/")
+    ]
+    return route.method.lower() + "".join(words)
+
+
+def _title(word: str) -> str:
+    return "".join(piece[:1].upper() + piece[1:] for piece in word.replace("_", "-").split("-"))
+
+
+def _operation(route: Route, schemas: Schemas) -> Schema:
+    shown: Schema = {
+        "operationId": operation_id(route),
+        "tags": [route.path.split("/")[1]],
+        "summary": route.summary,
+        "security": _SECURITY[route.access],
+    }
+    if about := route.handler.__doc__:
+        shown["description"] = " ".join(about.split())
+    if parameters := _parameters(route):
+        shown["parameters"] = parameters
+    if route.body is not None:
+        content = {JSON: {"schema": schemas.taken(route.body)}}
+        shown["requestBody"] = {"required": _is_needed(route), "content": content}
+    errors = {str(status): _reference(status) for status in statuses(route)}
+    return shown | {"responses": _success(route, schemas) | errors}
+
+
+def _is_needed(route: Route) -> bool:
+    """An empty body is read as an empty object."""
+    kinds = route.body.__args__ if isinstance(route.body, UnionType) else (route.body,)
+    return not any(_fits({}, kind) for kind in kinds)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _success(route: Route, schemas: Schemas) -> Schema:
+    if route.gives == STREAM:
+        return {"200": _stream(route, schemas)}
+    if route.gives != JSON:
+        return {"200": {"description": "OK", "content": {route.gives: {"schema": {"type": "string"}}}}}
+    if route.answer is None:
+        return {"204": {"description": "Done; there is nothing to say"}}
+    content = {JSON: {"schema": schemas.given(route.answer)}}
+    return {"200": {"description": "OK", "content": content}}
+
+
+def _stream(route: Route, schemas: Schemas) -> Schema:
+    """OpenAPI 3.1 has no word for the events of a stream: their names and types are an extension."""
+    names = ", ".join(f"`{name}`" for name, _ in route.events)
+    events = {name: {"schema": schemas.given(data)} for name, data in route.events}
+    return {
+        "description": f"Server-sent events, for as long as they are listened to: {names}",
+        "content": {STREAM: {"schema": {"type": "string"}, "x-events": events}},
+    }
+
+
+def _parameters(route: Route) -> list[Schema]:
+    names = [word[1:-1] for word in route.path.split("/") if word.startswith("{")]
+    path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in names
+    ]
+    query = [_parameter(param, "query") for param in route.query]
+    return [*path, *query, *(_parameter(param, "header") for param in route.headers)]
+
+
+def _parameter(param: Param, place: str) -> Schema:
+    return {"name": param.name, "in": place, "description": param.about, "schema": _bounded(param)}
+
+
+def _bounded(param: Param) -> Schema:
+    if param.choices:
+        return {"enum": list(param.choices)}
+    names = ("minimum", "maximum") if param.kind == "integer" else ("minLength", "maxLength")
+    bounds = zip(names, (param.least, param.most), strict=True)
+    return {"type": param.kind} | {name: bound for name, bound in bounds if bound is not None}
+
+
+def _reference(status: int) -> Schema:
+    return {"$ref": f"#/components/responses/{NAMES[status]}"}
+
+
+def _error(status: int) -> Schema:
+    schema = {
+        "$ref": "#/components/schemas/Error",
+        "properties": {"name": {"const": NAMES[status]}},
+    }
+    shown: Schema = {"description": _ERRORS[status], "content": {JSON: {"schema": schema}}}
+    return shown | ({"headers": _HEADERS[status]} if status in _HEADERS else {})

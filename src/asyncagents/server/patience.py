@@ -1,0 +1,22 @@
+"""How long a connection may take over each of its steps, and how many there may be."""
+
+from msgspec import Struct
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """Of the server with those who talk to it. All of them in seconds, save `connections`."""
+
+    header_seconds: float = 10.0
+    """For the head of a request, from its first byte on; and for the first byte of a connection."""
+    body_seconds: float = 10.0
+    """For a body, besides what a slow line needs for so many bytes."""
+    stall_seconds: float = 30.0
+    """Whoever takes nothing of an answer for so long is cut off."""
+    idle_seconds: float = 75.0
+    """Between two requests."""
+    linger_seconds: float = 4.0
+    """For a farewell to be read."""
+    stop_seconds: float = 3.0
+    """For answers to be made, once the server stops."""
+    connections: int = 1024
+    """At a time. One more takes the place of the one that idles longest, or is sent away."""

@@ -1,0 +1,184 @@
+"""JSON Schema of what routes take and give, made of the types that read and write it.
+
+msgspec makes such schemas, too, but of no type that keeps what it does not know, and our messages do.
+"""
+
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, Literal, NewType, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct, UnsetType
+from msgspec.structs import FieldInfo, fields
+
+from asyncagents.domain.failure import Failure, KnownFailure, UnknownFailure
+from asyncagents.domain.part import Part, Source, ToolState, UnknownPart
+
+Schema: TypeAlias = dict[str, Any]
+
+_PLAIN: dict[Any, Schema] = {
+    Any: {},
+    object: {},
+    msgspec.Raw: {},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number"},
+    None: {"type": "null"},
+    types.NoneType: {"type": "null"},
+}
+_BOUNDS = {
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "ge": "minimum",
+    "le": "maximum",
+    "gt": "exclusiveMinimum",
+    "lt": "exclusiveMaximum",
+}
+"""Of `msgspec.Meta`: of texts and numbers."""
+_LISTS = (list, tuple, frozenset, set)
+
+
+class Schemas:
+    """`named` fills with the objects that are spoken of: `#/components/schemas/<name>`."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Schema] = {}
+        self._kinds: dict[str, tuple[Any, bool]] = {}
+
+    def given(self, kind: Any) -> Schema:
+        """As we write it: what is left out when it is None is never null."""
+        return self._of(kind, taken=False)
+
+    def taken(self, kind: Any) -> Schema:
+        """As we read it. What is given as well, and looks otherwise there, is called `…Input`."""
+        return self._of(kind, taken=True)
+
+    def _of(self, kind: Any, *, taken: bool) -> Schema:
+        if isinstance(kind, NewType):
+            return self._of(kind.__supertype__, taken=taken)
+        if (plain := _PLAIN.get(kind)) is not None:
+            return dict(plain)
+        origin, inner = get_origin(kind), get_args(kind)
+        if origin is Literal:
+            return {"enum": list(inner)}
+        if origin in {Union, types.UnionType}:
+            return self._union(inner, taken=taken)
+        if origin is typing.Annotated:
+            return self._of(inner[0], taken=taken) | _bounds(inner[1:])
+        return self._compound(kind, origin, inner, taken=taken)
+
+    def _compound(self, kind: Any, origin: Any, inner: tuple[Any, ...], *, taken: bool) -> Schema:
+        if origin is dict:
+            values = self._of(inner[1], taken=taken)
+            return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
+        if origin in _LISTS:
+            assert origin is not tuple or inner[1:] == (...,), f"{kind} is a row of fixed length"
+            return {"type": "array", "items": self._of(inner[0], taken=taken)}
+        return self._reference(kind, taken=taken)
+
+    def _union(self, kinds: Iterable[Any], *, taken: bool) -> Schema:
+        """`discriminator`: for programs that are made of the document. The tags are constants anyway."""
+        shown = [kind for kind in kinds if kind is not UnsetType]
+        schemas = [self._of(kind, taken=taken) for kind in shown]
+        if len(schemas) == 1:
+            return schemas[0]
+        tagged = [(kind, schema) for kind, schema in zip(shown, schemas, strict=True) if _tag(kind)]
+        union: Schema = {"anyOf": schemas}
+        if len(tagged) == len(shown):
+            mapping = {str(kind.__struct_config__.tag): schema["$ref"] for kind, schema in tagged}
+            union["discriminator"] = {"propertyName": _tag(shown[0]), "mapping": mapping}
+        return union
+
+    def _reference(self, kind: Any, *, taken: bool) -> Schema:
+        name = self._name(kind, taken=taken)
+        if name not in self.named:
+            self.named[name] = {}  # it may speak of itself
+            self._kinds[name] = kind, taken
+            self.named[name] = self._object(kind, taken=taken)
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def _name(self, kind: Any, *, taken: bool) -> str:
+        name: str = kind.__name__
+        if taken and self._kinds.get(name) == (kind, False):
+            name += "Input"
+        known = self._kinds.get(name, (kind, taken))
+        assert known[0] is kind, f"two types are called {name}: {known[0]} and {kind}"
+        return name
+
+    def _object(self, kind: Any, *, taken: bool) -> Schema:
+        if kind is Failure:
+            known = self._union(KnownFailure.__args__, taken=taken)["anyOf"]
+            return {"anyOf": [*known, self._of(UnknownFailure, taken=taken)], **_described(kind)}
+        if kind is UnknownFailure:
+            return _unknown("name", [each.__name__ for each in KnownFailure.__args__]) | _described(kind)
+        if kind is UnknownPart:
+            return _UNKNOWN_PART | _described(kind)
+        assert issubclass(kind, Struct), f"{kind} has no JSON form"
+        return self._struct(kind, taken=taken)
+
+    def _struct(self, kind: type[Struct], *, taken: bool) -> Schema:
+        config, properties, required = kind.__struct_config__, {}, []
+        if config.tag_field is not None:
+            properties[config.tag_field] = {"const": config.tag}
+            required.append(config.tag_field)
+        for each in fields(kind):
+            properties[each.encode_name] = self._field(each, taken=taken, omits=config.omit_defaults)
+            if each.required or not (taken or config.omit_defaults or UnsetType in get_args(each.type)):
+                required.append(each.encode_name)
+        schema: Schema = {"type": "object", "properties": properties}
+        if required:
+            schema["required"] = required
+        if config.forbid_unknown_fields:
+            schema["additionalProperties"] = False
+        return schema | _described(kind)
+
+    def _field(self, field: FieldInfo, *, taken: bool, omits: bool) -> Schema:
+        inner = get_args(field.type)
+        if not taken and omits and field.default is None and types.NoneType in inner:
+            return self._union([kind for kind in inner if kind is not types.NoneType], taken=taken)
+        schema = self._of(field.type, taken=taken)
+        if isinstance(field.default, str | bool | int | float):
+            schema["default"] = field.default
+        return schema
+
+
+def _bounds(marks: Iterable[Any]) -> Schema:
+    given = [(_BOUNDS[name], getattr(mark, name)) for mark in marks for name in _BOUNDS]
+    return {name: bound for name, bound in given if bound is not None}
+
+
+def _tag(kind: Any) -> str | None:
+    return kind.__struct_config__.tag_field if isinstance(kind, type) and issubclass(kind, Struct) else None
+
+
+def _described(kind: Any) -> Schema:
+    text = kind.__dict__.get("__doc__")
+    return {"description": " ".join(text.split())} if text else {}
+
+
+def _unknown(field: str, known: list[str]) -> Schema:
+    other = {"type": "string", "not": {"enum": known}}
+    return {"type": "object", "required": [field], "properties": {field: other}}
+
+
+def _tags(union: Any) -> list[str]:
+    return [each.__struct_config__.tag for each in union.__args__]
+
+
+def _inside(type: str, field: str, unknown: Schema) -> Schema:
+    return {"required": [field], "properties": {"type": {"const": type}, field: unknown}}
+
+
+_UNKNOWN_PART: Schema = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {"type": {"type": "string"}},
+    "anyOf": [
+        _unknown("type", _tags(Part)),
+        _inside("tool", "state", _unknown("status", _tags(ToolState))),
+        _inside("file", "source", _unknown("type", _tags(Source))),
+    ],
+}

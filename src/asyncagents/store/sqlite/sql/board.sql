@@ -1,0 +1,55 @@
+-- name: board_page
+-- Newest first: session ids descend in time. The ids come from an index alone, bodies are read for one page.
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task INDEXED BY task_page ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
+
+-- name: board_count
+SELECT COUNT(*) FROM task;
+
+-- name: board_page_of_status
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task INDEXED BY task_status WHERE status = ?3 ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
+
+-- name: board_count_of_status
+SELECT COUNT(*) FROM task INDEXED BY task_status WHERE status = ?;
+
+-- name: board_page_of_agent
+-- NULL: of whatever status.
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task INDEXED BY task_agent WHERE agent = ?3 AND (?4 IS NULL OR status = ?4)
+             ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
+
+-- name: board_count_of_agent
+SELECT COUNT(*) FROM task INDEXED BY task_agent WHERE agent = ?1 AND (?2 IS NULL OR status = ?2);
+
+-- name: board_page_of_words
+-- By a pattern, which is fast, and all of a long text beyond it. NULL: of whatever agent or status.
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task INDEXED BY task_words
+             WHERE folded GLOB ?5 AND INSTR(folded, ?6) AND (?3 IS NULL OR agent = ?3) AND (?4 IS NULL OR status = ?4)
+             ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
+
+-- name: board_count_of_words
+SELECT COUNT(*) FROM task INDEXED BY task_words
+WHERE folded GLOB ?3 AND INSTR(folded, ?4) AND (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2);
+
+-- name: board_sums
+-- In the order of domain/board.py's Sum.
+SELECT status, agent, COUNT(*), COUNT(ended), COALESCE(SUM(MAX(0, ended - created)), 0),
+       MAX(MAX(0, ended - created)), MIN(MAX(0, ended - created))
+FROM task INDEXED BY task_sums GROUP BY status, agent;
+
+-- name: board_live
+SELECT body, version FROM task INDEXED BY task_live WHERE live = 1;
+
+-- name: board_ended
+-- Those that ended last.
+SELECT body, version FROM task INDEXED BY task_ended WHERE ended IS NOT NULL ORDER BY ended DESC, id DESC LIMIT ?;
+
+-- name: queued_of
+-- How many of a tree work, and who waits for a place, the first one first.
+SELECT id, (SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0)
+FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0 ORDER BY id DESC;
+
+-- name: crowd_of
+SELECT crowd FROM task WHERE id = ?;

@@ -1,0 +1,24 @@
+-- name: census_sessions
+-- Counts stop at a limit: what is at the limit is that many, or more. Only small indices are read.
+SELECT COUNT(*) FROM (SELECT 1 FROM session INDEXED BY session_rev LIMIT ?);
+
+-- name: census_active
+-- Those at work or to be, by state; few, so their rows may be looked at.
+SELECT state, COUNT(*) FROM (SELECT state FROM session INDEXED BY session_active WHERE pool = ? AND state <> 'idle' LIMIT ?)
+GROUP BY state;
+
+-- name: census_tasks
+SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_rev LIMIT ?);
+
+-- name: census_live_tasks
+SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_live WHERE live = 1 LIMIT ?);
+
+-- name: census_pending
+SELECT COUNT(*) FROM (SELECT 1 FROM call INDEXED BY call_pending WHERE pending IS NOT NULL AND pending = ? LIMIT ?);
+
+-- name: census_deliveries
+SELECT COUNT(*) FROM (SELECT 1 FROM delivery INDEXED BY delivery_state WHERE state = ? LIMIT ?);
+
+-- name: census_bytes
+-- Of the database's file, without its log.
+SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();

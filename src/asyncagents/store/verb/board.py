@@ -1,0 +1,124 @@
+"""What a status board asks: a page of tasks, a group, sums, and all that it begins with."""
+
+import re
+
+from asyncagents.domain.background_task import BackgroundTask, background_task
+from asyncagents.domain.board import (
+    NEWEST_ENDED,
+    BoardSnapshot,
+    Sum,
+    TaskGroup,
+    TaskPage,
+    TaskQuery,
+    TaskStats,
+    task_group,
+    task_stats,
+)
+from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.control import Control
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task import Task
+from asyncagents.errors import NotFound
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb import feed
+from asyncagents.store.verb.task import decode_task, folded, progress, shown
+
+PATTERN = 1_000
+"""Characters of a text that is searched for. SQLite takes no pattern of more than 50,000 bytes."""
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+class Places:
+    """Who waits for a place in which tree: counted once for all that are looked at together."""
+
+    def __init__(self) -> None:
+        self._ahead: dict[SessionId, dict[SessionId, int]] = {}
+
+    async def of(self, tx: Tx, control: Control) -> int:
+        """From 1; 0: it does not queue."""
+        if control.root_id not in self._ahead:
+            rows = await tx.all("queued_of", control.root_id)
+            ahead = {SessionId(row[0]): row[1] + before for before, row in enumerate(rows)}
+            self._ahead[control.root_id] = ahead
+        crowd = await tx.one("crowd_of", control.id)
+        ahead = self._ahead[control.root_id]
+        return max(0, ahead[control.id] - crowd[0] + 1) if crowd and control.id in ahead else 0
+
+
+async def page(tx: Tx, query: TaskQuery) -> TaskPage:
+    """One that cannot be read is left out; it counts all the same."""
+    kind, *given = _asked(query)
+    rows = await tx.all(f"board_page{kind}", query.limit, query.offset, *given)
+    if len(rows) < query.limit and (rows or not query.offset):  # the last page: it says how many there are
+        total = query.offset + len(rows)
+    else:
+        total = await _number(tx, f"board_count{kind}", *given)
+    tasks = tuple(each for _, each in await _shown(tx, rows))
+    return TaskPage(tasks=tasks, total=total, limit=query.limit, offset=query.offset)
+
+
+def _asked(query: TaskQuery) -> tuple[str | None, ...]:
+    """The name of the question, and what it is asked with."""
+    if query.search:
+        words = folded(query.search)
+        return "_of_words", query.agent, query.status, _pattern(words[:PATTERN]), words[PATTERN:] and words
+    if query.agent is not None:
+        return "_of_agent", query.agent, query.status
+    return ("",) if query.status is None else ("_of_status", query.status)
+
+
+def _pattern(words: str) -> str:
+    """Each of its characters stands for itself."""
+    return "*" + _SPECIAL.sub(r"[\g<0>]", words) + "*"
+
+
+async def _number(tx: Tx, statement: str, *given: object) -> int:
+    row = await tx.one(statement, *given)
+    assert row is not None
+    return int(row[0])
+
+
+async def count(tx: Tx) -> int:
+    return await _number(tx, "board_count")
+
+
+async def group(tx: Tx, batch_id: str) -> TaskGroup:
+    members = await _shown(tx, await tx.all("tasks_of_batch", batch_id))
+    if not members:
+        raise NotFound("task group", batch_id)
+    return task_group(batch_id, members, tx.now)
+
+
+async def stats(tx: Tx) -> TaskStats:
+    return task_stats(Sum(*row) for row in await tx.all("board_sums"))
+
+
+async def snapshot(tx: Tx) -> tuple[BoardSnapshot, str]:
+    """And the cursor it is true at."""
+    ended = await tx.all("board_ended", NEWEST_ENDED + 1)
+    tasks = await _shown(tx, [*await tx.all("board_live"), *ended[:NEWEST_ENDED]])
+    newest_first = sorted((each for _, each in tasks), key=lambda each: each.session_id)
+    more = len(ended) > NEWEST_ENDED
+    board = BoardSnapshot(tasks=tuple(newest_first), stats=await stats(tx), truncated=more)
+    return board, await feed.cursor(tx)
+
+
+async def _shown(tx: Tx, rows: list[Row]) -> list[tuple[Task, BackgroundTask]]:
+    places, found = Places(), []
+    for row in rows:
+        try:
+            task = decode_task(row)
+        except Unreadable:  # it hides no other
+            continue
+        found.append((task, await show(tx, task, places)))
+    return found
+
+
+async def show(tx: Tx, task: Task, places: Places) -> BackgroundTask:
+    """With what it has done so far; without, if its session cannot be read."""
+    try:
+        return background_task(
+            await shown(tx, task), await progress(tx, task, places.of) if task.live else None
+        )
+    except Unreadable:
+        return background_task(task, None)

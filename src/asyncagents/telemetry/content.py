@@ -1,0 +1,66 @@
+"""Texts of prompts and answers, as the GenAI conventions write them; only for who has asked for them."""
+
+from typing import Any, TypeAlias, assert_never
+
+from asyncagents.domain.shape import encode
+from asyncagents.domain.text import whole, whole_in
+from asyncagents.llm.model import Block, CallMade, FromModel, FromTool, FromUser, Request, Said, Thought, Told
+
+Json: TypeAlias = dict[str, Any]
+
+
+def asked(request: Request) -> dict[str, str]:
+    """What a model is told."""
+    said = {"gen_ai.input.messages": _text([_message(told) for told in request.messages])}
+    if request.system:
+        said["gen_ai.system_instructions"] = _text([_words(request.system)])
+    return said
+
+
+def answered(said: FromModel, finish: str) -> dict[str, str]:
+    return {"gen_ai.output.messages": _text([_message(said) | {"finish_reason": finish}])}
+
+
+def arguments(given: Json) -> dict[str, str]:
+    return {"gen_ai.tool.call.arguments": _text(given)}
+
+
+def result(text: str) -> dict[str, str]:
+    return {"gen_ai.tool.call.result": whole(text)}
+
+
+def _message(told: Told) -> Json:
+    match told:
+        case FromUser(text, files):
+            kinds = [{"type": "file", "mime_type": each.mime, "name": each.filename} for each in files]
+            return {"role": "user", "parts": [_words(text), *kinds]}
+        case FromModel(blocks):
+            return {"role": "assistant", "parts": [_part(block) for block in blocks]}
+        case FromTool(call_id, _, output):
+            return {
+                "role": "tool",
+                "parts": [{"type": "tool_call_response", "id": call_id, "response": output}],
+            }
+        case _:
+            assert_never(told)
+
+
+def _part(block: Block) -> Json:
+    match block:
+        case Said(text):
+            return _words(text)
+        case Thought(text):
+            return {"type": "reasoning", "content": text}
+        case CallMade(id, tool, given):
+            return {"type": "tool_call", "id": id, "name": tool, "arguments": given}
+        case _:
+            assert_never(block)
+
+
+def _words(text: str) -> Json:
+    return {"type": "text", "content": text}
+
+
+def _text(value: object) -> str:
+    """Half a character has no JSON form."""
+    return encode(whole_in(value)).decode()

@@ -1,0 +1,25 @@
+"""Switching telemetry on; nothing of OpenTelemetry is imported before that."""
+
+from asyncagents.config.config import Config, TelemetryConfig
+from asyncagents.domain.port import Clock
+from asyncagents.engine.watch import UNWATCHED, Watch
+from asyncagents.errors import ConfigError
+
+MISSING = (
+    "telemetry is on and OpenTelemetry is not installed: pip install 'asyncagents[telemetry]', or set "
+    "telemetry.enabled to false"
+)
+
+
+def chosen_watch(given: bool | TelemetryConfig | None, config: Config | None, clock: Clock) -> Watch:
+    """As it was given, or else as the config says."""
+    if given is None:
+        given = config.telemetry if config is not None else False
+    wanted = TelemetryConfig(enabled=given) if isinstance(given, bool) else given
+    if not wanted.enabled:
+        return UNWATCHED
+    try:
+        from asyncagents.telemetry.tracing import Tracing  # optional extra
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+    return Tracing(clock, content=wanted.content)

@@ -1,0 +1,84 @@
+"""What is under way as a span: begun with its block, current in it, ended with it."""
+
+from contextvars import Token
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.util.types import AttributeValue
+
+from asyncagents.domain.failure import APIError, Failure
+from asyncagents.domain.port import Clock
+from asyncagents.telemetry.place import traceparent_of
+
+Attributes = dict[str, AttributeValue]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a span begins with; `parent`: None is whatever is current."""
+
+    name: str
+    attributes: Attributes
+    kind: SpanKind = SpanKind.INTERNAL
+    parent: Context | None = None
+
+
+class Traced:
+    """A block with a span of its own."""
+
+    def __init__(self, tracer: Tracer, clock: Clock, plan: Plan) -> None:
+        self._tracer = tracer
+        self._clock = clock
+        self._plan = plan
+        self._began = 0
+        self._error = ""
+        self._span: Span | None = None
+        self._token: Token[Context] | None = None
+
+    @property
+    def trace(self) -> str | None:
+        return traceparent_of(self._span) if self._span is not None else None
+
+    def __enter__(self) -> Self:
+        self._began = self._clock.now()
+        plan = self._plan
+        around = plan.parent if plan.parent is not None else get_current()
+        self._span = self._tracer.start_span(plan.name, around, plan.kind, plan.attributes)
+        self._token = attach(set_span_in_context(self._span, around))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        assert self._span is not None and self._token is not None, "it was entered"
+        detach(self._token)
+        if isinstance(error, Exception):
+            self.fail(type(error).__name__)
+        self.over(max(0, self._clock.now() - self._began) / 1000, cut=error is not None)
+        self._span.end()
+
+    def over(self, seconds: float, *, cut: bool) -> None:
+        """Just before the span ends. `cut`: it was left with an exception, or told to stop."""
+
+    def note(self, attributes: Attributes) -> None:
+        assert self._span is not None, "it was entered"
+        self._span.set_attributes(attributes)
+
+    def fail(self, error_type: str) -> None:
+        """Without a word of what it says: that may repeat what a prompt said."""
+        assert self._span is not None, "it was entered"
+        self._error = error_type
+        self._span.set_attribute("error.type", error_type)
+        self._span.set_status(Status(StatusCode.ERROR))
+
+    def failed(self, labels: dict[str, str]) -> dict[str, str]:
+        return labels | {"error.type": self._error} if self._error else labels
+
+
+def error_type(failure: Failure) -> str:
+    """The provider's status, if it gave one; else what kind of failure it is."""
+    if isinstance(failure, APIError) and failure.data.status_code is not None:
+        return str(failure.data.status_code)
+    return type(failure).__name__

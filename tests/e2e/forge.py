@@ -1,0 +1,195 @@
+"""Commands without their start-up: each is a process of its own, forked from one that has all of them loaded.
+
+To start Python and import everything is most of what a command costs. A test of that start, of signals, of a
+terminal or of what is piped in starts the program instead.
+"""
+
+import asyncio
+import atexit
+import gc
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.json import decode, encode
+
+import asyncagents
+from asyncagents.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = ("asyncagents.llm.longtail", "asyncagents.tools.mcp_")
+UNUSED = ("asyncagents.__main__", "asyncagents.testing", "asyncagents.cli.demo", *EXTRAS)
+
+
+class Order(Struct, frozen=True):
+    words: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    terminal: bool = False
+    """Its stdin is one, and becomes its own."""
+
+
+class Forged:
+    """A process that is not our child: whoever forked it says how it ended."""
+
+    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._reader, self._writer = reader, writer
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    async def wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = int(await self._reader.readline())
+            self._writer.close()
+        return self.returncode
+
+
+async def forge(order: Order, stdin: int, stdout: int, stderr: int) -> Forged:
+    """`asyncagents` with these words, in this directory and environment."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        socket.send_fds(_master(), [b"."], [theirs.fileno(), stdin, stdout, stderr])
+    ours.sendall(encode(order) + b"\n")
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    return Forged(int(await reader.readline()), reader, writer)
+
+
+async def forged(order: Order) -> tuple[int, bytes, bytes]:
+    """How it ended, with nothing to read, and what it said."""
+    out, its_out = os.pipe()
+    err, its_err = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        process = await forge(order, nothing, its_out, its_err)
+    finally:
+        for fd in (nothing, its_out, its_err):
+            os.close(fd)
+    try:
+        said = await asyncio.gather(_read(out), _read(err))
+        return await process.wait(), *said
+    except asyncio.CancelledError:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        raise
+
+
+async def _read(fd: int) -> bytes:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", buffering=0)
+    )
+    try:
+        return await reader.read()
+    finally:
+        transport.close()
+
+
+@cache
+def _master() -> socket.socket:
+    """One for all commands of these tests; it ends when we close our side."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.forge", str(theirs.fileno())],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    return ours
+
+
+class _Master:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._heirs: dict[int, socket.socket] = {}
+        self._ended, self._tells = socket.socketpair()
+        self._tells.setblocking(False)
+        signal.set_wakeup_fd(self._tells.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # or nobody is woken
+
+    def serve(self) -> Order | None:
+        """Returns in every process that it forks, with what that one is to do; and here at the end."""
+        while True:
+            ready, _, _ = select.select([self._control, self._ended], [], [])
+            if self._ended in ready:
+                self._reap()
+            if self._control in ready:
+                _, fds, _, _ = socket.recv_fds(self._control, 1, 4)
+                if not fds:
+                    return None
+                if (order := self._fork(socket.socket(fileno=fds[0]), fds[1:])) is not None:
+                    return order
+
+    def _reap(self) -> None:
+        self._ended.recv(4096)
+        while self._heirs:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            with self._heirs.pop(pid) as asker:
+                asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+    def _fork(self, asker: socket.socket, fds: Sequence[int]) -> Order | None:
+        with asker.makefile("rb") as file:
+            order = decode(file.readline(), type=Order)
+        if pid := os.fork():
+            self._heirs[pid] = asker
+            for fd in fds:
+                os.close(fd)
+            asker.sendall(b"%d\n" % pid)
+            return None
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for own in (self._control, self._ended, self._tells, asker, *self._heirs.values()):
+            own.close()
+        if order.terminal:
+            os.login_tty(os.dup(fds[0]))
+        for number, fd in enumerate(fds):
+            os.dup2(fd, number)
+            os.close(fd)
+        return order
+
+
+def _load() -> None:
+    for module in pkgutil.walk_packages(asyncagents.__path__, "asyncagents."):
+        if not module.name.startswith(UNUSED):
+            import_module(module.name)
+    gc.collect()
+    gc.freeze()  # what is collected is written to, and what is written to is copied
+
+
+def _become(order: Order) -> None:
+    """As if Python had been started for it."""
+    os.environ.clear()
+    os.environ.update(order.env)
+    os.chdir(order.cwd)
+    sys.argv[1:] = order.words
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+
+
+if __name__ == "__main__":
+    _load()
+    if order := _Master(socket.socket(fileno=int(sys.argv[1]))).serve():
+        _become(order)
+        main(prog_name="asyncagents")

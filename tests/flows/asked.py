@@ -1,0 +1,56 @@
+"""Requests that no HTTP client would send, put to the application as a server puts them."""
+
+import asyncio
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from asyncagents.config.system import SystemClock
+from asyncagents.engine.runtime import Runtime
+from asyncagents.server.asgi import Application
+from asyncagents.server.gate import Gate
+from asyncagents.server.http import Answer, Pairs, Request
+from asyncagents.server.limit import Rates
+from asyncagents.server.route import Site
+from asyncagents.server.routes import ROUTES
+
+TOKEN = "0123456789abcdef" * 4
+MANY = 1_000_000
+
+
+def application(runtime: Runtime, directory: str = "/") -> Application:
+    """With the token above, and no limit to how often one may come."""
+    clock = SystemClock()
+    site = Site(
+        runtime=runtime, clock=clock, started=clock.now(), closing=asyncio.Event(), directory=directory
+    )
+    rates = Rates(clock, a_second=MANY, at_once=MANY)
+    return Application(site, Gate(token=TOKEN, is_loopback=True), ROUTES, rates)
+
+
+async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Answer:
+    """As from this machine, with its length and, if there is one, the token."""
+    sent: list[dict[str, Any]] = []
+    proof: Pairs = (("authorization", f"Bearer {token}"),) if token else ()
+    length: Pairs = (("content-length", str(len(request.body))),) if request.body else ()
+    headers = (("host", "127.0.0.1:5165"), *proof, *length, *request.headers)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": request.body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": request.method,
+        "raw_path": quote(request.path, errors="surrogatepass").encode(),
+        "query_string": urlencode(request.query, errors="surrogatepass").encode(),
+        "headers": [(_bytes(name.lower()), _bytes(value)) for name, value in headers],
+        "client": ("127.0.0.1", 50_000),
+    }
+    await app(scope, receive, send)
+    return Answer(sent[0]["status"], b"".join(message.get("body", b"") for message in sent))
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")

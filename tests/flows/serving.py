@@ -1,0 +1,164 @@
+"""A runtime behind a real server: what is asked over HTTP, and what a stream of events says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import ClientResponse, ClientSession, ClientTimeout
+from msgspec import Struct
+
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import AnyTool
+from asyncagents.server.discovery import Listing
+from asyncagents.server.serve import Listening, open_server
+from tests.flows.delegating import Scenes, office
+from tests.flows.kit import PATIENCE, Stage
+
+LATE = 3_600.0
+"""A silence that no test lives to hear the end of."""
+
+
+class Told(Struct, frozen=True):
+    """An answer; `json` only if it is some."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Frame(Struct, frozen=True):
+    """An event of a stream. `id`: the last one that was said, as a browser keeps it."""
+
+    type: str
+    data: Any
+    id: str
+
+
+class Listener:
+    """Reads a stream as the standard of server-sent events says."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+        self.heard: list[Frame] = []
+        self.id = ""
+        self.retry: int | None = None
+
+    async def next(self) -> Frame | None:
+        """None: the stream has ended."""
+        fields: dict[str, list[str]] = {}
+        while True:
+            line = (await self._response.content.readuntil()).decode()
+            if not line.endswith("\n"):
+                return None
+            name, _, value = line.rstrip("\n").partition(":")
+            if name:
+                fields.setdefault(name, []).append(value.removeprefix(" "))
+            elif (found := self._frame(fields)) is not None:
+                return found
+            else:
+                fields = {}
+
+    def _frame(self, fields: dict[str, list[str]]) -> Frame | None:
+        self.id = fields.get("id", [self.id])[-1]
+        if "retry" in fields:
+            self.retry = int(fields["retry"][-1])
+        if "data" not in fields:
+            return None
+        data = msgspec.json.decode("\n".join(fields["data"]))
+        self.heard.append(Frame(fields.get("event", ["message"])[-1], data, self.id))
+        return self.heard[-1]
+
+    async def until(self, type: str, where: Callable[[Any], bool] = lambda data: True) -> Frame:
+        """The next of this type, after those that were waited for before."""
+        async with asyncio.timeout(PATIENCE):
+            while (found := await self.next()) is not None:
+                if found.type == type and where(found.data):
+                    return found
+        raise AssertionError(f"the stream ended after {[each.type for each in self.heard]}")
+
+    async def until_end(self) -> list[Frame]:
+        async with asyncio.timeout(PATIENCE):
+            while await self.next() is not None:
+                pass
+        return self.heard
+
+
+class Caller:
+    """Asks a server as another program does."""
+
+    def __init__(self, http: ClientSession, listing: Listing) -> None:
+        self._http = http
+        self.listing = listing
+
+    @property
+    def token(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.listing.token}"}
+
+    async def ask(self, method: str, path: str, **more: Any) -> Told:
+        async with (
+            asyncio.timeout(PATIENCE),
+            self._http.request(method, f"{self.listing.url}{path}", **more) as response,
+        ):
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return Told(response.status, headers, await response.read())
+
+    async def get(self, path: str, **query: str | int) -> Told:
+        return await self.ask("GET", path, params=query)
+
+    async def json(self, path: str, **query: str | int) -> Any:
+        """What a good question is answered."""
+        told = await self.get(path, **query)
+        assert told.status == 200, told
+        return told.json
+
+    @asynccontextmanager
+    async def listen(self, path: str = "/v1/events", **more: Any) -> AsyncIterator[Listener]:
+        async with self._http.get(f"{self.listing.url}{path}", **more) as response:
+            assert response.status == 200, await response.text()
+            assert response.content_type == "text/event-stream"
+            yield Listener(response)
+
+
+class Served:
+    """A stage, and the server before it."""
+
+    def __init__(self, stage: Stage, caller: Caller) -> None:
+        self.stage = stage
+        self.runtime = stage.runtime
+        self.caller = caller
+        self.listing = caller.listing
+        self.json = caller.json
+        self.get = caller.get
+        self.listen = caller.listen
+
+
+@asynccontextmanager
+async def serve(
+    runtime: Runtime, data: Path, *, silence: float = LATE, **listening: Any
+) -> AsyncIterator[Caller]:
+    """Any runtime, on whichever port is free."""
+    where = Listening(port=0, silence=silence, **listening)
+    async with open_server(runtime, data, where, directory=data) as listing, calling(listing) as caller:
+        yield caller
+
+
+@asynccontextmanager
+async def calling(listing: Listing) -> AsyncIterator[Caller]:
+    async with ClientSession(timeout=ClientTimeout(total=None), read_bufsize=2**24) as http:
+        yield Caller(http, listing)
+
+
+@asynccontextmanager
+async def serving(
+    data: Path, scenes: Scenes, *tools: AnyTool, silence: float = LATE, **more: Any
+) -> AsyncIterator[Served]:
+    """A stage where agents launch agents, and its server."""
+    async with office(data, scenes, *tools, **more) as at, serve(at.runtime, data, silence=silence) as caller:
+        yield Served(at, caller)

@@ -1,0 +1,110 @@
+"""The status API: health, sums over all tasks, and what browsers are told. Each scenario of the source has its test."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.engine.runtime import VERSION
+from asyncagents.llm.scripted import call, fail, say
+from tests.flows.delegating import Scenes, launch, task_named, until_quiet, until_rest
+from tests.flows.kit import Gate
+from tests.flows.serving import serving
+
+SCENES: Scenes = {
+    "go": [
+        [
+            launch("A", "a"),
+            launch("B", "b"),
+            call("asyncagents_task", description="C", prompt="c", agent="explore"),
+        ],
+        [say("Off.")],
+    ],
+    "b": [[fail("the model is on fire")]],
+    "c": [[call("gate")], [say("Through.")]],
+}
+
+
+@pytest.mark.spec("H-07")
+async def test_health_endpoint_returns_ok_status_with_uptime(tmp_path: Path) -> None:
+    async with serving(tmp_path, SCENES, Gate("gate").tool) as at:
+        before = await at.json("/v1/health")
+        await at.stage.prompt("go")
+        after = await at.json("/v1/health")
+        for name in "ABC":
+            await at.runtime.tasks.cancel((await task_named(at.runtime, name)).session_id)
+
+    assert before.keys() == {"status", "uptime", "version", "taskCount"}
+    assert (before["status"], before["version"], before["taskCount"]) == ("ok", VERSION, 0)
+    assert 0 <= before["uptime"] <= after["uptime"]
+    assert after["taskCount"] == 3
+
+
+@pytest.mark.spec("H-07")
+async def test_stats_endpoint_returns_counts_by_status_and_agent(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with serving(tmp_path, SCENES, gate.tool) as at:
+        nothing = await at.json("/v1/stats")
+        await at.stage.prompt("go")
+        for name in "AB":
+            await until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
+        await gate.until_started()
+        stats = await at.json("/v1/stats")
+        gate.go.set()
+        await until_quiet(at.runtime, at.stage.session_id)
+
+    none = {"running": 0, "completed": 0, "error": 0, "cancelled": 0, "resumed": 0}
+    assert (nothing["byStatus"], nothing["byAgent"]) == (none, {})
+    assert stats["byStatus"] == none | {"running": 1, "completed": 1, "error": 1}
+    assert stats["byAgent"] == {"general": 2, "explore": 1}
+
+
+@pytest.mark.spec("H-07")
+async def test_stats_endpoint_returns_duration_statistics(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    async with serving(tmp_path, SCENES, gate.tool) as at:
+        nothing = await at.json("/v1/stats")
+        await at.stage.prompt("go")
+        await gate.until_started()
+        active = await at.json("/v1/stats")
+        gate.go.set()
+        await until_quiet(at.runtime, at.stage.session_id)
+        stats = await at.json("/v1/stats")
+
+    assert nothing.keys() == {"byStatus", "byAgent", "duration", "totalTasks", "activeTasks"}
+    assert nothing["duration"] == {"avg": 0, "max": 0, "min": 0}
+    assert (nothing["totalTasks"], nothing["activeTasks"]) == (0, 0)
+    assert (active["totalTasks"], active["activeTasks"] >= 1) == (3, True)
+    assert (stats["totalTasks"], stats["activeTasks"]) == (3, 0)
+    assert 0 <= stats["duration"]["min"] <= stats["duration"]["avg"] <= stats["duration"]["max"]
+
+
+CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "GET, OPTIONS",
+    "access-control-allow-headers": "Content-Type, Authorization",
+}
+PATHS = ("/v1/tasks", "/v1/tasks/none", "/v1/tasks?limit=0", "/v1/health", "/v1/events", "/v1/no/such/route")
+
+
+@pytest.mark.spec("H-08")
+async def test_responses_include_cors_headers(tmp_path: Path) -> None:
+    async with serving(tmp_path, {}) as at:
+        told = [await at.caller.ask("GET", path) for path in PATHS if path != "/v1/events"]
+        told.append(await at.caller.ask("HEAD", "/v1/events"))
+        told.append(await at.caller.ask("POST", "/v1/tasks"))
+        told.append(await at.caller.ask("GET", "/v1/tasks", headers={"origin": "https://evil.example"}))
+
+    assert [each.status for each in told] == [200, 404, 400, 200, 404, 200, 405, 401]
+    assert all(each.headers.items() >= CORS.items() for each in told)
+
+
+@pytest.mark.spec("H-08")
+async def test_options_preflight_returns_204_with_cors_headers(tmp_path: Path) -> None:
+    asked = {"origin": "https://a.example", "access-control-request-method": "GET"}
+    async with serving(tmp_path, {}) as at:
+        told = [await at.caller.ask("OPTIONS", path) for path in PATHS]
+        told.append(await at.caller.ask("OPTIONS", "/v1/tasks", headers=asked))
+
+    for each in told:
+        assert (each.status, each.body) == (204, b"")
+        assert each.headers.items() >= CORS.items()

@@ -1,0 +1,346 @@
+"""The status API: lists of tasks, one task, what it said, and groups. Each scenario of the source has its test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from asyncagents.domain.shape import encode
+from asyncagents.llm.scripted import call, fail, say
+from tests.flows.delegating import Scenes, launch, task_named, until_quiet, until_rest
+from tests.flows.kit import ECHO, Gate
+from tests.flows.serving import Served, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MANY = 60
+SECRET = "sk-ant-0123456789 of bob@example.com"
+UNKNOWN = "ses_00000000000000000000000000"
+SCENES: Scenes = {
+    "count": [[launch(f"Count 100% of {n}_{n}", f"number {n}") for n in range(MANY)], [say("Off.")]],
+    "go": [
+        [
+            launch("Find the Blue Door", "find"),
+            launch("Break", "break"),
+            call("asyncagents_task", description="Explore ÄRGER", prompt="explore", agent="explore"),
+            launch("Wait", "wait"),
+            launch("Stop me", "stop"),
+        ],
+        [say("Off they go.")],
+    ],
+    "find": [[call("echo", text=SECRET)], [say("It is behind the green one.")]],
+    "break": [[fail("the model is on fire")]],
+    "wait": [[say("I begin."), call("gate")], [say("Through.")]],
+    "stop": [[call("hold")]],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """Sixty tasks that ended, then five in one group: two ended well, one badly, one was cancelled, one runs."""
+    gate, hold = Gate("gate"), Gate("hold")
+    async with serving(tmp_path_factory.mktemp("board"), SCENES, ECHO, gate.tool, hold.tool) as at:
+        await at.stage.prompt("count")
+        await until_quiet(at.runtime, at.stage.session_id)
+        await at.stage.prompt("go")
+        for name in ("Find the Blue Door", "Break", "Explore ÄRGER"):
+            await until_rest(at.runtime, (await task_named(at.runtime, name)).session_id)
+        await gate.until_started()
+        await hold.until_started()
+        assert await at.runtime.tasks.cancel((await task_named(at.runtime, "Stop me")).session_id)
+        yield at
+        gate.go.set()
+        await until_quiet(at.runtime, at.stage.session_id)
+
+
+async def wired(board: Served, name: str) -> Any:
+    """A task as the library knows it."""
+    return encode(await task_named(board.runtime, name))
+
+
+def names(page: Any) -> list[str]:
+    return [task["description"] for task in page["tasks"]]
+
+
+@pytest.mark.spec("H-03")
+async def test_returns_all_tasks_when_no_filters_applied(board: Served) -> None:
+    page = await board.json("/v1/tasks")
+    rest = await board.json("/v1/tasks", offset=50)
+
+    assert page.keys() == {"tasks", "total", "limit", "offset"}
+    assert (len(page["tasks"]), page["total"], page["limit"], page["offset"]) == (50, 65, 50, 0)
+    assert names(page)[:5] == ["Stop me", "Wait", "Explore ÄRGER", "Break", "Find the Blue Door"]
+    assert names(page)[5:] + names(rest) == [f"Count 100% of {n}_{n}" for n in reversed(range(MANY))]
+
+
+@pytest.mark.spec("H-03")
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        ("running", ["Wait"]),
+        ("error", ["Break"]),
+        ("cancelled", ["Stop me"]),
+        ("resumed", []),
+    ],
+)
+async def test_filters_by_status_parameter(board: Served, status: str, found: list[str]) -> None:
+    page = await board.json("/v1/tasks", status=status)
+    assert (names(page), page["total"]) == (found, len(found))
+    assert {task["status"] for task in page["tasks"]} <= {status}
+
+
+@pytest.mark.spec("H-03")
+async def test_filters_by_agent_parameter(board: Served) -> None:
+    explorers = await board.json("/v1/tasks", agent="explore")
+    others = await board.json("/v1/tasks", agent="general", limit=1)
+    nobody = await board.json("/v1/tasks", agent="gen")
+
+    assert (names(explorers), explorers["total"]) == (["Explore ÄRGER"], 1)
+    assert (len(others["tasks"]), others["total"]) == (1, MANY + 4)
+    assert (names(nobody), nobody["total"]) == ([], 0)
+
+
+@pytest.mark.spec("H-03")
+@pytest.mark.parametrize(
+    ("search", "total"),
+    [
+        ("blue door", 1),
+        ("BLUE", 1),
+        ("ärger", 1),
+        ("the Blue Door", 1),
+        ("count", MANY),
+        ("100%", MANY),
+        ("10%0", 0),
+        ("_", MANY),
+        ("%", MANY),
+        ("*", 0),
+        ("?", 0),
+        ("[a-z]", 0),
+        ("59_59", 1),
+        ("", MANY + 5),
+    ],
+)
+async def test_searches_description_by_keyword(board: Served, search: str, total: int) -> None:
+    page = await board.json("/v1/tasks", search=search, limit=200)
+    assert (len(page["tasks"]), page["total"]) == (total, total)
+    assert all(search.casefold() in name.casefold() for name in names(page))
+
+
+@pytest.mark.spec("H-03")
+async def test_paginates_with_limit_and_offset(board: Served) -> None:
+    everything = await board.json("/v1/tasks", limit=200)
+    page = await board.json("/v1/tasks", limit=10, offset=20)
+    beyond = await board.json("/v1/tasks", limit=10, offset=10_000)
+
+    assert page["tasks"] == everything["tasks"][20:30]
+    assert (page["total"], page["limit"], page["offset"]) == (MANY + 5, 10, 20)
+    assert beyond == {"tasks": [], "total": MANY + 5, "limit": 10, "offset": 10_000}
+
+
+@pytest.mark.spec("H-03")
+@pytest.mark.parametrize(
+    ("query", "total"),
+    [
+        ({}, MANY + 5),
+        ({"limit": 1}, MANY + 5),
+        ({"search": "count", "offset": 59}, MANY),
+        ({"search": "count", "offset": 61}, MANY),
+        ({"search": "e", "agent": "general", "status": "error"}, 1),
+        ({"search": "e", "agent": "explore", "status": "error"}, 0),
+        ({"agent": "general", "status": "completed", "limit": 3}, MANY + 1),
+    ],
+)
+async def test_returns_total_count_alongside_results(
+    board: Served, query: dict[str, str | int], total: int
+) -> None:
+    assert (await board.json("/v1/tasks", **query))["total"] == total
+
+
+@pytest.mark.spec("H-03")
+async def test_a_page_has_two_hundred_tasks_at_most(board: Served) -> None:
+    for limit in (200, 201, 10**15):
+        page = await board.json("/v1/tasks", limit=limit)
+        assert (page["limit"], len(page["tasks"])) == (200, MANY + 5)
+
+
+@pytest.mark.spec("H-03")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "status=done",
+        "status=Running",
+        "status=",
+        "status=running&status=error",
+        "agent=",
+        "agent=a&agent=a",
+        "agent=%00",
+        "search=%00",
+        "search=a&search=b",
+        "limit=0",
+        "limit=-1",
+        "limit=",
+        "limit=ten",
+        "limit=1.0",
+        "limit=1e2",
+        "limit=%D9%A1",
+        "limit=+5",
+        "limit=5&limit=5",
+        f"limit={10**30}",
+        "offset=-1",
+        "offset=x",
+        "offset=",
+        f"offset={2**63}",
+        f"offset={'9' * 5000}",
+        "offset=1&offset=2",
+    ],
+)
+async def test_nonsense_in_a_query_is_refused_with_a_sentence_about_it(board: Served, query: str) -> None:
+    told = await board.get(f"/v1/tasks?{query}")
+    assert (told.status, told.json["name"]) == (400, "BadRequest")
+    assert told.json["data"]["message"].startswith(query.partition("=")[0])
+    assert len(told.body) < 300
+
+
+@pytest.mark.spec("H-03")
+async def test_names_that_nobody_knows_are_passed_over(board: Served) -> None:
+    page = await board.json("/v1/tasks?directory=/x&workspace=&limit=1&Status=nonsense&__proto__=1")
+    assert (page["limit"], page["total"]) == (1, MANY + 5)
+
+
+@pytest.mark.spec("H-04")
+@pytest.mark.parametrize("name", ["Find the Blue Door", "Break", "Wait", "Stop me", "Explore ÄRGER"])
+async def test_returns_full_task_object_for_valid_id(board: Served, name: str) -> None:
+    task = await task_named(board.runtime, name)
+    told = await board.get(f"/v1/tasks/{task.session_id}")
+    assert (told.status, told.body) == (200, await wired(board, name))
+    assert told.headers["content-type"] == "application/json"
+
+
+@pytest.mark.spec("H-04")
+async def test_a_task_says_all_that_is_known_of_it(board: Served) -> None:
+    found = await task_named(board.runtime, "Find the Blue Door")
+    task = await board.json(f"/v1/tasks/{found.session_id}")
+    broken = (await board.json("/v1/tasks", status="error"))["tasks"][0]
+
+    assert (task["sessionID"], task["parentSessionID"]) == (found.session_id, board.stage.session_id)
+    assert (task["description"], task["prompt"], task["agent"]) == ("Find the Blue Door", "find", "general")
+    assert (task["status"], task["result"]) == ("completed", "It is behind the green one.")
+    assert (task["resumeCount"], task["isForked"]) == (0, False)
+    assert task["startedAt"] <= task["completedAt"]
+    assert (task["progress"]["toolCalls"], task["progress"]["lastTools"]) == (1, ["echo"])
+    assert "the model is on fire" in broken["error"]
+
+
+@pytest.mark.spec("H-04")
+@pytest.mark.parametrize(
+    "id", [UNKNOWN, "x", "..%2F..%2Fetc%2Fpasswd", "%E4%BA%BA", "ses_%27%20OR%201=1", "a" * 2_000]
+)
+async def test_returns_404_for_unknown_id(board: Served, id: str) -> None:
+    told = await board.get(f"/v1/tasks/{id}")
+    assert (told.status, told.json["name"]) == (404, "NotFoundError")
+    assert told.json["data"]["message"]
+    assert told.headers["content-type"] == "application/json"
+
+
+@pytest.mark.spec("H-04")
+async def test_a_session_that_is_no_task_is_unknown_here(board: Served) -> None:
+    for path in ("", "/logs"):
+        assert (await board.get(f"/v1/tasks/{board.stage.session_id}{path}")).status == 404
+
+
+@pytest.mark.spec("H-04")
+async def test_returns_message_history_for_a_running_task(board: Served) -> None:
+    task = await task_named(board.runtime, "Wait")
+    log = await board.json(f"/v1/tasks/{task.session_id}/logs")
+
+    assert task.status == "running"
+    assert [entry["info"]["role"] for entry in log] == ["user", "assistant"]
+    assert log[0]["parts"][0]["text"] == "wait"
+    said, called = (part for part in log[1]["parts"] if part["type"] in {"text", "tool"})
+    assert (said["text"], called["tool"], called["state"]["status"]) == ("I begin.", "gate", "running")
+
+
+@pytest.mark.spec("H-04")
+async def test_messages_are_returned_unmasked(board: Served) -> None:
+    task = await task_named(board.runtime, "Find the Blue Door")
+    log = await board.json(f"/v1/tasks/{task.session_id}/logs")
+    (called,) = (part for entry in log for part in entry["parts"] if part["type"] == "tool")
+    assert (called["state"]["input"], called["state"]["output"]) == ({"text": SECRET}, SECRET)
+
+
+@pytest.mark.spec("H-04")
+async def test_returns_message_history_for_a_completed_task(board: Served) -> None:
+    task = await task_named(board.runtime, "Find the Blue Door")
+    log = await board.get(f"/v1/tasks/{task.session_id}/logs")
+
+    assert log.body == encode(await board.runtime.messages(task.session_id))
+    assert [entry["info"]["role"] for entry in log.json] == ["user", "assistant", "assistant"]
+    assert log.json[-1]["parts"][1]["text"] == "It is behind the green one."
+
+
+@pytest.mark.spec("H-04")
+async def test_returns_404_for_unknown_task_id(board: Served) -> None:
+    told = await board.get(f"/v1/tasks/{UNKNOWN}/logs")
+    assert (told.status, told.json["name"]) == (404, "NotFoundError")
+    assert UNKNOWN in told.json["data"]["message"]
+
+
+@pytest.mark.spec("H-05")
+async def test_returns_group_with_all_member_tasks_and_aggregate_stats(board: Served) -> None:
+    batch = (await task_named(board.runtime, "Wait")).batch_id
+    group = await board.json(f"/v1/task-groups/{batch}")
+    stats = group["stats"]
+
+    assert group.keys() == {"groupId", "tasks", "stats"}
+    assert group["groupId"] == batch
+    assert {task["batchId"] for task in group["tasks"]} == {batch}
+    assert sorted(names(group)) == ["Break", "Explore ÄRGER", "Find the Blue Door", "Stop me", "Wait"]
+    assert stats.keys() == {
+        "completed", "running", "error", "cancelled", "total", "completionRate", "totalToolCalls", "duration",
+    }  # fmt: skip
+    assert (stats["completed"], stats["running"], stats["error"], stats["cancelled"]) == (2, 1, 1, 1)
+    assert (stats["total"], stats["completionRate"]) == (5, 0.4)
+    assert stats["totalToolCalls"] == sum(task["progress"]["toolCalls"] for task in group["tasks"]) >= 2
+    assert isinstance(stats["duration"], int)
+
+
+@pytest.mark.spec("H-05")
+async def test_a_group_whose_tasks_have_all_ended_has_zeros_for_what_there_is_none_of(board: Served) -> None:
+    batch = (await task_named(board.runtime, "Count 100% of 0_0")).batch_id
+    stats = (await board.json(f"/v1/task-groups/{batch}"))["stats"]
+    again = (await board.json(f"/v1/task-groups/{batch}"))["stats"]
+    assert (stats["running"], stats["error"], stats["cancelled"], stats["totalToolCalls"]) == (0, 0, 0, 0)
+    assert (stats["completed"], stats["completionRate"]) == (MANY, 1)
+    assert stats == again, "its duration has come to an end, too"
+
+
+@pytest.mark.spec("H-05")
+@pytest.mark.parametrize("id", ["bat_none", "%25", "x" * 500])
+async def test_returns_404_for_unknown_group_id(board: Served, id: str) -> None:
+    told = await board.get(f"/v1/task-groups/{id}")
+    assert (told.status, told.json["name"]) == (404, "NotFoundError")
+    assert told.json["data"]["message"]
+
+
+@pytest.mark.spec("H-04")
+async def test_why_says_in_a_sentence_what_a_session_waits_for(board: Served) -> None:
+    task = await task_named(board.runtime, "Wait")
+    child = await board.json(f"/v1/sessions/{task.session_id}/why")
+    parent = await board.json(f"/v1/sessions/{board.stage.session_id}/why")
+    unknown = await board.get(f"/v1/sessions/{UNKNOWN}/why")
+
+    assert (child["sessionID"], child["code"]) == (task.session_id, "tool")
+    assert "gate" in child["sentence"]
+    assert (parent["code"], parent["on"]) == ("tasks", [task.session_id])
+    assert (unknown.status, unknown.json["name"]) == (404, "NotFoundError")
+
+
+@pytest.mark.spec("H-03")
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_nothing_is_changed_by_the_status_api(board: Served, method: str) -> None:
+    for path in ("/v1/tasks", f"/v1/tasks/{UNKNOWN}", "/v1/events", "/v1/health"):
+        told = await board.caller.ask(method, path, headers=board.caller.token)
+        assert (told.status, told.json["name"]) == (405, "MethodNotAllowedError"), path
+        assert "GET" in told.headers["allow"]

@@ -1,0 +1,186 @@
+"""JSON Schema of wire types: it says what our encoder writes and our decoder reads, and nothing else."""
+
+from typing import Annotated, Any, Literal
+
+import jsonschema_rs
+import msgspec
+import pytest
+from msgspec import UNSET, Meta, UnsetType
+
+from asyncagents.domain.codec import decode_part
+from asyncagents.domain.failure import Failure, UnknownFailure, aborted
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.server.schema import Schema, Schemas
+
+
+class Leaf(Shape, frozen=True, kw_only=True):
+    """Something small.
+
+    On two lines.
+    """
+
+    name: str
+    note_id: str | None = None
+
+
+class Tree(Shape, frozen=True, kw_only=True):
+    leaves: tuple[Leaf, ...]
+    branches: "dict[str, Tree]" = msgspec.field(default_factory=dict)
+    size: int = 3
+
+
+class Dog(Shape, frozen=True, kw_only=True, tag_field="type", tag="dog"):
+    loud: bool
+
+
+class Cat(Shape, frozen=True, kw_only=True, tag_field="type", tag="cat"):
+    lives: float | None
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """Its fields are always written."""
+
+    one: int | None = None
+    two: str | UnsetType = UNSET
+
+
+STRING, INTEGER = {"type": "string"}, {"type": "integer", "format": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (str, STRING),
+        (int, INTEGER),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (None, {"type": "null"}),
+        (Any, {}),
+        (SessionId, STRING),
+        (Literal["a", "b"], {"enum": ["a", "b"]}),
+        (str | None, {"anyOf": [STRING, {"type": "null"}]}),
+        (tuple[int, ...], {"type": "array", "items": INTEGER}),
+        (list[str], {"type": "array", "items": STRING}),
+        (dict[str, Any], {"type": "object"}),
+        (dict[str, int], {"type": "object", "additionalProperties": INTEGER}),
+        (Annotated[int, Meta(ge=1, lt=9)], INTEGER | {"minimum": 1, "exclusiveMaximum": 9}),
+        (Annotated[str, Meta(min_length=1, pattern=r"\S")], STRING | {"minLength": 1, "pattern": r"\S"}),
+    ],
+)
+def test_a_type_is_a_schema(kind: Any, wanted: Schema) -> None:
+    assert Schemas().given(kind) == wanted == Schemas().taken(kind)
+
+
+def test_what_is_left_out_when_it_is_none_is_never_null_but_may_be_sent_as_null() -> None:
+    schemas = Schemas()
+    given, taken = schemas.given(Leaf), schemas.taken(Leaf)
+    assert (given["$ref"], taken["$ref"]) == ("#/components/schemas/Leaf", "#/components/schemas/LeafInput")
+    assert schemas.named["Leaf"] == {
+        "type": "object",
+        "properties": {"name": STRING, "noteID": STRING},
+        "required": ["name"],
+        "description": "Something small. On two lines.",
+    }
+    nullable = {"anyOf": [STRING, {"type": "null"}]}
+    assert schemas.named["LeafInput"]["properties"]["noteID"] == nullable
+
+
+def test_what_is_only_taken_has_its_plain_name() -> None:
+    schemas = Schemas()
+    assert schemas.taken(Leaf) == {"$ref": "#/components/schemas/Leaf"}
+
+
+def test_a_type_may_speak_of_itself_and_a_default_is_told() -> None:
+    schemas = Schemas()
+    schemas.given(Tree)
+    shown = schemas.named["Tree"]["properties"]
+    assert shown["branches"]["additionalProperties"] == {"$ref": "#/components/schemas/Tree"}
+    assert shown["size"] == INTEGER | {"default": 3}
+    assert schemas.named["Tree"]["required"] == ["leaves"]
+
+
+def test_a_union_is_told_apart_by_its_tags() -> None:
+    schemas = Schemas()
+    union = schemas.given(Dog | Cat)
+    assert union["discriminator"]["mapping"] == {
+        "dog": "#/components/schemas/Dog",
+        "cat": "#/components/schemas/Cat",
+    }
+    assert schemas.named["Dog"]["properties"]["type"] == {"const": "dog"}
+    assert schemas.named["Cat"]["required"] == ["type", "lives"]
+
+
+def test_what_is_always_written_is_required_in_what_is_given_alone() -> None:
+    schemas = Schemas()
+    schemas.given(Whole)
+    schemas.taken(Whole)
+    assert schemas.named["Whole"]["required"] == ["one"]
+    assert "required" not in schemas.named["WholeInput"]
+
+
+def test_two_types_of_one_name_are_refused() -> None:
+    other = msgspec.defstruct("Leaf", [("x", int)])
+    schemas = Schemas()
+    schemas.given(Leaf)
+    with pytest.raises(AssertionError, match="two types are called Leaf"):
+        schemas.given(other)
+
+
+def fits(kind: Any, raw: bytes) -> bool:
+    schemas = Schemas()
+    schema = {**schemas.given(kind), "components": {"schemas": schemas.named}}
+    return jsonschema_rs.is_valid(schema, msgspec.json.decode(raw))
+
+
+IDS: dict[str, Any] = {"id": PartId("prt_1"), "session_id": SessionId("s"), "message_id": MessageId("m")}
+WRITTEN = b'"id":"prt_1","sessionID":"s","messageID":"m"'
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        encode(TextPart(text="hi", **IDS)),
+        b'{"type":"hologram","shape":[1,2]}',
+        b'{"type":"tool","callID":"c","tool":"t","state":{"status":"dreaming"}}',
+        b'{"type":"file","mime":"a/b","url":"u","source":{"type":"cloud"}}',
+    ],
+)
+def test_parts_that_we_do_not_know_fit_as_those_that_we_know(part: bytes) -> None:
+    info = UserMessage(
+        id=MessageId("m"),
+        session_id=SessionId("s"),
+        time=MessageTime(created=1),
+        agent="build",
+        model=ModelRef(provider_id="p", model_id="m"),
+    )
+    assert fits(Entry, encode(Entry(info=info, parts=(decode_part(part),))))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b'{"type":"text",%s}' % WRITTEN,
+        b'{"type":"text","text":7,%s}' % WRITTEN,
+        b'{"type":"tool","callID":"c","tool":"t","state":{"status":"running"},%s}' % WRITTEN,
+        b'{"text":"without a type"}',
+        b'"text"',
+    ],
+)
+def test_what_is_called_a_known_part_and_is_none_does_not_fit(part: bytes) -> None:
+    info = (
+        b'{"role":"user","id":"m","sessionID":"s","time":{"created":1},"agent":"a",'
+        b'"model":{"providerID":"p","modelID":"m"}}'
+    )
+    assert not fits(Entry, b'{"info":%s,"parts":[%s]}' % (info, part))
+    assert fits(Entry, b'{"info":%s,"parts":[]}' % info)
+
+
+def test_failures_that_we_do_not_know_fit_as_those_that_we_know() -> None:
+    assert fits(Failure, encode(aborted()))
+    assert fits(Failure, encode(UnknownFailure(b'{"name":"SolarFlare"}', "SolarFlare")))
+    assert not fits(Failure, b'{"name":"MessageAbortedError"}')
+    assert not fits(Failure, b'{"data":{}}')
