@@ -253,6 +253,10 @@ class Draft:
         parts = (text.trimmed() for text in self._written if not text.closed)
         return [part for part in parts if part is not None]
 
+    def growing(self) -> list[Written]:
+        """Texts that the stream has not ended, as they are now."""
+        return [text.part() for text in self._written if not text.closed]
+
     def rewrite(self, part_id: PartId, text: str) -> None:
         """Another text instead of the one that was streamed."""
         for each in self._written:

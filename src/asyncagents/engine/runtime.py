@@ -25,6 +25,7 @@ from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
+from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
 from asyncagents.engine.intake import CommandInfo, Intake
@@ -320,6 +321,9 @@ class Runtime:
         answer_id = (await self._store.input(message_id)).answer_id
         return None if answer_id is None else await self._store.message(answer_id)
 
+    async def message(self, message_id: MessageId) -> Entry:
+        return await self._store.message(message_id)
+
     async def status(self, session_id: SessionId) -> Status:
         return await self._store.status(session_id)
 
@@ -341,6 +345,12 @@ class Runtime:
             happening = heard(self._bus, self._store, subscription, cursor, session_id=session_id)
             async with aclosing(happening) as events:
                 yield events
+
+    def follow(
+        self, session_id: SessionId, *, after: str | None = None, tree: bool = False
+    ) -> AsyncGenerator[Heard, None]:
+        """What happens in a session, or in all of its tree, from here on or since a cursor; with cursors."""
+        return follow(Circle(self._store, session_id, tree=tree), self._bus, after=after)
 
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]

@@ -42,6 +42,11 @@ class Scribe:
         self._writing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._over = False
+        bus.begins(self._lease.session_id, self._so_far)
+
+    def _so_far(self) -> list[Event]:
+        """Texts that still grow, as listeners know them."""
+        return [self._updated(part) for part in self._draft.growing() if part.id in self._known]
 
     def take(self, change: NewPart | NewText) -> None:
         match change:
@@ -130,6 +135,7 @@ class Scribe:
 
     def _stop(self) -> None:
         self._over = True
+        self._bus.ends(self._lease.session_id, self._so_far)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
