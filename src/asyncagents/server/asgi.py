@@ -35,7 +35,7 @@ class Application:
     """What the server runs for each request."""
 
     def __init__(
-        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, patience: Patience
+        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, *, patience: Patience
     ) -> None:
         self._site = site
         self._gate = gate

@@ -1,6 +1,7 @@
 """How others find the server of a data directory: `server.json` while it runs, and its token."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ FILE = "server.json"
 LOCK = "server.lock"
 TOKEN = "token"
 TOKEN_BITS = 256
+_MOST_BYTES = 4096
 
 
 class Listing(Shape, frozen=True, kw_only=True):
@@ -25,6 +27,10 @@ class Listing(Shape, frozen=True, kw_only=True):
     started_at: str
     url: str
     token: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"Listing(url={self.url!r}, pid={self.pid})"
 
 
 class Lock:
@@ -76,10 +82,29 @@ def read_token(data: Path, rng: Rng) -> str:
 
 
 def _token(path: Path) -> str:
-    token = path.read_text().strip()
-    if len(token) < TOKEN_BITS // 8 or not token.isascii() or not token.isprintable():
+    token = _secret(path).decode("ascii", "replace").strip()
+    if len(token) < TOKEN_BITS // 8 or not token.isascii() or not token.isprintable() or " " in token:
         raise StoreError(f"{path} holds no token: delete it, and the next start makes another")
     return token
+
+
+def _secret(path: Path) -> bytes:
+    """What a file of ours holds that nobody else reads or writes."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read, or is a link: delete it ({error.strerror})") from error
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise StoreError(f"{path} is not a file of yours: delete it, and the next start makes another")
+        if found.st_mode & 0o077:
+            raise StoreError(
+                f"others may read {path}: delete it, and the next start makes another that they may not"
+            )
+        return file.read(_MOST_BYTES)
 
 
 def _read(data: Path) -> Listing | None:

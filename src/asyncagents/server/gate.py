@@ -3,21 +3,45 @@
 import binascii
 import hmac
 from base64 import b64decode
-from ipaddress import ip_address
 
 from msgspec import Struct
 
+from asyncagents.errors import ConfigError
+from asyncagents.server.address import is_loopback
 from asyncagents.server.http import Answer, Pairs, Request, refused
 from asyncagents.server.route import Route
 
-_LOOPBACK_NAMES = ("localhost", "localhost.", "ip6-localhost")
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_FORWARDED = (
+    "forwarded",
+    "via",
+    "x-forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-original-forwarded-for",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fly-client-ip",
+    "tailscale-user-login",
+)
 _STATUS_CORS: Pairs = (
     ("access-control-allow-origin", "*"),
     ("access-control-allow-methods", "GET, OPTIONS"),
     ("access-control-allow-headers", "Content-Type, Authorization"),
 )
-_ALL_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
+_LET_IN: Pairs = (
+    ("access-control-allow-methods", "GET, POST, PATCH, DELETE, OPTIONS"),
+    (
+        "access-control-allow-headers",
+        "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-OpenCode-Directory",
+    ),
+    ("vary", "Origin"),
+)
 _CHALLENGE: Pairs = (("www-authenticate", 'Bearer realm="asyncagents"'),)
 _NO_HOST = "this server is not reached by that name; `asyncagents serve --allow-host NAME` lets one in"
 _NO_TOKEN = "a token is wanted: `authorization: Bearer …`; it is in server.json of the data directory"
@@ -34,11 +58,14 @@ class Gate(Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     """Pages of these may do what a local program may."""
 
+    def __repr__(self) -> str:
+        return f"Gate(is_loopback={self.is_loopback}, hosts={self.hosts}, origins={self.origins})"
+
     def reached(self, request: Request) -> Answer | None:
         """First of all: a name that somebody else's name server let point here is refused (DNS rebinding)."""
-        given = [value for name, value in request.headers if name.lower() == "host"]
+        given = _all(request, "host")
         host = _host(given[0]) if len(given) == 1 else None
-        if host is None or not (_is_loopback(host) or not self.is_loopback or host in self.hosts):
+        if host is None or not (_is_here(host) or not self.is_loopback or host in self.hosts):
             return refused(403, _NO_HOST)
         return None
 
@@ -58,30 +85,25 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     def is_foreign(self, request: Request) -> bool:
         """Whether a browser sends it for a page that is not of this server."""
-        origin = request.header("origin")
-        if not origin:
-            return request.header("sec-fetch-site") in {"cross-site", "same-site"}
-        return origin not in self.origins and origin.lower() != f"http://{request.header('host').lower()}"
+        origins = _all(request, "origin")
+        if not any(origins):
+            return any(site in {"cross-site", "same-site"} for site in _all(request, "sec-fetch-site"))
+        own = f"http://{request.header('host').lower()}"
+        return not all(origin in self.origins or origin.lower() == own for origin in origins)
 
     def is_local(self, request: Request) -> bool:
         """Whether it comes from a program of this machine, not through something that hands on."""
         host = _host(request.header("host"))
-        handed_on = any(request.header(name) for name in _FORWARDED)
-        return self.is_loopback and host is not None and _is_loopback(host) and not handed_on
+        handed_on = any(name.lower() in _FORWARDED for name, _ in request.headers)
+        return self.is_loopback and host is not None and _is_here(host) and not handed_on
 
     def cors(self, request: Request) -> Pairs:
         """What browsers are told."""
-        if request.path.startswith("/v1/"):
-            return _STATUS_CORS
         origin = request.header("origin")
-        if origin not in self.origins:
-            return ()
-        return (
-            ("access-control-allow-origin", origin),
-            ("access-control-allow-methods", _ALL_METHODS),
-            ("access-control-allow-headers", "Content-Type, Authorization"),
-            ("vary", "Origin"),
-        )
+        status = request.path.startswith("/v1/")
+        if origin in self.origins:
+            return (("access-control-allow-origin", "*" if status else origin), *_LET_IN)
+        return _STATUS_CORS if status else ()
 
     def _proves(self, request: Request) -> bool:
         given = _password(request.header("authorization"))
@@ -100,23 +122,35 @@ def _password(header: str) -> bytes:
         return b""
 
 
+def _all(request: Request, wanted: str) -> list[str]:
+    return [value for name, value in request.headers if name.lower() == wanted]
+
+
+def names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Of other hosts, as they are compared. Raises `ConfigError` for one that no request has."""
+    found = []
+    for each in given:
+        name = _host(each) or _host(f"[{each}]")
+        if name is None or not name.isascii() or not set(name).isdisjoint("/@*? "):
+            raise ConfigError(f"{each[:80]!r} is no name of a host: give one such as agents.example.org")
+        found.append(name)
+    return tuple(found)
+
+
 def _host(header: str) -> str | None:
-    """Without its port; None: that is no host."""
+    """Without its port, nor the dot that may end it; None: that is no host."""
     name, port = header.lower(), ""
     if header.startswith("["):
         name, closed, rest = name[1:].partition("]")
-        if not closed or (rest and not rest.startswith(":")):
+        if not closed or ":" not in name or (rest and not rest.startswith(":")):
             return None
         port = rest[1:]
     elif ":" in name:
         name, _, port = name.partition(":")
+    name = name.removesuffix(".")
     return name if name and (not port or (port.isascii() and port.isdecimal())) else None
 
 
-def _is_loopback(host: str) -> bool:
-    if host in _LOOPBACK_NAMES or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _is_here(host: str) -> bool:
+    """Nobody else is given these names; an address is no name, and nothing that points elsewhere later."""
+    return host == "localhost" or host.endswith(".localhost") or is_loopback(host)

@@ -12,7 +12,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     """For a body, besides what a slow line needs for so many bytes."""
     stall_seconds: float = 30.0
     """Whoever takes nothing of an answer for so long is cut off."""
-    idle_seconds: float = 75.0
+    idle_seconds: int = 75
     """Between two requests."""
     linger_seconds: float = 4.0
     """For a farewell to be read."""

@@ -32,6 +32,8 @@ class Protocol(HttpToolsProtocol):
         self._stalled_since: float | None = None
         self._closing_since: float | None = None
         self._idle_since: float | None = None
+        self._at_work = False
+        """There is a request that is not answered to its end."""
         self._in_body = False
         self._unspent = 0
         """Bytes that came since the last that told us something: the parser keeps them all."""
@@ -72,10 +74,6 @@ class Protocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
         if self._surplus > SURPLUS_BYTES:
             self.transport.abort()
-
-    @property
-    def _at_work(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
 
     def _dismiss(self, status: int, message: str) -> None:
         """An answer without a request; in the midst of another answer there is no room for one."""
@@ -124,7 +122,7 @@ class Protocol(HttpToolsProtocol):
             self._dismiss(400, _NO_PATH)
         else:
             super().on_headers_complete()
-            self._in_body = True
+            self._at_work = self._in_body = True
 
     def on_body(self, body: bytes) -> None:
         self._unspent = 0
@@ -139,6 +137,7 @@ class Protocol(HttpToolsProtocol):
     # What time says
 
     def on_response_complete(self) -> None:
+        self._at_work = False
         super().on_response_complete()
         self._idle_since = None if self.transport.is_closing() else self.loop.time()
 

@@ -34,7 +34,7 @@ class Sender:
         self._last = self._now()
 
     async def send_all(self) -> None:
-        """Each when the one before it could be written: a listener that does not read stops its own stream."""
+        """Each when the one before it could be written: who does not read stops his own stream."""
         async with aclosing(self._stream.frames) as frames:
             async for each in frames:
                 await self._write(each)
