@@ -58,6 +58,21 @@ class Result(Struct, frozen=True, kw_only=True):
     """How often the conversation was summarised in this turn."""
 
 
+class Where(Struct, frozen=True):
+    """Where the work is done: in this process, in the server of this data, or (`far`) in another one."""
+
+    url: str = ""
+    far: bool = False
+
+    def again(self, session_id: SessionId) -> str:
+        """The command that comes back to a session."""
+        there = f" --attach {self.url}" if self.far else ""
+        return f"asyncagents run{there} --session {session_id}"
+
+
+HERE = Where()
+
+
 def judged(
     session_id: SessionId, answer: Entry | None, steps: tuple[AssistantMessage, ...], waits: tuple[Wait, ...]
 ) -> Result:
@@ -201,33 +216,43 @@ def what_of(call: Call) -> str:
     return state.note
 
 
-def close(screen: Screen, result: Result) -> None:
+def close(screen: Screen, result: Result, where: Where = HERE) -> None:
     """The last words, on stderr; the answer is on stdout already."""
-    again = f"asyncagents run --session {result.session}"
+    again = where.again(result.session)
     match result.status:
         case "done":
-            _sum_up(screen, result)
+            _sum_up(screen, result, again)
         case "failed":
             screen.tell(f"error: {failure_text(result.error)}")
             screen.tell(f"hint: the session is kept; `{again} PROMPT` goes on with it")
         case "waiting":
-            _tell_waits(screen, result, again)
+            _tell_waits(screen, result, where)
         case "cancelled":
             screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` goes on with it")
         case "stopped":
-            screen.tell(f"stopped: what was accepted is kept; `{again}` goes on with it")
+            screen.tell(f"stopped: {_after_stop(where)}; `{again}` {_comes_back(where)}")
+        case "accepted" if where.url:
+            screen.tell(f"accepted: the server at {where.url} works on it; `{again}` {_comes_back(where)}")
         case "accepted":
             screen.tell(f"accepted: nobody works on it until `{again}` does")
         case _:
             assert_never(result.status)
 
 
-def _tell_waits(screen: Screen, result: Result, again: str) -> None:
+def _after_stop(where: Where) -> str:
+    return f"the server at {where.url} goes on" if where.url else "what was accepted is kept"
+
+
+def _comes_back(where: Where) -> str:
+    return "shows what it does" if where.url else "goes on with it"
+
+
+def _tell_waits(screen: Screen, result: Result, where: Where) -> None:
     for wait in result.waits:
         until = f", until {moment(wait.due)}" if wait.due is not None and wait.kind != "wait" else ""
         named = wait.ask or wait.call
         screen.tell(f"waiting: {one_line(wait.what)}, {named} of session {wait.session}{until}")
-    for hint in _ways_on(result, again):
+    for hint in _ways_far(result, where) if where.far else _ways_on(result, where.again(result.session)):
         screen.tell(f"hint: {hint}")
 
 
@@ -245,12 +270,20 @@ def _ways_on(result: Result, again: str) -> Iterator[str]:
         yield f"{when}, `{again}` goes on; a prompt is answered meanwhile"
 
 
-def _sum_up(screen: Screen, result: Result) -> None:
+def _ways_far(result: Result, where: Where) -> Iterator[str]:
+    """Data of others takes answers only through their server."""
+    again = where.again(result.session)
+    if any(wait.ask is not None for wait in result.waits):
+        yield f"`{again}` at a terminal asks for the answer"
+    else:
+        yield f"`{again}` shows how it goes on once the result is in"
+
+
+def _sum_up(screen: Screen, result: Result, again: str) -> None:
     if result.finish == "length":
         screen.tell("warning: the model stopped at its longest answer; the end is missing")
     if result.finish == "max-steps":
-        again = f"`asyncagents run --session {result.session} PROMPT`"
-        screen.tell(f"warning: the agent may take no more steps in one turn; {again} goes on")
+        screen.tell(f"warning: the agent may take no more steps in one turn; `{again} PROMPT` goes on")
     if screen.watched:
         screen.note(f"session {result.session}, {amount(result.tokens)} tokens, {dollars(result.cost)}")
 

@@ -15,8 +15,10 @@ from asyncagents.cli.run_choice import Addressee
 from asyncagents.cli.run_follow import follow
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.run_result import (
+    HERE,
     Ending,
     Result,
+    Where,
     close,
     exit_code,
     judged,
@@ -65,11 +67,13 @@ class Job:
         choose: Choose,
         *,
         screen: Screen,
+        where: Where = HERE,
     ) -> None:
         self._host = host
         self._order = order
         self._choose = choose
         self._screen = screen
+        self._where = where
         self._view: View = JsonView()
         self._before: Entry | None = None
         """The newest message before we came."""
@@ -288,7 +292,7 @@ class Job:
 
     def ended(self, result: Result) -> int:
         self._view.end(result)
-        close(self._screen, result)
+        close(self._screen, result, self._where)
         if result.status == "accepted" and self._order.format == "text":
             self._screen.say(f"{result.session}\n")
         return exit_code(result.status)

@@ -1,5 +1,7 @@
 """Tasks as people and programs handle them: seen, followed up, moved to the background, ended, explained."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from asyncagents.domain.awaited import Awaited, awaited, is_outside
@@ -19,6 +21,8 @@ class Tasks:
     """Get it from a runtime: `runtime.tasks`."""
 
     def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
+        self.served_elsewhere: Callable[[], bool] = _nobody
+        """Whether another process is known to work on all sessions: whoever opened the runtime may know."""
         self._store = store
         self._intake = intake
         self._ending = ending
@@ -93,15 +97,19 @@ class Tasks:
         ]
         return tuple(awaited(call) for call in calls)
 
-    async def why(self, session_id: SessionId, *, served: bool = False) -> Why:
-        """Why a session does not move. `served`: who asks knows of somebody who runs sessions."""
+    async def why(self, session_id: SessionId) -> Why:
+        """Why a session does not move."""
         try:
             about = await self._store.situation(session_id)
         except Damaged as error:
             said = f"Its rows cannot be read: {error}"
             return Why(session_id=session_id, code="unreadable", sentence=said)
         lives = self._ending.owner_lives(about.control.owner)
-        return why(replace(about, owner_lives=lives, served=served or self._ending.serves))
+        return why(replace(about, owner_lives=lives, served=self._ending.serves or self.served_elsewhere()))
+
+
+def _nobody() -> bool:
+    return False
 
 
 def _shown(seen: Seen) -> BackgroundTask:
