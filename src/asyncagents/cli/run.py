@@ -55,7 +55,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
 @click.option(
     "--attach",
     metavar="URL",
-    help="Let the server there do the work; else the one of this data, if one runs.",
+    help="Let the server there do the work; else that of this data, if one runs.",
 )
 @click.option("--token", metavar="TOKEN", help="The server's; else ASYNCAGENTS_TOKEN, else of this data.")
 @click.option("--api", is_flag=True, help="Answer over HTTP while it works, as `asyncagents serve` does.")

@@ -3,6 +3,7 @@
 from asyncagents.server import (
     ask,
     async_tool,
+    awaited,
     prompt,
     session,
     session_events,
@@ -22,6 +23,7 @@ ROUTES: tuple[Route, ...] = described(
         *ask.ROUTES,
         *session_state.ROUTES,
         *session_events.ROUTES,
+        *awaited.ROUTES,
         *task.ROUTES,
     )
 )
