@@ -13,9 +13,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, form_option
 @click.option("--title", metavar="TEXT", default="", help="A few words for people.")
 @click.option("--metadata", metavar="JSON", help="An object for programs; it is kept with the result.")
 @click.option("--error", "failed", is_flag=True, help="What is waited for has failed; RESULT says why.")
-@click.option(
-    "--run", "goes_on", is_flag=True, help="Then work on it, or show what the server does."
-)
+@click.option("--run", "goes_on", is_flag=True, help="Then work on it, or show what the server does.")
 @form_option
 @click.option("--json", "as_json", is_flag=True, help="Print the call as JSON; with --run, as --format json.")
 @data_dir_option
