@@ -48,10 +48,13 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, screen: Screen) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     with _alone(data) if api.enabled else nullcontext() as lock:
-        async with open_runtime(data, config=loaded.config, coding="each directory") as runtime:
+        async with open_runtime(
+            data, config=loaded.config, coding="each directory", serve="later"
+        ) as runtime:
             if lock is not None:
                 await _listen(runtime, wanted, directory, lock=lock, stop=stop)
                 return
+            runtime.serve_tree()
             click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
             await stop.wait()
 
@@ -78,6 +81,7 @@ async def _listen(
         hostname=wanted.hostname, port=port, auth=wanted.auth, hosts=wanted.hosts, origins=wanted.origins
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
+        runtime.serve_tree()  # not before it can be asked what it does
         click.echo(f"listening at {listing.url}")
         await stop.wait()
         click.echo("stopping", err=True)

@@ -44,17 +44,17 @@ def _secret(token: str | None) -> Secret | None:
 def _address(text: str) -> SplitResult:
     try:
         found = urlsplit(text.strip().rstrip("/"))
-        wanted = bool(found.hostname) and found.scheme in PORTS and found.port != 0
+        extra = found.username is not None or found.query or found.fragment
+        if found.hostname and found.scheme in PORTS and found.port != 0 and not extra:
+            return found
     except ValueError:
-        wanted = False
-    if not wanted or found.username is not None or found.query or found.fragment:
-        shown = text.rpartition("@")[2][:80]
-        raise Complaint(
-            f"{shown!r} is no address of a server",
-            hint="write it as `asyncagents serve` prints it, such as http://127.0.0.1:5165",
-            code=USAGE,
-        )
-    return found
+        pass
+    shown = text.rpartition("@")[2][:80]
+    raise Complaint(
+        f"{shown!r} is no address of a server",
+        hint="write it as `asyncagents serve` prints it, such as http://127.0.0.1:5165",
+        code=USAGE,
+    )
 
 
 def _same(one: SplitResult, other: SplitResult) -> bool:

@@ -216,26 +216,3 @@ def _later(cursor: str, upto: int) -> str:
     """A cursor never goes back."""
     epoch, zero, rev = cursor.split("-")
     return f"{epoch}-{zero}-{max(int(rev), upto)}"
-
-
-async def caught_up(
-    store: Store, bus: Bus, subscription: Subscription, cursor: str, *, session_id: SessionId | None
-) -> AsyncGenerator[Event, None]:
-    """What a listener hears; one that fell behind listens afresh, and catches up from the store."""
-    async for event in subscription:
-        yield event
-    closed = subscription.closed
-    while not closed:
-        with bus.subscribe(session_id) as again:
-            more = True
-            while more:
-                piece = await store.feed(cursor)
-                piece = await store.feed() if piece.reset else piece
-                cursor, more = piece.cursor, piece.more
-                for event in piece.events:
-                    if session_id in (None, event.session_id):
-                        yield event
-            async for event in again:
-                yield event
-            closed = again.closed
-    raise Closed("the runtime was closed")

@@ -10,7 +10,8 @@ from asyncagents.domain.id import PartId
 from asyncagents.domain.part import Part
 from asyncagents.domain.port import Clock
 from asyncagents.engine.bus import Bus
-from asyncagents.engine.draft import Draft, NewPart, NewText
+from asyncagents.engine.draft import Draft, NewPart
+from asyncagents.engine.growing import NewText
 from asyncagents.engine.run import Run
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import StepEnd

@@ -1,4 +1,4 @@
-"""`/v1/sessions`: what a session is at, why it does not move, what its tree is, and how it is ended."""
+"""`/v1/sessions`: what a session is at, what its tree is, and how it is ended."""
 
 from typing import Literal
 
@@ -9,7 +9,6 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.status import Status
-from asyncagents.domain.why import Why
 from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
 from asyncagents.server.given import flag, message_id, named_directory, number, session_id
@@ -74,10 +73,6 @@ async def state(site: Site, request: Request) -> Answer:
     )
 
 
-async def why(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.tasks.why(session_id(request)))
-
-
 async def tree(site: Site, request: Request) -> Answer:
     found, ahead = [], [await site.runtime.session(await site.runtime.root_of(session_id(request)))]
     while ahead:
@@ -136,15 +131,6 @@ ROUTES: tuple[Route, ...] = (
         query=(Param("prefix", "The id may be the beginning of one", "boolean"),),
         answer=SessionState,
         statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/why",
-        handler=why,
-        access="local",
-        summary="Why it does not move",
-        answer=Why,
-        statuses=(404,),
     ),
     Route(
         method="GET",

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import get_args
+from typing import TypeAlias, get_args
 
 from asyncagents.domain.background_task import BackgroundTask, moment
 from asyncagents.domain.board import TaskGroup, TaskPage, TaskQuery, TaskStats
@@ -12,6 +12,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import TaskStatus
 from asyncagents.domain.why import Why
+from asyncagents.engine.follower import News
 from asyncagents.engine.runtime import VERSION, Runtime
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.server.http import Answer, Request, Stream, shown
@@ -24,6 +25,8 @@ LIMIT, MOST = 50, 200
 
 _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
+
+Following: TypeAlias = AsyncGenerator[News, None]
 
 
 class Health(Shape, frozen=True, kw_only=True):
@@ -78,31 +81,33 @@ async def why(site: Site, request: Request) -> Answer:
 
 async def events(site: Site, request: Request) -> Stream:
     """A browser that comes again says `Last-Event-ID`, and begins afresh whatever its address says."""
-    after = Query(request.query).cursor("after")
+    after = Query(request.query).text("after")
     if request.header("last-event-id"):
         after = None
+    following = None if after is None else site.runtime.board.follow(after)
 
     def beat() -> bytes:
         return frame("heartbeat", encode({"ts": moment(site.clock.now())}))
 
-    return Stream(_frames(site.runtime, after), beat, site.silence)
+    return Stream(_frames(site.runtime, following), beat, site.silence)
 
 
-async def _frames(runtime: Runtime, after: str | None) -> AsyncGenerator[bytes, None]:
+async def _frames(runtime: Runtime, following: Following | None) -> AsyncGenerator[bytes, None]:
     """For ever; until the runtime is closed, or cannot read its store: whoever listens comes again."""
     yield opening()
     try:
         while True:
-            if after is None:
-                board, after = await runtime.board.snapshot()
-                yield frame("snapshot", encode(board), after)
-            async with aclosing(runtime.board.follow(after)) as following:
-                async for news in following:
-                    if news.type == "reset":
+            if following is None:
+                board, cursor = await runtime.board.snapshot()
+                following = runtime.board.follow(cursor)
+                yield frame("snapshot", encode(board), cursor)
+            async with aclosing(following) as news:
+                async for each in news:
+                    if each.type == "reset":
                         break
-                    yield frame(news.type, news.body, news.cursor)
+                    yield frame(each.type, each.body, each.cursor)
             yield frame("reset", b"{}")
-            after = None
+            following = None
     except Closed:
         return
     except AsyncAgentsError as error:
