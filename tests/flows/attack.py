@@ -108,7 +108,7 @@ class Target:
     async def connect(self, address: str = "127.0.0.1", *, buffer: int = 0) -> Wire:
         """`buffer`: so little is taken of what nobody reads."""
         raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-        raw.setblocking(False)  # noqa: FBT003
+        raw.setblocking(False)
         if buffer:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         await asyncio.get_running_loop().sock_connect(raw, (address, self.port))
@@ -140,7 +140,12 @@ class Target:
         given = {"Host": self.host, **(headers or {})}
         if body is not None and "Transfer-Encoding" not in given:
             given["Content-Length"] = given.get("Content-Length", str(len(body)))
-        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in given.items()),
+            "",
+            "",
+        ]
         return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
     async def is_well(self) -> bool:

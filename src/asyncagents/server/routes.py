@@ -3,6 +3,7 @@
 from asyncagents.server import (
     ask,
     async_tool,
+    awaited,
     metrics,
     prompt,
     session,
@@ -23,6 +24,7 @@ ROUTES: tuple[Route, ...] = described(
         *ask.ROUTES,
         *session_state.ROUTES,
         *session_events.ROUTES,
+        *awaited.ROUTES,
         *task.ROUTES,
         *metrics.ROUTES,
     )
