@@ -383,6 +383,10 @@ class Runtime:
         control = await self._store.control(session_id)
         return control.state == "running" and self._alive(control.owner or OwnerId(""))
 
+    async def cursor(self) -> str:
+        """Where the feed stands now."""
+        return await self._store.cursor()
+
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""
         return await self._store.feed(after)

@@ -3,6 +3,8 @@
 from asyncagents.server import (
     ask,
     async_tool,
+    awaited,
+    metrics,
     prompt,
     session,
     session_events,
@@ -22,6 +24,8 @@ ROUTES: tuple[Route, ...] = described(
         *ask.ROUTES,
         *session_state.ROUTES,
         *session_events.ROUTES,
+        *awaited.ROUTES,
         *task.ROUTES,
+        *metrics.ROUTES,
     )
 )
