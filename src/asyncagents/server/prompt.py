@@ -14,7 +14,7 @@ from asyncagents.engine.input import To
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
 from asyncagents.server.body import CLOSE, read
-from asyncagents.server.given import DIRECTORY, a_directory, directory, key, session_id
+from asyncagents.server.given import DIRECTORY, ONCE, a_directory, directory, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.route import Route, Site
 
@@ -151,6 +151,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/session/{id}/message",
         handler=post_message,
+        headers=(ONCE,),
         access="token",
         summary="Say something to a session, and wait for its answer",
         body=Prompt,
@@ -162,6 +163,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/session/{id}/prompt_async",
         handler=post_async,
+        headers=(ONCE,),
         access="token",
         summary="Say something to a session, and go",
         body=Prompt,
@@ -172,6 +174,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v1/sessions",
         handler=begin,
+        headers=(ONCE,),
         access="token",
         summary="Begin a session with its first prompt; under the same Idempotency-Key, one",
         query=(DIRECTORY,),
@@ -184,6 +187,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v1/sessions/{id}/prompts",
         handler=post_prompt,
+        headers=(ONCE,),
         access="token",
         summary="Send a session what a person typed, and go",
         body=Following,
