@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -183,9 +184,10 @@ async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> Async
                 cursor = await circle.store.cursor()
                 yield Heard((), cursor)
             else:
-                async for heard in _catch_up(circle, cursor):
-                    yield heard
-                    cursor = heard.cursor
+                async with aclosing(_catch_up(circle, cursor)) as pieces:
+                    async for heard in pieces:
+                        yield heard
+                        cursor = heard.cursor
             ear.skip(at_revision(cursor))
             growing, silent = bus.being_written(circle.holds), False
             while not ear.lagging:  # what an ear that lags has heard is not all there was
