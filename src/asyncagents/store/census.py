@@ -3,8 +3,8 @@
 import asyncio
 
 from asyncagents.store.door import Door
-from asyncagents.store.verb import census
 from asyncagents.store.tx import Database
+from asyncagents.store.verb import census
 from asyncagents.store.verb.census import Census
 
 
