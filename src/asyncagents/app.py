@@ -334,6 +334,7 @@ def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -
     def committed(commit: Commit) -> None:
         dispatcher.committed(commit)
         answers.committed(commit)
+        bus.reached(commit.upto)
         for event in commit.events:
             bus.publish(event)
         mirror.committed(commit)

@@ -20,7 +20,7 @@ from asyncagents.llm.scripted import say
 from asyncagents.server.discovery import FILE, find_server
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.e2e.cli_kit import PATIENCE, Desk, ended, open_desk
-from tests.e2e.serve_kit import TRIES, Server, answers, asking, bound_to, listed, served, taken
+from tests.e2e.server_process import TRIES, Server, answers, asking, bound_to, listed, served, taken
 from tests.flows.delegating import launch, office, task_named, until_quiet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
