@@ -10,13 +10,13 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import ClientResponse, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +143,12 @@ async def stall(url: str) -> socket.socket:
     return deaf
 
 
+def unread(url: str) -> float:
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    sent = [row[4].split(":")[0] for row in rows if int(row[1].split(":")[1], 16) == urlsplit(url).port]
+    return max(int(each, 16) for each in sent) / 1e6
+
+
 class Held(Struct, frozen=True):
     """What a live listener heard beside so many that stalled, and what that cost the server."""
 
@@ -152,6 +158,8 @@ class Held(Struct, frozen=True):
     before: float
     """Megabytes, after a tenth of the events."""
     after: float
+    kept: float
+    """Megabytes that the system keeps for the one who has most to read."""
 
 
 async def beside_the_deaf(directory: Path, *, stalled: int, events: int, together: int) -> Held:
@@ -165,10 +173,11 @@ async def beside_the_deaf(directory: Path, *, stalled: int, events: int, togethe
             for number in range(rounds):
                 used = await _round(worker, heard, together)
                 before = used if number == rounds // 10 else before
+            kept = unread(worker.url)
         late = await snapshot(worker.url)
         assert late.tasks == {}
         await worker.stop()
-    return Held(stalled, rounds * 3 * together, time.monotonic() - begun, before, used)
+    return Held(stalled, rounds * 3 * together, time.monotonic() - begun, before, used, kept)
 
 
 async def _round(worker: Worker, heard: AsyncIterator[News], together: int) -> float:
@@ -222,7 +231,7 @@ async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cu
                 resumed += goes_on
                 await _listen_for_a_while(worker.url, seen, rng, after=seen.cursor if goes_on else "")
             if number < restarts:
-                await worker.stop(signal.SIGKILL)
+                await _listen_to_the_end(worker, seen, signal.SIGKILL if number % 2 == 0 else None)
                 continue
             await worker.tell("rest")
             await _catch_up(worker, seen)
@@ -239,6 +248,15 @@ async def _listen_for_a_while(url: str, seen: Dashboard, rng: random.Random, *, 
             left -= 1
             if left <= 0:
                 return
+
+
+async def _listen_to_the_end(worker: Worker, seen: Dashboard, how: int | None) -> None:
+    """What is whole of it counts."""
+    async with listening(worker.url, seen.cursor) as heard, asyncio.TaskGroup() as group:
+        group.create_task(worker.stop(how))
+        with suppress(ClientError):
+            async for each in heard:
+                seen.apply(each)
 
 
 async def _catch_up(worker: Worker, seen: Dashboard) -> None:
