@@ -173,6 +173,8 @@ async def _obey(runtime: Runtime, orders: asyncio.StreamReader, out: TextIO) -> 
                     raise AssertionError(line)
             out.write(f"{memory():.1f}\n")
             out.flush()
+        if working is not None:
+            working.cancel()
 
 
 async def main(data: Path) -> None:
