@@ -15,6 +15,8 @@ DIRECTORY_HEADER = "x-opencode-directory"
 
 DIRECTORY = Param("directory", "The project's directory, absolute; else the one that the server works in")
 
+ONCE = Param("Idempotency-Key", "What comes again under the same one is done once, and answered alike")
+
 
 def session_id(request: Request) -> SessionId:
     return SessionId(path_id(request, "id", "session"))

@@ -10,6 +10,7 @@ from asyncagents.errors import NotFound
 from asyncagents.server.body import read
 from asyncagents.server.given import (
     DIRECTORY,
+    ONCE,
     a_directory,
     directory,
     flag,
@@ -104,6 +105,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/session",
         handler=create,
+        headers=(ONCE,),
         access="token",
         summary="Begin a session, without a prompt; under the same Idempotency-Key, one",
         query=(DIRECTORY,),

@@ -5,9 +5,11 @@ Besides events there are `cursor`: where the reader stands, and `reset`: what fo
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 from msgspec import Struct
 
+from asyncagents.domain.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
@@ -83,6 +85,14 @@ def _place(cursor: str) -> bytes:
     return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(At(cursor=cursor)) + b"\n\n"
 
 
+_EVENTS: tuple[tuple[str, Any], ...] = (
+    ("cursor", At),
+    ("reset", dict[str, Any]),
+    (PermissionAsked.type, PermissionRequest),
+    (QuestionAsked.type, QuestionRequest),
+    *((kind.type, kind) for kind in Event.__args__ if kind not in {PermissionAsked, QuestionAsked}),
+)
+
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
@@ -94,7 +104,9 @@ ROUTES: tuple[Route, ...] = (
             Param("after", "The cursor to go on from: the last id that was read"),
             Param("tree", "Of all sessions of its tree", "boolean"),
         ),
+        headers=(Param("Last-Event-ID", "As `after`; what browsers send when they come again"),),
         gives="text/event-stream",
+        events=_EVENTS,
         statuses=(400, 404),
     ),
 )
