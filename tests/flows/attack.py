@@ -23,6 +23,7 @@ WAIT = 20.0
 SHORT = Patience(
     header_seconds=0.4,
     body_seconds=0.4,
+    discard_seconds=0.05,
     stall_seconds=0.4,
     idle_seconds=1,
     linger_seconds=0.3,
@@ -140,7 +141,12 @@ class Target:
         given = {"Host": self.host, **(headers or {})}
         if body is not None and "Transfer-Encoding" not in given:
             given["Content-Length"] = given.get("Content-Length", str(len(body)))
-        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in given.items()),
+            "",
+            "",
+        ]
         return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
     async def is_well(self) -> bool:
