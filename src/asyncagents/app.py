@@ -141,9 +141,9 @@ async def open_runtime(
     async_tools: AsyncToolsConfig | None = None,
     telemetry: bool | TelemetryConfig | None = None,
     before_rest: BeforeRest = rest_in_peace,
-    serve: bool = True,
+    serve: bool | Literal["later"] = True,
 ) -> AsyncIterator[Runtime]:
-    """Open a data directory and, unless `serve` is false, work on its sessions until the block ends.
+    """Open a data directory and, unless `serve` is false, work on its sessions ("later": by `serve_tree()`).
 
     `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
     config, by those of the files and the environment; or any `Model` of your own. Several processes may
@@ -160,12 +160,12 @@ async def open_runtime(
         config = _from_files()
     directory = _private(Path(data) if data is not None else _configured(config).data_dir)
     async with (
-        open_voice(model, config, needed=serve) as voice,
+        open_voice(model, config, needed=bool(serve)) as voice,
         _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
     ):
         outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
         watch = chosen_watch(telemetry, config, SystemClock())
-        setup = _setup(voice, furnished, before_rest, outside, serve=serve)
+        setup = _setup(voice, furnished, before_rest, outside, serve=serve is True)
         async with _open(directory, replace(setup, watch=watch)) as runtime:
             yield runtime
 
@@ -267,7 +267,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
         work = _poll_forever(world), dispatcher.sweep_forever(), courier.work_forever()
-        chores = [group.create_task(each) for each in work]
+        chores = [group.create_task(each) for each in (*work, runtime.board.read_forever())]
         if setup.serve:
             dispatcher.serve()
         try:
@@ -334,6 +334,7 @@ def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -
     def committed(commit: Commit) -> None:
         dispatcher.committed(commit)
         answers.committed(commit)
+        bus.reached(commit.upto)
         for event in commit.events:
             bus.publish(event)
         mirror.committed(commit)

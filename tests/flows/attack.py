@@ -109,7 +109,7 @@ class Target:
     async def connect(self, address: str = "127.0.0.1", *, buffer: int = 0) -> Wire:
         """`buffer`: so little is taken of what nobody reads."""
         raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-        raw.setblocking(False)  # noqa: FBT003
+        raw.setblocking(False)
         if buffer:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         await asyncio.get_running_loop().sock_connect(raw, (address, self.port))

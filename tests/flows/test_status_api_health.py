@@ -1,4 +1,4 @@
-"""The status API: health, sums over all tasks, and what browsers are told. Each scenario of the source has its test."""
+"""The status API: health, sums, what browsers are told. Each scenario of the source is a test."""
 
 from pathlib import Path
 

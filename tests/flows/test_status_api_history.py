@@ -1,4 +1,4 @@
-"""The status API after a restart: nothing is forgotten. Each scenario of the source has its test."""
+"""The status API after a restart: nothing is forgotten. Each scenario of the source is a test."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,6 @@
-"""The status API: lists of tasks, one task, what it said, and groups. Each scenario of the source has its test."""
+"""The status API: tasks, what they said, and groups. Each scenario of the source is a test."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ SCENES: Scenes = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
-    """Sixty tasks that ended, then five in one group: two ended well, one badly, one was cancelled, one runs."""
+    """Sixty tasks that ended, then a group: two ended well, one badly, one was cancelled, one runs."""
     gate, hold = Gate("gate"), Gate("hold")
     async with serving(tmp_path_factory.mktemp("board"), SCENES, ECHO, gate.tool, hold.tool) as at:
         await at.stage.prompt("count")

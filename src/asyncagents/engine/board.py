@@ -1,14 +1,59 @@
 """The status board: tasks by page and group, sums over all of them, and what changes from here on."""
 
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from msgspec.structs import replace
+
 from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.event import (
+    SessionDeleted,
+    TaskCancelled,
+    TaskCleared,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskUpdated,
+)
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.follower import QUEUE, Follower, News
+from asyncagents.errors import Closed, StoreError
 from asyncagents.store.store import Store
+from asyncagents.store.tx import Commit
+from asyncagents.store.verb.board_feed import Look, Point, point
+
+GAP_SECONDS = 0.02
+"""Between two looks: what changed meanwhile is told together."""
+PROGRESS_SECONDS = 1.0
+SHARE = 10
+"""A look at what live tasks do takes no more than such a part of the time, however many there are."""
+
+_TOLD_AT_ONCE = (
+    SessionDeleted, TaskCancelled, TaskCleared, TaskCompleted, TaskCreated, TaskFailed, TaskUpdated,
+)  # fmt: skip
+_log = logging.getLogger(__name__)
 
 
 class Board:
-    """Get it from a runtime: `runtime.board`."""
+    """Get it from a runtime: `runtime.board`.
 
-    def __init__(self, store: Store) -> None:
+    One reader looks for all who follow, from `_point` on; None: nobody does.
+    """
+
+    def __init__(self, store: Store, *, size: int = QUEUE) -> None:
         self._store = store.board
+        self._size = size
+        self._point: Point | None = None
+        self._followers: dict[Follower, None] = {}
+        self._followed = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._next_progress = 0.0
+        self._told: dict[SessionId, int] = {}
+        """What was told last of live tasks, as a hash, since somebody joined."""
+        self._closed = False
+        store.listen(self._committed)
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Newest first."""
@@ -28,3 +73,112 @@ class Board:
     async def snapshot(self) -> tuple[BoardSnapshot, str]:
         """What a board begins with, and the cursor it is true at."""
         return await self._store.snapshot()
+
+    def follow(self, after: str) -> AsyncGenerator[News, None]:
+        """What changes after a cursor, for ever: the last state of each task, not each step to it."""
+        return self._news(Follower(point(after), size=self._size))
+
+    async def _news(self, follower: Follower) -> AsyncGenerator[News, None]:
+        try:
+            while not self._closed:
+                look = await self._next(follower)
+                if look is None:
+                    continue
+                if look.reset:
+                    yield follower.reset(look)
+                for news in follower.take(look):
+                    yield news
+                if follower.cut_off and not look.more:
+                    self._join(follower)
+        finally:
+            self._leave(follower)
+        raise Closed("the runtime was closed")
+
+    async def _next(self, follower: Follower) -> Look | None:
+        """Of the reader for all; or, for one who came late or fell behind, its own look."""
+        if follower.cut_off:
+            return await self._store.look(follower.point, progress=True)
+        return await follower.next()
+
+    def _join(self, follower: Follower) -> None:
+        """From here on it is told with the others, unless they are ahead of it."""
+        if self._closed:
+            return
+        if self._point is None:
+            self._point = follower.point
+        elif self._point.rev > follower.point.rev or self._point.level > follower.point.level:
+            return
+        follower.join()
+        self._followers[follower] = None
+        self._followed.set()
+        self._told.clear()
+
+    def _leave(self, follower: Follower) -> None:
+        self._followers.pop(follower, None)
+        if not self._followers:
+            self._point = None
+            self._followed.clear()
+            self._told.clear()
+
+    def close(self) -> None:
+        """Let everyone go who follows."""
+        self._closed = True
+        self._cut_all()
+
+    def _cut_all(self) -> None:
+        for follower in list(self._followers):
+            follower.cut()
+            self._leave(follower)
+
+    def _committed(self, commit: Commit) -> None:
+        if self._followers and any(isinstance(event, _TOLD_AT_ONCE) for event in commit.events):
+            self._wanted.set()
+
+    async def read_forever(self) -> None:
+        """While somebody follows: soon after a task changed, and every second for what live ones do."""
+        while True:
+            await self._followed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._next_progress):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self._read()
+            except StoreError:
+                _log.exception("the board could not be read; who follows it tries for himself")
+                self._cut_all()
+            await asyncio.sleep(GAP_SECONDS)
+
+    async def _read(self) -> None:
+        clock, before = asyncio.get_running_loop().time, self._point
+        if before is None:
+            return
+        began = clock()
+        progress = began >= self._next_progress
+        look = await self._store.look(before, progress=progress)
+        if progress:
+            self._next_progress = clock() + max(PROGRESS_SECONDS, SHARE * (clock() - began))
+        if self._point is not before:  # they left meanwhile; who came since began elsewhere
+            return
+        if look.reset:
+            self._cut_all()
+            return
+        self._point = look.point
+        self._tell(self._unheard(look))
+        if look.more:
+            self._wanted.set()
+
+    def _unheard(self, look: Look) -> Look:
+        """A live task that is as it was told last is not told again."""
+        for change in look.changes:
+            self._told.pop(change.task_id, None)
+        moved = tuple(each for each in look.moved if self._told.get(each.task_id) != hash(each.body))
+        self._told.update((each.task_id, hash(each.body)) for each in moved)
+        return replace(look, moved=moved)
+
+    def _tell(self, look: Look) -> None:
+        if not look.changes and not look.moved:
+            return
+        for follower in list(self._followers):
+            if not follower.push(look):
+                self._leave(follower)

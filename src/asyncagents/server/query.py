@@ -1,6 +1,5 @@
 """What stands in the query of a request: nonsense is refused, what nobody asked for is passed over."""
 
-import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -9,8 +8,6 @@ from asyncagents.server.http import Pairs
 
 HIGHEST = 2**53 - 1
 """No number is greater: JavaScript could not read it back."""
-
-_CURSOR = re.compile(r"[0-9A-Za-z]{1,64}-[0-9]{1,18}-[0-9]{1,18}")
 
 T = TypeVar("T", bound=str)
 
@@ -57,9 +54,3 @@ class Query:
         if not is_number or not least <= int(value) <= HIGHEST:
             raise InvalidInput(f"{name} is {value[:40]!r}, and not a number from {least} to {HIGHEST}")
         return int(value)
-
-    def cursor(self, name: str) -> str | None:
-        value = self.text(name)
-        if value is not None and not _CURSOR.fullmatch(value):
-            raise InvalidInput(f"{name} is {value[:80]!r}, and no cursor: take the id of the last event")
-        return value

@@ -3,15 +3,16 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import get_args
+from typing import Any, TypeAlias, get_args
 
 from asyncagents.domain.background_task import BackgroundTask, moment
-from asyncagents.domain.board import TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.board import BoardSnapshot, Removed, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import TaskStatus
 from asyncagents.domain.why import Why
+from asyncagents.engine.follower import News
 from asyncagents.engine.runtime import VERSION, Runtime
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.server.http import Answer, Request, Stream, shown
@@ -25,6 +26,8 @@ LIMIT, MOST = 50, 200
 _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
 
+Following: TypeAlias = AsyncGenerator[News, None]
+
 
 class Health(Shape, frozen=True, kw_only=True):
     """`uptime` in seconds."""
@@ -33,6 +36,12 @@ class Health(Shape, frozen=True, kw_only=True):
     uptime: float
     version: str
     task_count: int
+
+
+class Beat(Shape, frozen=True, kw_only=True):
+    """`ts`: ISO 8601."""
+
+    ts: str
 
 
 async def health(site: Site, request: Request) -> Answer:
@@ -78,31 +87,33 @@ async def why(site: Site, request: Request) -> Answer:
 
 async def events(site: Site, request: Request) -> Stream:
     """A browser that comes again says `Last-Event-ID`, and begins afresh whatever its address says."""
-    after = Query(request.query).cursor("after")
+    after = Query(request.query).text("after")
     if request.header("last-event-id"):
         after = None
+    following = None if after is None else site.runtime.board.follow(after)
 
     def beat() -> bytes:
-        return frame("heartbeat", encode({"ts": moment(site.clock.now())}))
+        return frame("heartbeat", encode(Beat(ts=moment(site.clock.now()))))
 
-    return Stream(_frames(site.runtime, after), beat, site.silence)
+    return Stream(_frames(site.runtime, following), beat, site.silence)
 
 
-async def _frames(runtime: Runtime, after: str | None) -> AsyncGenerator[bytes, None]:
+async def _frames(runtime: Runtime, following: Following | None) -> AsyncGenerator[bytes, None]:
     """For ever; until the runtime is closed, or cannot read its store: whoever listens comes again."""
     yield opening()
     try:
         while True:
-            if after is None:
-                board, after = await runtime.board.snapshot()
-                yield frame("snapshot", encode(board), after)
-            async with aclosing(runtime.board.follow(after)) as following:
-                async for news in following:
-                    if news.type == "reset":
+            if following is None:
+                board, cursor = await runtime.board.snapshot()
+                following = runtime.board.follow(cursor)
+                yield frame("snapshot", encode(board), cursor)
+            async with aclosing(following) as news:
+                async for each in news:
+                    if each.type == "reset":
                         break
-                    yield frame(news.type, news.body, news.cursor)
+                    yield frame(each.type, each.body, each.cursor)
             yield frame("reset", b"{}")
-            after = None
+            following = None
     except Closed:
         return
     except AsyncAgentsError as error:
@@ -111,12 +122,19 @@ async def _frames(runtime: Runtime, after: str | None) -> AsyncGenerator[bytes, 
 
 _FILTERS = (
     Param("status", "only tasks of this status", choices=_STATUSES),
-    Param("agent", "only tasks of this agent"),
+    Param("agent", "only tasks of this agent", least=1),
     Param("search", "only tasks whose description has this in it, in whatever case"),
-    Param("limit", f"so many at most; {LIMIT} unless given, never more than {MOST}", "integer"),
-    Param("offset", "so many of the newest are left out", "integer"),
+    Param("limit", f"so many at most; {LIMIT} unless given, never more than {MOST}", "integer", least=1),
+    Param("offset", "so many of the newest are left out", "integer", least=0),
 )
 _AFTER = Param("after", "the `id` of the last event that is known: no snapshot, what came after it")
+_EVENTS: tuple[tuple[str, Any], ...] = (
+    ("snapshot", BoardSnapshot),
+    *((f"task.{what}", BackgroundTask) for what in ("created", "updated", "completed", "error", "cancelled")),
+    ("task.removed", Removed),
+    ("heartbeat", Beat),
+    ("reset", dict[str, Any]),
+)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -179,7 +197,9 @@ ROUTES: tuple[Route, ...] = (
         access="local",
         summary="A snapshot of all tasks, then each change",
         query=(_AFTER,),
+        headers=(Param("Last-Event-ID", "what browsers send when they come again: a snapshot is sent"),),
         gives="text/event-stream",
+        events=_EVENTS,
         statuses=(400,),
     ),
     Route(

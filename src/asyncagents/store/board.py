@@ -2,7 +2,8 @@
 
 from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.store.door import Door
-from asyncagents.store.verb import board
+from asyncagents.store.verb import board, board_feed
+from asyncagents.store.verb.board_feed import Look, Point
 
 
 class BoardStore(Door):
@@ -22,3 +23,7 @@ class BoardStore(Door):
     async def snapshot(self) -> tuple[BoardSnapshot, str]:
         """And the cursor it is true at."""
         return await self._read(board.snapshot)
+
+    async def look(self, after: Point, *, progress: bool) -> Look:
+        """What changed since; with `progress` also what live tasks did, once the reader is up to date."""
+        return await self._read(lambda tx: board_feed.look(tx, after, progress=progress))

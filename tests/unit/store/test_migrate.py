@@ -263,8 +263,9 @@ def test_tasks_of_before_are_found_by_what_they_are_and_say(tmp_path: Path) -> N
             )
     _migrate(path, first=7)
     with closing(sqlite3.connect(path)) as connection:
-        columns = "id, status, agent, folded, created, ended, born, done"
-        found = connection.execute(f"SELECT {columns} FROM task ORDER BY id").fetchall()
+        found = connection.execute(
+            "SELECT id, status, agent, folded, created, ended, born, done FROM task ORDER BY id"
+        ).fetchall()
     assert found == [
         ("a", "error", "explore", "viel ärger", 5, 9, 1, 1),
         ("b", "running", "general", "look", 7, None, 1, 1),

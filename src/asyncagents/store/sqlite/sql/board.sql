@@ -53,3 +53,31 @@ FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AN
 
 -- name: crowd_of
 SELECT crowd FROM task WHERE id = ?;
+
+-- name: board_reach
+-- The revision of the task that is so many further on.
+SELECT rev FROM task INDEXED BY task_rev WHERE rev > ?1 AND rev <= ?2 ORDER BY rev LIMIT 1 OFFSET ?3;
+
+-- name: board_reach_removed
+SELECT rev FROM tombstone WHERE rev > ?1 AND rev <= ?2 AND kind = 'task' ORDER BY rev LIMIT 1 OFFSET ?3;
+
+-- name: board_changed
+SELECT rev, born, done, id, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: board_removed
+SELECT rev, id FROM tombstone WHERE rev > ? AND rev <= ? AND kind = 'task' ORDER BY rev, id;
+
+-- name: board_moved
+-- Live tasks whose session or calls changed, and those that queue: who goes before them changes their place.
+SELECT body, version FROM task WHERE live = 1 AND id IN (
+  SELECT id FROM session INDEXED BY session_rev WHERE rev > ?1 AND rev <= ?2
+  UNION SELECT session_id FROM call INDEXED BY call_rev WHERE rev > ?1 AND rev <= ?2
+  UNION SELECT id FROM session INDEXED BY session_queued WHERE state = 'ready' AND depth > 0
+) ORDER BY id;
+
+-- name: board_moved_since
+-- The same, by looking at each live task.
+SELECT task.body, task.version FROM task INDEXED BY task_live JOIN session ON session.id = task.id
+WHERE task.live = 1 AND (session.rev > ?1 OR session.state = 'ready'
+  OR EXISTS (SELECT 1 FROM call WHERE call.session_id = task.id AND call.rev > ?1))
+ORDER BY task.id;

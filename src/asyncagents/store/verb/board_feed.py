@@ -1,0 +1,159 @@
+"""What changed on a status board since a reader looked: the state of tasks, not each step to it."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.board import Removed
+from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import encode
+from asyncagents.errors import InvalidInput
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.board import Places, show
+from asyncagents.store.verb.task import decode_task
+
+WINDOW = 500
+FAR = 2_000
+"""Revisions. From further back it is cheaper to look at each live task than at all that changed."""
+
+Became: TypeAlias = Literal["task.updated", "task.completed", "task.error", "task.cancelled", "task.removed"]
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """How far a reader of the board is. Its text is a cursor.
+
+    Rows that changed are told up to `rev`, what live tasks did up to `level`; who reads piece by piece began
+    at `base`, and knows of the tasks that were there then.
+    """
+
+    epoch: str
+    rev: int
+    level: int
+    base: int
+
+    def __str__(self) -> str:
+        behind = "" if self.level == self.base == self.rev else f"-{self.level}-{self.base}"
+        return f"{self.epoch}-0-{self.rev}{behind}"
+
+
+def point(text: str) -> Point:
+    """Of a cursor, that of a snapshot or of news."""
+    epoch, *numbers = text.split("-")
+    if len(numbers) in (2, 4) and all(
+        each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers
+    ):
+        _, rev, level, base = map(int, numbers if len(numbers) == 4 else [*numbers, *numbers[1:] * 2])
+        if max(level, base) <= rev:
+            return Point(epoch=epoch, rev=rev, level=level, base=base)
+    raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A task as it is now. `born`, `done`: the revisions of its launch and its last end."""
+
+    task_id: SessionId
+    rev: int
+    born: int
+    done: int
+    became: Became
+    body: bytes
+
+
+class Moved(Struct, frozen=True):
+    """A live task whose child has done something."""
+
+    task_id: SessionId
+    body: bytes
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """In the order of their revisions. `more`: the reader is not up to date yet. `reset`: it cannot be."""
+
+    point: Point
+    changes: tuple[Change, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    more: bool = False
+    reset: bool = False
+
+
+async def look(tx: Tx, after: Point, *, progress: bool, window: int = WINDOW) -> Look:
+    """A bounded piece of what changed; with the last, on request, what live tasks did."""
+    row = await tx.one("revision")
+    assert row is not None
+    now, epoch, oldest = row
+    if after.epoch != epoch or 0 < after.rev < oldest or after.rev > now:
+        return Look(point=Point(epoch=epoch, rev=now, level=now, base=now), reset=True)
+    upto = await _reach(tx, after.rev, now, window)
+    places = Places()
+    changes = [await _change(tx, row, places) for row in await tx.all("board_changed", after.rev, upto)]
+    changes += [_removed(*row) for row in await tx.all("board_removed", after.rev, upto)]
+    changes.sort(key=lambda each: (each.rev, each.became != "task.removed", each.task_id))
+    more = upto < now
+    at = Point(epoch=epoch, rev=upto, level=after.level, base=after.base if more else now)
+    if more or not progress:
+        return Look(point=at, changes=tuple(changes), more=more)
+    told = {each.task_id for each in changes}
+    moved = await _moved(tx, (after.level, now), told, places)
+    return Look(point=replace(at, level=now), changes=tuple(changes), moved=moved)
+
+
+async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
+    """The revision with which a piece is full."""
+    full = [await tx.one(each, after, now, window - 1) for each in ("board_reach", "board_reach_removed")]
+    return min((row[0] for row in full if row is not None), default=now)
+
+
+async def _change(tx: Tx, row: Row, places: Places) -> Change:
+    rev, born, done, task_id, *raw = row
+    try:
+        task = decode_task(tuple(raw))
+    except Unreadable:  # nobody is shown it any more
+        return _removed(rev, task_id)
+    return Change(
+        task_id=task.id,
+        rev=rev,
+        born=born,
+        done=done,
+        became=_became(task.status),
+        body=encode(await show(tx, task, places)),
+    )
+
+
+def _became(status: str) -> Became:
+    match status:
+        case "completed":
+            return "task.completed"
+        case "error":
+            return "task.error"
+        case "cancelled":
+            return "task.cancelled"
+        case _:
+            return "task.updated"
+
+
+def _removed(rev: int, task_id: str) -> Change:
+    gone = SessionId(task_id)
+    body = encode(Removed(session_id=gone))
+    return Change(task_id=gone, rev=rev, born=0, done=rev, became="task.removed", body=body)
+
+
+async def _moved(tx: Tx, since: tuple[int, int], told: set[SessionId], places: Places) -> tuple[Moved, ...]:
+    """Live tasks whose rows did not change, but what is shown of them may have: also places in a queue."""
+    after, now = since
+    if after == now:
+        return ()
+    if now - after > FAR:
+        rows = await tx.all("board_moved_since", after)
+    else:
+        rows = await tx.all("board_moved", after, now)
+    found = []
+    for row in rows:
+        try:
+            task = decode_task(row)
+        except Unreadable:
+            continue
+        if task.id not in told:
+            found.append(Moved(task.id, encode(await show(tx, task, places))))
+    return tuple(found)
