@@ -158,7 +158,7 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
                 await wire.send(at.request("GET", HEALTH))
                 wire.reset()
         async with asyncio.timeout(WAIT):
-            while len(asyncio.all_tasks()) > before + 2:
+            while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
                 await asyncio.sleep(0.01)
 
 
@@ -285,7 +285,7 @@ async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_pat
         for wire in (*busy, kept):
             await wire.__aexit__()
         async with asyncio.timeout(WAIT):
-            while not await at.is_well():
+            while not await at.is_well():  # noqa: ASYNC110  once the others are gone
                 await asyncio.sleep(0.01)
 
     assert (refused.status, refused.name) == (503, "ServiceUnavailableError")

@@ -143,7 +143,7 @@ async def test_files_with_the_token_are_for_the_owner_alone_and_gone_with_the_se
     try:
         async with target(tmp_path) as at:
             listing, token = tmp_path / "server.json", tmp_path / "token"
-            modes = [stat.S_IMODE(path.lstat().st_mode) for path in (listing, token)]
+            modes = [stat.S_IMODE(os.lstat(path).st_mode) for path in (listing, token)]
             said = listing.read_text()
     finally:
         os.umask(before)
