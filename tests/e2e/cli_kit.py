@@ -77,6 +77,7 @@ class Desk:
         *words: str,
         stdin: int = DEVNULL,
         stdout: int = PIPE,
+        err: int = PIPE,
         env: Mapping[str, str] = NOTHING,
         limit: Callable[[], None] | None = None,
     ) -> Process:
@@ -85,7 +86,7 @@ class Desk:
             *words,
             stdin=stdin,
             stdout=stdout,
-            stderr=PIPE,
+            stderr=err,
             cwd=self.project,
             env=self.environment(env),
             preexec_fn=limit,
