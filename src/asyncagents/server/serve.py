@@ -73,7 +73,7 @@ async def open_server(
     with closing(Lock(data)), closing(address.bind(listening.port)) as bound:
         listing = _listing(bound, address, site, token)
         async with _answering(app, bound, site, patience):
-            with _listed(data, listing):
+            with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
 
 
