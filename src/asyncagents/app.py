@@ -144,7 +144,7 @@ async def open_runtime(
     before_rest: BeforeRest = rest_in_peace,
     serve: bool | Literal["later"] = True,
 ) -> AsyncIterator[Runtime]:
-    """Open a data directory and, unless `serve` is false, work on its sessions ("later": after `serve_tree()`).
+    """Open a data directory and, unless `serve` is false, work on its sessions ("later": by `serve_tree()`).
 
     `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
     config, by those of the files and the environment; or any `Model` of your own. Several processes may
@@ -335,6 +335,7 @@ def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -
     def committed(commit: Commit) -> None:
         dispatcher.committed(commit)
         answers.committed(commit)
+        bus.reached(commit.upto)
         for event in commit.events:
             bus.publish(event)
         mirror.committed(commit)

@@ -78,6 +78,7 @@ PUBLIC = [
     "TaskCreated",
     "TaskFailed",
     "TaskUpdated",
+    "TelemetryConfig",
     "TextInput",
     "Todo",
     "TodoUpdated",

@@ -41,7 +41,8 @@ def answer(  # noqa: PLR0913  its options
     refuses to answer. An approval takes approve or reject, either with a --message.
 
     If no process runs the session, this one works on its tree until it rests, as `asyncagents run --session`
-    does, and ends with the same exit codes. An id that is not there, or is answered already: 2.
+    does, and ends with the same exit codes; with a server on this data it shows what that one does.
+    An id that is not there, or is answered already: 2.
     """
     import asyncio
 
@@ -49,7 +50,7 @@ def answer(  # noqa: PLR0913  its options
 
     reply = Given(id, words, message=message, input=given, by=by)
     done = asyncio.run(give(data_directory(data_dir), reply))
-    if detach or done.is_run:
+    if detach or done.is_left_to_others:
         click.echo(done.text(detach=detach), err=True)
         context.exit(0)
     context.exit(carry_on(done, "json" if as_json else form, data_dir))

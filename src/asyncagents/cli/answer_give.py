@@ -1,16 +1,16 @@
 """Find what is asked by the beginning of its id, answer it, and work on what goes on."""
 
-import asyncio
 from pathlib import Path
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.cli.ask_reply import given_reply
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.look import look
 from asyncagents.cli.run_order import Format, Order
-from asyncagents.cli.run_session import carry_out, find_here
+from asyncagents.cli.run_there import carry_out
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.domain.call import Always, Call, Once, Reject, Reply
@@ -19,6 +19,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.pending_tool import PendingToolCall
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound
+from asyncagents.server.discovery import find_worker
 
 PREFIXES = ("per_", "que_", "tool_")
 LISTED = "`asyncagents asks --all` lists what is open"
@@ -41,8 +42,17 @@ class Done(Struct, frozen=True):
     """The root of the tree: its answer is what people wait for."""
     directory: Path
     is_run: bool
+    server: str = ""
+    """The address of one that works on all of this data."""
+
+    @property
+    def is_left_to_others(self) -> bool:
+        """Some process has it that cannot be asked to show what it does; a server can."""
+        return self.is_run and not self.server
 
     def text(self, *, detach: bool) -> str:
+        if self.server:
+            return f"answered; the server at {self.server} works on session {self.session_id}"
         if self.is_run:
             return f"answered; another process works on session {self.session_id}"
         assert detach, "else it is worked on here"
@@ -54,7 +64,13 @@ async def give(data: Path, given: Given) -> Done:
     found = await look(data, lambda runtime: _give(runtime, given), nothing=None)
     if found is None:
         raise _unknown(given.id)
-    return found
+    return replace(found, server=server_url(data))
+
+
+def server_url(data: Path) -> str:
+    """Of the one that works on all of this data; empty: there is none."""
+    worker = find_worker(data)
+    return worker.url if worker is not None else ""
 
 
 async def _give(runtime: Runtime, given: Given) -> Done | None:
@@ -130,4 +146,4 @@ def carry_on(done: Done, form: str, data_dir: Path | None) -> int:
     order = Order(
         session=done.session_id, directory=directory, data_dir=data_dir, format=cast("Format", form)
     )
-    return asyncio.run(carry_out(order, find_here(order, screen), screen))
+    return carry_out(order, screen)

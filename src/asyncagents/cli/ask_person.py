@@ -8,13 +8,13 @@ from typing import Any
 from asyncagents.cli.ask_edit import edit_input
 from asyncagents.cli.ask_reply import Chosen, chosen, options_chosen
 from asyncagents.cli.ask_view import ask_lines, choices, question_choices, question_lines, whole_lines
+from asyncagents.cli.host import Host
 from asyncagents.cli.keyboard import Keyboard
 from asyncagents.cli.screen import Screen, one_line
 from asyncagents.domain.ask import PermissionRequest, Question, QuestionRequest
-from asyncagents.domain.call import Always, Answers, Call, Once, Reject, Reply
+from asyncagents.domain.awaited import Awaited
+from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.waiting import Waiting
-from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 
 WHY = "tell the model why, and it goes on; Enter alone ends its turn > "
@@ -27,8 +27,8 @@ LEFT = "left open: what runs now is finished first"
 class Asker:
     """One ask at a time, the oldest first. What is answered elsewhere meanwhile disappears."""
 
-    def __init__(self, runtime: Runtime, root_id: SessionId, *, screen: Screen, keyboard: Keyboard) -> None:
-        self._runtime = runtime
+    def __init__(self, host: Host, root_id: SessionId, *, screen: Screen, keyboard: Keyboard) -> None:
+        self._host = host
         self._root_id = root_id
         self._screen = screen
         self._keyboard = keyboard
@@ -56,8 +56,8 @@ class Asker:
             return False
         return self._away or bool(await self._open())
 
-    async def _open(self) -> tuple[Waiting, ...]:
-        return await self._runtime.asks(self._root_id)
+    async def _open(self) -> tuple[Awaited, ...]:
+        return await self._host.tasks.awaited(self._root_id, asks=True)
 
     async def work(self) -> None:
         try:
@@ -74,12 +74,12 @@ class Asker:
         await self._news.wait()
         self._news.clear()
 
-    async def _ask(self, waiting: Waiting) -> None:
+    async def _ask(self, waiting: Awaited) -> None:
         self._keyboard.forget()
         self._screen.show(ask_lines(waiting))
-        self._asked = ask_id = waiting.call.ask_id
+        self._asked = ask_id = waiting.ask_id
         async with asyncio.TaskGroup() as group:
-            talk = group.create_task(self._talk(waiting.call))
+            talk = group.create_task(self._talk(waiting))
             watch = group.create_task(self._watch(ask_id, talk))
             talk.add_done_callback(lambda done: watch.cancel())
 
@@ -90,7 +90,7 @@ class Asker:
             await self._pause()
             if self._away:
                 continue
-            gone = all(each.call.ask_id != ask_id for each in await self._open())
+            gone = all(each.ask_id != ask_id for each in await self._open())
             if self._asked != ask_id:  # it was answered here meanwhile, which must not be broken off
                 return
             if gone:
@@ -109,14 +109,12 @@ class Asker:
             self._screen.tell("no longer asked: it was answered elsewhere, or its time was up")
             self._asked = None
 
-    async def _talk(self, call: Call) -> None:
-        state = call.open
-        assert state is not None, "only what is open is asked"
-        if state.ask is not None:
-            reply = await self._permission(call, state.ask)
+    async def _talk(self, waiting: Awaited) -> None:
+        if waiting.permission is not None:
+            reply = await self._permission(waiting, waiting.permission)
         else:
-            assert state.question is not None, "what a person is asked is one or the other"
-            reply = await self._questions(state.question, remark=state.approval)
+            assert waiting.question is not None, "what a person is asked is one or the other"
+            reply = await self._questions(waiting.question, remark=waiting.approval)
         ask_id, self._asked = self._asked, None
         if reply is None:
             self._over = True
@@ -126,36 +124,36 @@ class Asker:
 
     async def _answer(self, ask_id: str, reply: Reply) -> None:
         try:
-            await self._runtime.answer(ask_id, reply)
+            await self._host.answer(ask_id, reply)
         except (Conflict, NotFound) as error:
             self._screen.tell(f"warning: {one_line(str(error))}")
 
-    async def _permission(self, call: Call, request: PermissionRequest) -> Reply | None:
+    async def _permission(self, waiting: Awaited, request: PermissionRequest) -> Reply | None:
         while (line := await self._typed(choices(request))) is not None:
             try:
                 choice = chosen(line, request)
                 if choice.choice == "leave":
                     return None
                 if choice.choice != "show":
-                    return await self._decided(choice, call)
-                self._screen.show(whole_lines(call, request))
+                    return await self._decided(choice, waiting)
+                self._screen.show(whole_lines(waiting, request))
             except InvalidInput as error:
                 self._screen.tell(str(error))
         return None
 
-    async def _decided(self, choice: Chosen, call: Call) -> Reply:
+    async def _decided(self, choice: Chosen, waiting: Awaited) -> Reply:
         match choice.choice:
             case "always":
                 return Always()
             case "edit":
-                return Once(await self._edited(call))
+                return Once(await self._edited(waiting))
             case "reject":
                 return Reject(choice.message or await self._typed(WHY) or "")
             case _:
                 return Once()
 
-    async def _edited(self, call: Call) -> dict[str, Any]:
-        return await edit_input(call.input, typed=self._typed, lent=self._lent)
+    async def _edited(self, waiting: Awaited) -> dict[str, Any]:
+        return await edit_input(waiting.input, typed=self._typed, lent=self._lent)
 
     @contextmanager
     def _lent(self) -> Iterator[None]:

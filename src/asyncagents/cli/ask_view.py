@@ -6,28 +6,26 @@ from asyncagents.cli.screen import Line, one_line, plain
 from asyncagents.cli.task_words import label
 from asyncagents.cli.tool_line import diff_lines, named
 from asyncagents.domain.ask import PermissionRequest, Question
-from asyncagents.domain.call import Call
+from asyncagents.domain.awaited import Awaited
 from asyncagents.domain.decision import moment
 from asyncagents.domain.session import Session
-from asyncagents.domain.waiting import Waiting
 
 MOST_HEAD = 400
 MOST_LINES = 60
 
 
-def ask_lines(waiting: Waiting) -> list[Line]:
+def ask_lines(waiting: Awaited) -> list[Line]:
     """Who wants what, and all that helps to decide; a question shows its options when it is put."""
-    state = waiting.call.open
-    assert state is not None, "only what is open waits"
-    head = f"{waiting.call.tool} asks{f' {waiting.who}' if waiting.who else ''}"
-    if state.ask is not None:
-        head = f"{head} for the permission {state.ask.permission!r}: {', '.join(state.ask.patterns)}"
-    if waiting.until is not None:
-        head = f"{head}, until {moment(waiting.until)}"
+    ask = waiting.permission
+    head = f"{waiting.tool} asks{f' {waiting.who}' if waiting.who else ''}"
+    if ask is not None:
+        head = f"{head} for the permission {ask.permission!r}: {', '.join(ask.patterns)}"
+    if waiting.due is not None:
+        head = f"{head}, until {moment(waiting.due)}"
     lines = [Line(one_line(head, MOST_HEAD), "loud")]
     if len(waiting.lineage) > 1:
         lines.append(Line(f"  for {lineage_text(waiting.lineage)}", "loud"))
-    return [*lines, *_cut(_wanted(waiting.call, state.ask))] if state.ask is not None else lines
+    return [*lines, *_cut(_wanted(waiting, ask))] if ask is not None else lines
 
 
 def _cut(wanted: Iterable[Line]) -> list[Line]:
@@ -37,14 +35,14 @@ def _cut(wanted: Iterable[Line]) -> list[Line]:
     return [*lines[:MOST_LINES], Line(f"  … {len(lines) - MOST_LINES} more lines: s shows all", "loud")]
 
 
-def whole_lines(call: Call, request: PermissionRequest) -> list[Line]:
+def whole_lines(waiting: Awaited, request: PermissionRequest) -> list[Line]:
     """Everything that an approval would be for: what is not shown might be what matters."""
     patterns = [Line(f"  {plain(pattern)}", "loud") for pattern in request.patterns]
-    given = [Line(f"  {key} = {value!r}", "loud") for key, value in call.input.items()]
-    return [*patterns, *_wanted(call, request), *given]
+    given = [Line(f"  {key} = {value!r}", "loud") for key, value in waiting.input.items()]
+    return [*patterns, *_wanted(waiting, request), *given]
 
 
-def _wanted(call: Call, request: PermissionRequest) -> Iterator[Line]:
+def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
     command, diff = request.metadata.get("command"), request.metadata.get("diff")
     reasons = request.metadata.get("reasons")
     if request.permission == "doom_loop":
@@ -56,7 +54,7 @@ def _wanted(call: Call, request: PermissionRequest) -> Iterator[Line]:
     if isinstance(diff, str) and diff:
         yield from diff_lines(diff, most=None)
     elif not isinstance(command, str):
-        yield Line(f"  {named(call.tool, call.input)}", "loud")
+        yield Line(f"  {named(waiting.tool, waiting.input)}", "loud")
 
 
 def choices(request: PermissionRequest) -> str:

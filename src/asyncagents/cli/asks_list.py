@@ -13,6 +13,7 @@ from asyncagents.cli.run_result import wait_of, what_of
 from asyncagents.cli.screen import ago, left, print_table
 from asyncagents.cli.tool_line import named
 from asyncagents.config.system import SystemClock
+from asyncagents.domain.awaited import awaited
 from asyncagents.domain.call import Call
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
@@ -104,7 +105,7 @@ def _row(waiting: Waiting) -> dict[str, Any]:
     assert state is not None, "only what is open waits"
     request = state.ask or state.question
     return {
-        **msgspec.to_builtins(wait_of(call)),
+        **msgspec.to_builtins(wait_of(awaited(call))),
         "id": _id(call),
         "since": state.since,
         "due": state.due,

@@ -20,6 +20,7 @@ from asyncagents.engine.voice import NO_MODEL
 from asyncagents.errors import ConfigError, StoreError
 from asyncagents.llm.offer import Offer
 from asyncagents.llm.roster import Roster
+from asyncagents.server.discovery import find_server, find_worker
 from asyncagents.store.sqlite.inspect import Inspection, inspect, owners_in, sqlite_version
 
 OLDEST_SQLITE = (3, 35)
@@ -102,15 +103,24 @@ def _database(path: Path) -> Iterator[Check]:
         yield Check("fail", "database", told.message, told.hint)
         return
     yield _judged(path, seen)
+    yield _server(path.parent)
     alive, dead = sum(owners.values()), sum(not lives for lives in owners.values())
     yield Check("ok", "processes", f"{alive} at work here" + (f", {dead} died at it" if dead else ""))
-    if seen.left:
+    if seen.left and find_worker(path.parent) is None:
         yield Check(
             "warn",
             "sessions",
             f"{seen.left} have work that nobody does",
             "`asyncagents sessions --all` lists them; `asyncagents run --session ID` goes on",
         )
+
+
+def _server(data: Path) -> Check:
+    found = find_server(data)
+    if found is None:
+        return Check("ok", "server", "none runs here; `asyncagents serve` starts one")
+    what = "works on all sessions" if found.serves_all else "belongs to a run, and works on its sessions"
+    return Check("ok", "server", f"{found.url}, process {found.pid}, {what}")
 
 
 def _judged(path: Path, seen: Inspection) -> Check:

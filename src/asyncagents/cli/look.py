@@ -7,6 +7,7 @@ from typing import TypeVar
 from asyncagents.app import open_runtime
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.engine.runtime import Runtime
+from asyncagents.server.discovery import find_worker
 
 T = TypeVar("T")
 
@@ -17,4 +18,5 @@ async def look(data: Path, see: Callable[[Runtime], Awaitable[T]], *, nothing: T
         return nothing
     listen(Screen())
     async with open_runtime(data, serve=False) as runtime:
+        runtime.tasks.served_elsewhere = lambda: find_worker(data) is not None
         return await see(runtime)

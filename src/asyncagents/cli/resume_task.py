@@ -9,12 +9,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
+from asyncagents.cli.answer_give import server_url
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.look import look
 from asyncagents.cli.option import data_directory
 from asyncagents.cli.run_choice import choose
+from asyncagents.cli.run_here import Here, find_here, work_here
 from asyncagents.cli.run_order import Format, Order
-from asyncagents.cli.run_session import Here, carry_out, find_here
+from asyncagents.cli.run_there import carry_out
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.task_find import find_task, unknown
 from asyncagents.cli.tasks_tree import tree_is_run
@@ -45,12 +47,15 @@ def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
     screen = Screen()
     listen(screen)
     order = _order(session, form, data_dir)
-    here = find_here(order, screen)
-    served = asyncio.run(_send(follow, replace(order, prompt=follow.prompt), here, session))
-    if follow.detach or served:
-        click.echo(_sent(session, served=served), err=True)
+    server = server_url(data_directory(data_dir))
+    here = find_here(order, Screen() if server else screen)
+    if not server:  # nothing is stored for a model that cannot be asked; what a server can ask it knows
+        choose(here.config, here.agents, replace(order, prompt=follow.prompt), session)
+    is_run = asyncio.run(_send(follow, here, session))
+    if follow.detach or (is_run and not server):
+        click.echo(_sent(session, is_run=is_run, server=server), err=True)
         return 0
-    return asyncio.run(carry_out(order, here, screen))
+    return carry_out(order, screen) if server else asyncio.run(work_here(order, here, screen))
 
 
 async def _find(runtime: Runtime, follow: Followup) -> Session:
@@ -68,9 +73,8 @@ def _order(session: Session, form: str, data_dir: Path | None) -> Order:
     )
 
 
-async def _send(follow: Followup, order: Order, here: Here, session: Session) -> bool:
+async def _send(follow: Followup, here: Here, session: Session) -> bool:
     """On the disk when this returns; says whether a living process works on the tree."""
-    choose(here.config, here.agents, order, session)  # nothing is stored for a model that cannot be asked
     async with open_runtime(
         here.config.data_dir, config=here.config, coding="each directory", serve=False
     ) as runtime:
@@ -78,8 +82,10 @@ async def _send(follow: Followup, order: Order, here: Here, session: Session) ->
         return await tree_is_run(runtime, await runtime.root_of(session.id))
 
 
-def _sent(session: Session, *, served: bool) -> str:
+def _sent(session: Session, *, is_run: bool, server: str) -> str:
     shown = f"`asyncagents task {session.id}` shows it"
-    if served:
+    if server:
+        return f"sent; the server at {server} works on it, {shown}"
+    if is_run:
         return f"sent; another process works on it, {shown}"
     return f"sent; nobody works on it until `asyncagents run --session {session.id}` does"

@@ -52,12 +52,29 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
     default="text",
     help="The answer as it is written; one object at the end; or an event a line, the result last.",
 )
+@click.option(
+    "--attach",
+    metavar="URL",
+    help="Let the server there do the work; else that of this data, if one runs.",
+)
+@click.option("--token", metavar="TOKEN", help="The server's; else ASYNCAGENTS_TOKEN, else of this data.")
+@click.option("--api", is_flag=True, help="Answer over HTTP while it works, as `asyncagents serve` does.")
+@click.option(
+    "--port", metavar="N", type=click.IntRange(0, 65_535), help="With --api: as for `asyncagents serve`."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @directory_option
 @data_dir_option
 @click.pass_context
 def run(
-    context: click.Context, /, *, prompt: str | None, as_json: bool, directory: Path, **given: Any
+    context: click.Context,
+    /,
+    *,
+    prompt: str | None,
+    as_json: bool,
+    token: str | None,
+    directory: Path,
+    **given: Any,
 ) -> None:
     """Send a prompt and watch the answer being written.
 
@@ -68,24 +85,30 @@ def run(
     What needs your leave is asked at the terminal; where there is none it waits, and `asyncagents answer`
     answers it.
 
-    Ctrl-C cancels the session, a second one quits at once.
+    Where `asyncagents serve` works on the same data, that server does the work, and this shows it: its
+    configuration counts. Ctrl-C cancels the session, a second one quits at once.
 
     Exit codes: 0 answered, 1 failed, 2 wrong usage, model, key, config or session, 3 it waits for somebody
     or something outside, 5 cancelled, 130 and 143 quit or stopped by a signal.
     """
-    import asyncio
-
     from asyncagents.cli.run_order import Order, check, session_rules, whole_prompt
-    from asyncagents.cli.run_session import carry_out, find_here
+    from asyncagents.cli.run_there import carry_out
     from asyncagents.cli.screen import Screen, listen
     from asyncagents.config.env import system_environment
+    from asyncagents.config.secret import Secret
 
     if as_json:
         given["format"] = "json"
     rules = session_rules(given.pop("allow"), given.pop("deny"), str(system_environment().home))
-    order = Order(prompt=whole_prompt(prompt), directory=project_folder(directory), rules=rules, **given)
+    order = Order(
+        prompt=whole_prompt(prompt),
+        directory=project_folder(directory),
+        rules=rules,
+        token=Secret(token) if token is not None else None,
+        **given,
+    )
     check(order)
     data_directory(order.data_dir)
     screen = Screen()
     listen(screen)
-    context.exit(asyncio.run(carry_out(order, find_here(order, screen), screen)))
+    context.exit(carry_out(order, screen))

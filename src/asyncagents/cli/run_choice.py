@@ -18,8 +18,10 @@ LISTED = "`asyncagents models` lists those that can be asked"
 
 
 class Addressee(Struct, frozen=True):
-    agent: str
-    model: ModelRef
+    """None: whoever does the work chooses."""
+
+    agent: str | None
+    model: ModelRef | None
 
 
 def choose(config: Config, agents: Agents, order: Order, session: Session | None) -> Addressee:

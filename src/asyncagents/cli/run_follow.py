@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from asyncagents.cli.ask_person import Asker
 from asyncagents.cli.exit import Complaint, complaint
+from asyncagents.cli.host import Host
 from asyncagents.cli.run_view import View
 from asyncagents.domain.event import (
     Event,
@@ -20,7 +21,6 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.status import Idle
-from asyncagents.engine.runtime import Runtime
 
 LOOK_SECONDS = 0.25
 """How often to look for what no event tells: an ask that is left alone, a disk that is full."""
@@ -30,7 +30,7 @@ News: TypeAlias = Event | None
 
 
 async def follow(
-    runtime: Runtime,
+    host: Host,
     root_id: SessionId,
     *,
     events: AsyncIterator[Event],
@@ -46,8 +46,8 @@ async def follow(
         tasks = [group.create_task(_pass_on(events, news)), group.create_task(_tick(news))]
         if asker is not None:
             tasks.append(group.create_task(asker.work()))
-        while await _goes_on(runtime, root_id, asker):
-            await _show(runtime, root_id, news, view)
+        while await _goes_on(host, root_id, asker):
+            await _show(host, root_id, news, view)
             if asker is not None:
                 asker.look()
         if asker is not None:
@@ -60,22 +60,22 @@ async def follow(
             view.show(event)
 
 
-async def _goes_on(runtime: Runtime, root_id: SessionId, asker: Asker | None) -> bool:
+async def _goes_on(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
     """Looked at twice: an answer between two looks ends the asking, and begins the work."""
     if asker is None:
-        return await runtime.at_work(root_id)
+        return await host.at_work(root_id)
     for _ in range(2):
-        if await runtime.at_work(root_id) or await asker.wanted():
+        if await host.at_work(root_id) or await asker.wanted():
             return True
     return False
 
 
-async def _show(runtime: Runtime, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
+async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
     """Until something happens after which the tree may be at rest, or ask."""
     while True:
         event = await news.get()
         if event is None:
-            _check(runtime, root_id)
+            _check(host, root_id)
             return
         view.show(event)
         match event:
@@ -91,10 +91,10 @@ async def _show(runtime: Runtime, root_id: SessionId, news: asyncio.Queue[News],
                 pass
 
 
-def _check(runtime: Runtime, root_id: SessionId) -> None:
+def _check(host: Host, root_id: SessionId) -> None:
     """What is accepted is kept, so there is no point in trying for ever."""
-    if runtime.trouble is not None:
-        told = complaint(runtime.trouble)
+    if host.trouble is not None:
+        told = complaint(host.trouble)
         again = f"`asyncagents run --session {root_id}` goes on"
         raise Complaint(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
 

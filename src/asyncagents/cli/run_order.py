@@ -12,6 +12,7 @@ import click
 from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.config.secret import Secret
 from asyncagents.domain.permission import Action, Written, permission_of, rules_of
 from asyncagents.domain.session import Rule
 
@@ -38,6 +39,12 @@ class Order(Struct, frozen=True, kw_only=True):
     data_dir: Path | None = None
     rules: tuple[Rule, ...] = ()
     """Of the new session."""
+    attach: str | None = None
+    """The address of a server that does the work."""
+    token: Secret | None = None
+    api: bool = False
+    """Answer over HTTP while it works."""
+    port: int | None = None
 
     @property
     def sends(self) -> bool:
@@ -65,9 +72,20 @@ def check(order: Order) -> None:
             "`--continue` goes on with the last session",
             code=USAGE,
         )
+    _check_place(order)
     for option, given in (("--detach", order.detach), ("--key", order.key is not None)):
         if given and not order.sends:
             raise click.UsageError(f"{option} needs a prompt.")
+
+
+def _check_place(order: Order) -> None:
+    if order.api and (order.attach is not None or order.detach):
+        other = "--attach" if order.attach is not None else "--detach"
+        raise click.UsageError(f"--api is for work that is done here; leave out {other}.")
+    if order.port is not None and not order.api:
+        raise click.UsageError("--port goes with --api.")
+    if order.token is not None and order.attach is None:
+        raise click.UsageError("--token goes with --attach.")
 
 
 def session_rules(allow: Sequence[str], deny: Sequence[str], home: str) -> tuple[Rule, ...]:

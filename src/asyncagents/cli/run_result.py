@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from asyncagents.cli.exit import CANCELLED, FAILED, WAITING
 from asyncagents.cli.screen import Screen, amount, dollars, one_line
-from asyncagents.domain.call import Call, Open
+from asyncagents.domain.awaited import Awaited
+from asyncagents.domain.call import Call
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.decision import moment
 from asyncagents.domain.failure import Failure, MessageAbortedError
@@ -55,6 +56,21 @@ class Result(Struct, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
     summaries: int = 0
     """How often the conversation was summarised in this turn."""
+
+
+class Where(Struct, frozen=True):
+    """Where the work is done: in this process, in the server of this data, or (`far`) in another one."""
+
+    url: str = ""
+    far: bool = False
+
+    def again(self, session_id: SessionId) -> str:
+        """The command that comes back to a session."""
+        there = f" --attach {self.url}" if self.far else ""
+        return f"asyncagents run{there} --session {session_id}"
+
+
+HERE = Where()
 
 
 def judged(
@@ -155,43 +171,37 @@ def exit_code(ending: Ending) -> int:
             assert_never(ending)
 
 
-def waits_outside(call: Call) -> bool:
-    """Not for a session of the same tree, which has its own reasons."""
-    return call.open is not None and call.open.kind != "task" and call.open.watch is None
-
-
-def wait_of(call: Call) -> Wait:
-    assert call.open is not None, "only what is open waits"
+def wait_of(waiting: Awaited) -> Wait:
     return Wait(
-        session=call.session_id,
-        call=call.id,
-        ask=call.ask_id if call.asking else None,
-        tool=call.tool,
-        kind=call.open.kind,
-        what=_what(call.tool, call.open),
-        who=call.open.who,
-        due=call.open.due,
-        choices=_choices(call.open),
+        session=waiting.session_id,
+        call=waiting.id,
+        ask=waiting.ask_id,
+        tool=waiting.tool,
+        kind=waiting.kind,
+        what=_what(waiting),
+        who=waiting.who,
+        due=waiting.due,
+        choices=_choices(waiting),
     )
 
 
-def _choices(state: Open) -> str:
-    if state.ask is not None:
+def _choices(waiting: Awaited) -> str:
+    if waiting.permission is not None:
         return "once|always|reject"
-    if state.approval and state.question is not None:
-        return "|".join(option.label.lower() for option in state.question.questions[0].options)
-    return "TEXT" if state.question is not None else ""
+    if waiting.approval and waiting.question is not None:
+        return "|".join(option.label.lower() for option in waiting.question.questions[0].options)
+    return "TEXT" if waiting.question is not None else ""
 
 
-def _what(tool: str, state: Open) -> str:
-    if state.ask is not None:
-        patterns = ", ".join(state.ask.patterns)
-        return f"{tool} asks for the permission {state.ask.permission!r} ({patterns})"
-    if state.question is not None:
-        whom = f" {state.who}" if state.who else ""
-        return f"{tool} asks{whom}: {' / '.join(each.question for each in state.question.questions)}"
-    note = f" ({state.note})" if state.note else ""
-    return f"{tool} waits for its {'time' if state.kind == 'wait' else 'result'}{note}"
+def _what(waiting: Awaited) -> str:
+    tool, ask, question = waiting.tool, waiting.permission, waiting.question
+    if ask is not None:
+        return f"{tool} asks for the permission {ask.permission!r} ({', '.join(ask.patterns)})"
+    if question is not None:
+        whom = f" {waiting.who}" if waiting.who else ""
+        return f"{tool} asks{whom}: {' / '.join(each.question for each in question.questions)}"
+    note = f" ({waiting.note})" if waiting.note else ""
+    return f"{tool} waits for its {'time' if waiting.kind == 'wait' else 'result'}{note}"
 
 
 def what_of(call: Call) -> str:
@@ -206,33 +216,43 @@ def what_of(call: Call) -> str:
     return state.note
 
 
-def close(screen: Screen, result: Result) -> None:
+def close(screen: Screen, result: Result, where: Where = HERE) -> None:
     """The last words, on stderr; the answer is on stdout already."""
-    again = f"asyncagents run --session {result.session}"
+    again = where.again(result.session)
     match result.status:
         case "done":
-            _sum_up(screen, result)
+            _sum_up(screen, result, again)
         case "failed":
             screen.tell(f"error: {failure_text(result.error)}")
             screen.tell(f"hint: the session is kept; `{again} PROMPT` goes on with it")
         case "waiting":
-            _tell_waits(screen, result, again)
+            _tell_waits(screen, result, where)
         case "cancelled":
             screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` goes on with it")
         case "stopped":
-            screen.tell(f"stopped: what was accepted is kept; `{again}` goes on with it")
+            screen.tell(f"stopped: {_after_stop(where)}; `{again}` {_comes_back(where)}")
+        case "accepted" if where.url:
+            screen.tell(f"accepted: the server at {where.url} works on it; `{again}` {_comes_back(where)}")
         case "accepted":
             screen.tell(f"accepted: nobody works on it until `{again}` does")
         case _:
             assert_never(result.status)
 
 
-def _tell_waits(screen: Screen, result: Result, again: str) -> None:
+def _after_stop(where: Where) -> str:
+    return f"the server at {where.url} goes on" if where.url else "what was accepted is kept"
+
+
+def _comes_back(where: Where) -> str:
+    return "shows what it does" if where.url else "goes on with it"
+
+
+def _tell_waits(screen: Screen, result: Result, where: Where) -> None:
     for wait in result.waits:
         until = f", until {moment(wait.due)}" if wait.due is not None and wait.kind != "wait" else ""
         named = wait.ask or wait.call
         screen.tell(f"waiting: {one_line(wait.what)}, {named} of session {wait.session}{until}")
-    for hint in _ways_on(result, again):
+    for hint in _ways_far(result, where) if where.far else _ways_on(result, where.again(result.session)):
         screen.tell(f"hint: {hint}")
 
 
@@ -250,12 +270,20 @@ def _ways_on(result: Result, again: str) -> Iterator[str]:
         yield f"{when}, `{again}` goes on; a prompt is answered meanwhile"
 
 
-def _sum_up(screen: Screen, result: Result) -> None:
+def _ways_far(result: Result, where: Where) -> Iterator[str]:
+    """Data of others takes answers only through their server."""
+    again = where.again(result.session)
+    if any(wait.ask is not None for wait in result.waits):
+        yield f"`{again}` at a terminal asks for the answer"
+    else:
+        yield f"`{again}` shows how it goes on once the result is in"
+
+
+def _sum_up(screen: Screen, result: Result, again: str) -> None:
     if result.finish == "length":
         screen.tell("warning: the model stopped at its longest answer; the end is missing")
     if result.finish == "max-steps":
-        again = f"`asyncagents run --session {result.session} PROMPT`"
-        screen.tell(f"warning: the agent may take no more steps in one turn; {again} goes on")
+        screen.tell(f"warning: the agent may take no more steps in one turn; `{again} PROMPT` goes on")
     if screen.watched:
         screen.note(f"session {result.session}, {amount(result.tokens)} tokens, {dollars(result.cost)}")
 

@@ -2,83 +2,50 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.app import open_runtime
 from asyncagents.cli.ask_person import Asker
 from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.host import Host
 from asyncagents.cli.keyboard import find_keyboard
-from asyncagents.cli.run_choice import Addressee, choose
+from asyncagents.cli.run_choice import Addressee
 from asyncagents.cli.run_follow import follow
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.run_result import (
+    HERE,
     Ending,
     Result,
+    Where,
     close,
     exit_code,
     judged,
     last_answer,
     steps_of_turn,
     wait_of,
-    waits_outside,
 )
 from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.run_tools import Tools
 from asyncagents.cli.run_view import JsonView, StreamView, TextView, View, Words
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.task_words import moment
-from asyncagents.config.agents import find_agents
-from asyncagents.config.config import Config
-from asyncagents.config.env import system_environment
-from asyncagents.config.load import load
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.session import Session, Tokens
-from asyncagents.engine.agents import Agents
 from asyncagents.engine.input import To
-from asyncagents.engine.runtime import Runtime
 
 STOP_SECONDS = 5.0
 STEPS = 1000
 """Of a turn longer than this, only so many steps are added up."""
 
 
-class Here(Struct, frozen=True):
-    """What counts in the directory that a command was given in."""
-
-    config: Config
-    agents: Agents
-
-
-def find_here(order: Order, screen: Screen) -> Here:
-    """What is odd about the files is said once."""
-    environment = system_environment()
-    loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
-    found = find_agents(environment, order.directory, trusted=loaded.trusted)
-    for warning in (*loaded.warnings, *found.told):
-        screen.warn(warning)
-    return Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)))
-
-
-async def carry_out(order: Order, place: Here, screen: Screen) -> int:
-    """Returns the exit code. Nothing is stored for an order that cannot be carried out."""
-    config = place.config
-    chosen = choose(config, place.agents, order, None) if order.sends and not order.resumes else None
-    with Signals() as signals:
-        async with open_runtime(
-            config.data_dir, config=config, coding="each directory", serve=False
-        ) as runtime:
-            job = Job(runtime, order, place, screen=screen)
-            return await _supervised(job, signals, chosen)
-
-
-async def _supervised(job: "Job", signals: Signals, chosen: Addressee | None) -> int:
+async def supervised(job: "Job", signals: Signals, chosen: Addressee | None = None) -> int:
+    """Returns the exit code. `chosen`: who answers, if that does not depend on the session."""
     async with asyncio.TaskGroup() as group:
         work = group.create_task(job.work(chosen))
         obedience = group.create_task(job.obey(signals, work))
@@ -88,19 +55,25 @@ async def _supervised(job: "Job", signals: Signals, chosen: Addressee | None) ->
     return job.ended(work.result())
 
 
+Choose: TypeAlias = Callable[[Session | None], Addressee]
+"""Who answers, in a session or a new one. Raises what can be known to be wrong without a request."""
+
+
 class Job:
     def __init__(
         self,
-        runtime: Runtime,
+        host: Host,
         order: Order,
-        here: Here,
+        choose: Choose,
         *,
         screen: Screen,
+        where: Where = HERE,
     ) -> None:
-        self._runtime = runtime
+        self._host = host
         self._order = order
-        self._here = here
+        self._choose = choose
         self._screen = screen
+        self._where = where
         self._view: View = JsonView()
         self._before: Entry | None = None
         """The newest message before we came."""
@@ -116,8 +89,8 @@ class Job:
         """`chosen`: who answers, if that does not depend on the session."""
         session = await self._known_session()
         if self._order.sends and chosen is None:
-            chosen = choose(self._here.config, self._here.agents, self._order, session)
-        async with self._runtime.events() as events:  # from before anything is there
+            chosen = self._choose(session)
+        async with self._host.events() as events:  # from before anything is there
             if session is not None:
                 await self._look_back(session.id)
             session_id, message_id = await self._admit(session, chosen)
@@ -130,8 +103,8 @@ class Job:
             return await self._go_on(session_id, message_id, events)
 
     async def _look_back(self, session_id: SessionId) -> None:
-        self._before = next(iter(await self._runtime.messages(session_id, limit=1)), None)
-        self._live = await self._runtime.is_run(session_id)
+        self._before = next(iter(await self._host.messages(session_id, limit=1)), None)
+        self._live = await self._host.is_run(session_id)
 
     async def _admit(
         self, session: Session | None, chosen: Addressee | None
@@ -144,8 +117,8 @@ class Job:
         files = [path.absolute() for path in order.files]  # from where the person is, not the session
         to = To(agent=chosen.agent, model=chosen.model, files=files)
         if session is not None:
-            return session.id, await self._runtime.send(session.id, order.prompt, key=order.key, **to)
-        session, message_id = await self._runtime.begin(
+            return session.id, await self._host.send(session.id, order.prompt, key=order.key, **to)
+        session, message_id = await self._host.begin(
             order.prompt,
             title=order.title,
             directory=order.directory,
@@ -157,10 +130,10 @@ class Job:
 
     async def _known_session(self) -> Session | None:
         if self._order.session is not None:
-            return await self._runtime.find_session(self._order.session)
+            return await self._host.find_session(self._order.session)
         if not self._order.newest:
             return None
-        newest = await self._runtime.roots(self._order.directory, limit=1)
+        newest = await self._host.roots(self._order.directory, limit=1)
         if not newest:
             raise Complaint(
                 f"there is no session of {self._order.directory} to continue",
@@ -174,13 +147,13 @@ class Job:
     ) -> Result:
         if self._order.detach:
             return Result(session=session_id, message=message_id, tokens=Tokens.zero(), status="accepted")
-        root_id = await self._runtime.root_of(session_id)
+        root_id = await self._host.root_of(session_id)
         if not await self._is_over(session_id, root_id, message_id):
-            first = await self._runtime.answer_to(message_id) if message_id is not None else None
-            self._runtime.serve_tree(root_id)
+            first = await self._host.answer_to(message_id) if message_id is not None else None
+            self._host.serve_tree(root_id)
             if self._keyboard is not None:
-                self._asker = Asker(self._runtime, root_id, screen=self._screen, keyboard=self._keyboard)
-            await follow(self._runtime, root_id, events=events, view=self._view, asker=self._asker)
+                self._asker = Asker(self._host, root_id, screen=self._screen, keyboard=self._keyboard)
+            await follow(self._host, root_id, events=events, view=self._view, asker=self._asker)
             await self._catch_up(session_id)
             if first is not None and message_id is not None:
                 await self._repeat(session_id, message_id, first)
@@ -189,7 +162,7 @@ class Job:
     async def _catch_up(self, session_id: SessionId) -> None:
         """If others did the work, the rows may be ahead of what was heard of it."""
         before = self._before
-        for entry in await self._runtime.messages(session_id, limit=STEPS):
+        for entry in await self._host.messages(session_id, limit=STEPS):
             if before is None or (entry.info.id >= before.info.id and entry != before):
                 self._show(entry)
 
@@ -206,8 +179,10 @@ class Job:
 
     async def _is_over(self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None) -> bool:
         """The prompt was answered before, under its key; or nobody prompts, and nothing is left to do."""
-        if await self._runtime.at_work(root_id) or (
-            message_id is None and self._keyboard is not None and await self._runtime.asks(root_id)
+        if await self._host.at_work(root_id) or (
+            message_id is None
+            and self._keyboard is not None
+            and await self._host.tasks.awaited(root_id, asks=True)
         ):
             return False
         if message_id is not None:
@@ -220,20 +195,20 @@ class Job:
 
     async def _answer_to(self, session_id: SessionId, message_id: MessageId) -> Entry | None:
         """The last one: tasks that the prompt led to may have had more said since the first."""
-        first = await self._runtime.answer_to(message_id)
-        return first and last_answer(await self._runtime.messages(session_id, limit=STEPS), first)
+        first = await self._host.answer_to(message_id)
+        return first and last_answer(await self._host.messages(session_id, limit=STEPS), first)
 
     async def _old_answer(self, session_id: SessionId, root_id: SessionId) -> Entry:
         answer = await self._last_answer(session_id)
         if answer is None:
             hint = f"send it one, as in `asyncagents run --session {session_id} Hello`"
             raise Complaint(f"session {session_id} has no prompt yet", hint=hint, code=USAGE)
-        state = "waits" if await self._runtime.statuses(root_id) else "is at rest"
+        state = "waits" if await self._host.statuses(root_id) else "is at rest"
         self._screen.note(f"session {session_id} {state}; this is its last answer:")
         return answer
 
     async def _last_answer(self, session_id: SessionId) -> Entry | None:
-        entries = await self._runtime.messages(session_id, limit=STEPS)
+        entries = await self._host.messages(session_id, limit=STEPS)
         answers = [each for each in reversed(entries) if isinstance(each.info, AssistantMessage)]
         return next((each for each in answers if not _only_summary(each)), next(iter(answers), None))
 
@@ -244,13 +219,8 @@ class Job:
             answer = await self._answer_to(session_id, message_id)
         else:
             answer = await self._last_answer(session_id)
-        waits = [
-            wait_of(call)
-            for each in await self._runtime.statuses(root_id)
-            for call in await self._runtime.open_calls(each)
-            if waits_outside(call)
-        ]
-        entries = await self._runtime.messages(session_id, limit=STEPS)
+        waits = [wait_of(each) for each in await self._host.tasks.awaited(root_id)]
+        entries = await self._host.messages(session_id, limit=STEPS)
         result = judged(session_id, answer, steps_of_turn(entries, answer, message_id), tuple(waits))
         if self._ending == "cancelled" or await self._cut_off(session_id, answer):
             return replace(result, status="cancelled")
@@ -261,7 +231,7 @@ class Job:
         said = answer.info.time.completed if answer is not None else None
         ended = [
             moment(task.completed_at)
-            for task in await self._runtime.tasks.list(session_id)
+            for task in await self._host.tasks.list(session_id)
             if task.parent_session_id == session_id and task.status == "cancelled" and task.completed_at
         ]
         return said is not None and any(at > said for at in ended)
@@ -277,7 +247,7 @@ class Job:
                 words = Words(session_id, self._before, live=self._live, asked=message_id)
                 sessions, asked = await self._tree(session_id), self._keyboard is not None
                 tools = Tools(self._screen, session_id, sessions, asked=asked)
-                tools.know(await self._old_entries(session_id), await self._runtime.tasks.list(session_id))
+                tools.know(await self._old_entries(session_id), await self._host.tasks.list(session_id))
                 return TextView(self._screen, words, tools=tools, clock=SystemClock())
 
     async def _old_entries(self, session_id: SessionId) -> list[Entry]:
@@ -285,16 +255,16 @@ class Job:
         before = self._before
         if before is None:
             return []
-        entries = await self._runtime.messages(session_id, limit=STEPS)
+        entries = await self._host.messages(session_id, limit=STEPS)
         old = [each for each in entries if each.info.id < before.info.id]
         return old if self._live else [*old, before]
 
     async def _tree(self, session_id: SessionId) -> list[Session]:
-        found, ahead = [], [await self._runtime.session(await self._runtime.root_of(session_id))]
+        found, ahead = [], [await self._host.session(await self._host.root_of(session_id))]
         while ahead:
             session = ahead.pop()
             found.append(session)
-            ahead += await self._runtime.children(session.id)
+            ahead += await self._host.children(session.id)
         return found
 
     async def obey(self, signals: Signals, work: asyncio.Task[Result]) -> None:
@@ -304,7 +274,7 @@ class Job:
             self._ending = "cancelled"
             if self._asker is not None:
                 self._asker.leave()
-            await self._runtime.abort(await self._runtime.root_of(self._session_id), seconds=0)
+            await self._host.abort(await self._host.root_of(self._session_id), seconds=0)
             self._screen.note("cancelling; Ctrl-C again quits at once")  # only what is durable is said
             done, _ = await asyncio.wait([work], timeout=STOP_SECONDS)
             if done:
@@ -322,7 +292,7 @@ class Job:
 
     def ended(self, result: Result) -> int:
         self._view.end(result)
-        close(self._screen, result)
+        close(self._screen, result, self._where)
         if result.status == "accepted" and self._order.format == "text":
             self._screen.say(f"{result.session}\n")
         return exit_code(result.status)

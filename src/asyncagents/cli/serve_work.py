@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -15,6 +17,7 @@ from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict
+from asyncagents.server.discovery import Lock
 
 
 class Wanted(Struct, frozen=True):
@@ -44,17 +47,32 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, screen: Screen) ->
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with open_runtime(data, config=loaded.config, coding="each directory", serve="later") as runtime:
-        if not api.enabled:
+    with _alone(data) if api.enabled else nullcontext() as lock:
+        async with open_runtime(
+            data, config=loaded.config, coding="each directory", serve="later"
+        ) as runtime:
+            if lock is not None:
+                await _listen(runtime, wanted, directory, lock=lock, stop=stop)
+                return
             runtime.serve_tree()
             click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
             await stop.wait()
-            return
-        await _listen(runtime, wanted, directory, data=data, stop=stop)
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[Lock]:
+    """Before anything is opened: a second server would take up sessions, if only for a moment."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        lock = Lock(data)
+    except Conflict as error:
+        raise Complaint(str(error), code=CONFLICT) from error
+    with closing(lock):
+        yield lock
 
 
 async def _listen(
-    runtime: Runtime, wanted: Wanted, directory: Path, *, data: Path, stop: asyncio.Event
+    runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: asyncio.Event
 ) -> None:
     from asyncagents.server.serve import Listening, open_server  # start-up: only who listens needs it
 
@@ -62,11 +80,8 @@ async def _listen(
     listening = Listening(
         hostname=wanted.hostname, port=port, auth=wanted.auth, hosts=wanted.hosts, origins=wanted.origins
     )
-    try:
-        async with open_server(runtime, data, listening, directory=directory) as listing:
-            runtime.serve_tree()  # not before it can be asked what it does
-            click.echo(f"listening at {listing.url}")
-            await stop.wait()
-            click.echo("stopping", err=True)
-    except Conflict as error:
-        raise Complaint(str(error), code=CONFLICT) from error
+    async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
+        runtime.serve_tree()  # not before it can be asked what it does
+        click.echo(f"listening at {listing.url}")
+        await stop.wait()
+        click.echo("stopping", err=True)

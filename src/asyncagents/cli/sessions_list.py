@@ -52,7 +52,8 @@ async def status_word(
         case Busy():
             if any(call.asking for call in await runtime.open_calls(session_id)):
                 return "asks"
-            return "busy" if await runtime.is_run(session_id) else "left"
+            taken = runtime.tasks.served_elsewhere() or await runtime.is_run(session_id)
+            return "busy" if taken else "left"
 
 
 def print_rows(found: Sequence[Listed], *, everywhere: bool) -> None:

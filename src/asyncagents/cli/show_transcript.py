@@ -12,6 +12,7 @@ from asyncagents.cli.run_result import Wait, by_person, failure_text, wait_of
 from asyncagents.cli.screen import amount, dollars, one_line, plain
 from asyncagents.cli.sessions_list import status_word
 from asyncagents.cli.tool_line import todo_lines, tool_lines
+from asyncagents.domain.awaited import awaited
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
 from asyncagents.domain.message import AssistantMessage
@@ -64,7 +65,7 @@ async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | 
             launched=(await runtime.tasks.why(session.id)).code == "tasks",
         ),
         entries=await runtime.messages(session.id),
-        waits=tuple([wait_of(call) for call in await runtime.open_calls(session.id)]),
+        waits=tuple([wait_of(awaited(call)) for call in await runtime.open_calls(session.id)]),
         children=await runtime.children(session.id),
         todos=await runtime.todos(session.id),
     )

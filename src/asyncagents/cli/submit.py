@@ -13,7 +13,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, form_option
 @click.option("--title", metavar="TEXT", default="", help="A few words for people.")
 @click.option("--metadata", metavar="JSON", help="An object for programs; it is kept with the result.")
 @click.option("--error", "failed", is_flag=True, help="What is waited for has failed; RESULT says why.")
-@click.option("--run", "goes_on", is_flag=True, help="Then work on the session, if nobody does.")
+@click.option("--run", "goes_on", is_flag=True, help="Then work on it, or show what the server does.")
 @form_option
 @click.option("--json", "as_json", is_flag=True, help="Print the call as JSON; with --run, as --format json.")
 @data_dir_option
@@ -36,8 +36,8 @@ def submit(  # noqa: PLR0913  its options
 
     PENDING_ID is what the tool got and `asyncagents pending` lists; its beginning will do. With - the result
     is read from stdin. It is on the disk when this ends, and counts once: the same again is no mistake. The
-    session goes on in the process that serves it, else with the next `asyncagents run --session`, or here
-    with --run.
+    session goes on in the server of this data or the process that works on it, else with the next
+    `asyncagents run --session`, or here with --run.
 
     Exit codes: 0 accepted, also if it was before; 1 its tool must look at it and is not here; 2 no such call,
     or wrong usage; 4 it has another result already, or takes none; 6 its tool refused the result, and it
@@ -49,6 +49,6 @@ def submit(  # noqa: PLR0913  its options
 
     given = Given(id, read_text(output), title=title, metadata=metadata, failed=failed)
     done = asyncio.run(give(data_directory(data_dir), given))
-    if goes_on and not done.is_run:
+    if goes_on and not done.root.is_left_to_others:
         context.exit(carry_on(done, "json" if as_json else form, data_dir))
     print_given(done, as_json=as_json)

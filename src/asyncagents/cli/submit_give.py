@@ -7,9 +7,10 @@ from typing import Any
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
-from asyncagents.cli.answer_give import Done
+from asyncagents.cli.answer_give import Done, server_url
 from asyncagents.cli.answer_give import carry_on as work_on
 from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, Complaint
 from asyncagents.cli.screen import Screen, listen, one_line
@@ -57,6 +58,8 @@ class Submitted(Struct, frozen=True):
         what = f"{how}: {one_line(self.call.tool)} of session {self.call.session_id}"
         if self.others:
             return f"{what}, which goes on when {_many(self.others)} of the same step has its result too"
+        if self.root.server:
+            return f"{what}; the server at {self.root.server} works on it"
         if self.is_run:
             return f"{what}; another process works on it"
         return (
@@ -107,7 +110,8 @@ async def give(data: Path, given: Given) -> Submitted:
             raise Complaint(str(error), code=CONFLICT) from error
         except InvalidInput as error:
             raise Complaint(str(error), code=USAGE) from error
-        return await _submitted(runtime, done, before=call.time.completed is not None)
+        submitted = await _submitted(runtime, done, before=call.time.completed is not None)
+        return replace(submitted, root=replace(submitted.root, server=server_url(data)))
 
 
 async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:

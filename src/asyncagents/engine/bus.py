@@ -2,13 +2,16 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
 
 QUEUE = 1024
+
+Draft: TypeAlias = Callable[[], list[Event]]
 
 
 class Subscription:
@@ -52,6 +55,25 @@ class Bus:
         self._size = size
         self._listeners: dict[SessionId | None, dict[Subscription, None]] = {}
         self._closed = False
+        self._drafts: dict[SessionId, Draft] = {}
+        self.upto = 0
+        """The newest revision of the store whose events, and all before, were published, or are just now."""
+
+    def reached(self, upto: int) -> None:
+        self.upto = max(self.upto, upto)
+
+    def begins(self, session_id: SessionId, draft: Draft) -> None:
+        """Something is being written, and can be told as far as it is to whoever comes meanwhile."""
+        self._drafts[session_id] = draft
+
+    def ends(self, session_id: SessionId, draft: Draft) -> None:
+        if self._drafts.get(session_id) == draft:
+            del self._drafts[session_id]
+
+    def being_written(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
+        """With every piece of text that was published by now."""
+        drafts = [draft for session_id, draft in self._drafts.items() if wanted(session_id)]
+        return [event for draft in drafts for event in draft()]
 
     def publish(self, event: Event) -> None:
         if not self._listeners:

@@ -39,6 +39,7 @@ from asyncagents.domain.part import (
 )
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.text import whole, whole_in
+from asyncagents.engine.growing import Growing, NewText, Written
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import (
     CallMade,
@@ -64,7 +65,6 @@ from asyncagents.llm.model import (
 from asyncagents.store.body import body
 from asyncagents.store.verb.step import StepEnd
 
-Written: TypeAlias = TextPart | ReasoningPart
 Ending: TypeAlias = Finish | Literal["max-steps"]
 NO_FINISH = "The model's stream ended without saying why."
 
@@ -75,66 +75,7 @@ class NewPart(Struct, frozen=True):
     part: Part
 
 
-class NewText(Struct, frozen=True):
-    part_id: PartId
-    text: str
-    offset: int
-
-
 Change: TypeAlias = NewPart | NewText | None
-
-
-class _Text:
-    """A text or reasoning part that grows: chunks are joined only when someone looks."""
-
-    def __init__(self, part: Written) -> None:
-        self._part = part
-        self._chunks: list[str] = []
-        self.length = 0
-        self.clean = True
-
-    def add(self, text: str) -> NewText:
-        offset = self.length
-        self._chunks.append(text)
-        self.length += len(text)
-        self.clean = False
-        return NewText(self._part.id, text, offset)
-
-    def save(self) -> Written:
-        """The part as it is now; it counts as saved from here on."""
-        self.clean = True
-        return self.part()
-
-    def part(self) -> Written:
-        if len(self._chunks) > 1:
-            self._chunks = ["".join(self._chunks)]
-        return replace(self._part, text=self._chunks[0] if self._chunks else "")
-
-    @property
-    def id(self) -> PartId:
-        return PartId(self._part.id)
-
-    def trimmed(self) -> TextPart | None:
-        """None: it is no text, or has ended before."""
-        part = self.part()
-        if self.closed or not isinstance(part, TextPart):
-            return None
-        return replace(part, text=part.text.rstrip())
-
-    def rewrite(self, text: str) -> None:
-        self._chunks, self.clean = [text], False
-
-    def close(self, now: int, metadata: dict[str, Any] | None = None) -> None:
-        part = self.part()
-        time = part.time or PartTime(start=now)
-        text = part.text.rstrip() if isinstance(part, TextPart) else part.text
-        self._part = replace(part, text=text, time=replace(time, end=now), metadata=metadata or part.metadata)
-        self._chunks = [text]
-        self.clean = False
-
-    @property
-    def closed(self) -> bool:
-        return self._part.time is not None and self._part.time.end is not None
 
 
 class _Called(Struct):
@@ -149,9 +90,9 @@ class Draft:
         self._request_id = request_id
         self._ids = ids
         self._turn = turn
-        self._written: list[_Text] = []
-        self._texts: dict[str, _Text] = {}
-        self._thoughts: dict[str, _Text] = {}
+        self._written: list[Growing] = []
+        self._texts: dict[str, Growing] = {}
+        self._thoughts: dict[str, Growing] = {}
         self._called: dict[str, _Called] = {}
         self._finish: StepFinish | None = None
         self._failure: Failure | None = None
@@ -212,7 +153,7 @@ class Draft:
                 assert_never(event)
         return None
 
-    def _open(self, kind: type[Written], among: dict[str, _Text], key: str, now: int) -> NewPart:
+    def _open(self, kind: type[Written], among: dict[str, Growing], key: str, now: int) -> NewPart:
         """A key may be used again: the part that had it before is kept."""
         part = kind(
             id=self._ids.part(),
@@ -221,11 +162,11 @@ class Draft:
             text="",
             time=PartTime(start=now),
         )
-        among[key] = _Text(part)
+        among[key] = Growing(part)
         self._written.append(among[key])
         return NewPart(part)
 
-    def _close(self, text: _Text, now: int, metadata: dict[str, Any] | None = None) -> NewPart:
+    def _close(self, text: Growing, now: int, metadata: dict[str, Any] | None = None) -> NewPart:
         text.close(now, metadata)
         return NewPart(text.save())
 
@@ -252,6 +193,10 @@ class Draft:
         """Texts that the stream has not ended; they end with the step."""
         parts = (text.trimmed() for text in self._written if not text.closed)
         return [part for part in parts if part is not None]
+
+    def growing(self) -> list[Written]:
+        """Texts that the stream has not ended, as they are now."""
+        return [text.part() for text in self._written if not text.closed]
 
     def rewrite(self, part_id: PartId, text: str) -> None:
         """Another text instead of the one that was streamed."""

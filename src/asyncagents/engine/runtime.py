@@ -12,7 +12,7 @@ from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, Sess
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, default_title, project_id, slug
+from asyncagents.domain.session import Rule, Session, project_id
 from asyncagents.domain.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
@@ -24,10 +24,12 @@ from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
+from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
-from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text, some_rules
+from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.listen import heard
+from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.reach import Reach
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
@@ -72,7 +74,7 @@ class Runtime:
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
-        self._rng, self._ids = rng, ids
+        self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
@@ -123,27 +125,8 @@ class Runtime:
         permission: Sequence[Rule] = (),
     ) -> Session:
         """The same key again gives the same session. Its own rules are laid over those of its agents."""
-        info = self._new_session(title, parent_id, _absolute(directory), permission)
+        info = self._newborn(title, parent_id, _absolute(directory), permission)
         return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
-
-    def _new_session(
-        self, title: str | None, parent_id: SessionId | None, directory: str, permission: Sequence[Rule]
-    ) -> Session:
-        now = self._clock.now()
-        title = a_text(title, "a title") if title is not None else None
-        return Session(
-            id=self._ids.session(),
-            slug=slug(self._rng),
-            project_id=project_id(directory),
-            directory=directory,
-            parent_id=parent_id,
-            title=title or default_title(now, child=parent_id is not None),
-            version=VERSION,
-            time=SessionTime(created=now, updated=now),
-            cost=0,
-            tokens=Tokens.zero(),
-            permission=some_rules(permission) or None,
-        )
 
     async def begin(
         self,
@@ -159,7 +142,7 @@ class Runtime:
 
         The same key again, in the same directory, gives the session and the message that are there.
         """
-        info = self._new_session(title, None, _absolute(directory), permission)
+        info = self._newborn(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         new = NewSession(info=info, pool=POOL, key=session_key)
         async with self._intake.alone(info.project_id, key):
@@ -320,6 +303,9 @@ class Runtime:
         answer_id = (await self._store.input(message_id)).answer_id
         return None if answer_id is None else await self._store.message(answer_id)
 
+    async def message(self, message_id: MessageId) -> Entry:
+        return await self._store.message(message_id)
+
     async def status(self, session_id: SessionId) -> Status:
         return await self._store.status(session_id)
 
@@ -341,6 +327,12 @@ class Runtime:
             happening = heard(self._bus, self._store, subscription, cursor, session_id=session_id)
             async with aclosing(happening) as events:
                 yield events
+
+    def follow(
+        self, session_id: SessionId, *, after: str | None = None, tree: bool = False
+    ) -> AsyncGenerator[Heard, None]:
+        """What happens in a session, or in all of its tree, from here on or since a cursor; with cursors."""
+        return follow(Circle(self._store, session_id, tree=tree), self._bus, after=after)
 
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
@@ -389,6 +381,10 @@ class Runtime:
         """Whether a living process, this or another, has a run of it now."""
         control = await self._store.control(session_id)
         return control.state == "running" and self._alive(control.owner or OwnerId(""))
+
+    async def cursor(self) -> str:
+        """Where the feed stands now."""
+        return await self._store.cursor()
 
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""

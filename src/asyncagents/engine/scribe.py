@@ -10,7 +10,8 @@ from asyncagents.domain.id import PartId
 from asyncagents.domain.part import Part
 from asyncagents.domain.port import Clock
 from asyncagents.engine.bus import Bus
-from asyncagents.engine.draft import Draft, NewPart, NewText
+from asyncagents.engine.draft import Draft, NewPart
+from asyncagents.engine.growing import NewText
 from asyncagents.engine.run import Run
 from asyncagents.store.store import Store
 from asyncagents.store.verb.step import StepEnd
@@ -42,6 +43,11 @@ class Scribe:
         self._writing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._over = False
+        bus.begins(self._lease.session_id, self._so_far)
+
+    def _so_far(self) -> list[Event]:
+        """Texts that still grow, as listeners know them."""
+        return [self._updated(part) for part in self._draft.growing() if part.id in self._known]
 
     def take(self, change: NewPart | NewText) -> None:
         match change:
@@ -130,6 +136,7 @@ class Scribe:
 
     def _stop(self) -> None:
         self._over = True
+        self._bus.ends(self._lease.session_id, self._so_far)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,10 @@
 """Tasks as people and programs handle them: seen, followed up, moved to the background, ended, explained."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
+from asyncagents.domain.awaited import Awaited, awaited, is_outside
 from asyncagents.domain.background_task import BackgroundTask, background_task
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
@@ -18,6 +21,8 @@ class Tasks:
     """Get it from a runtime: `runtime.tasks`."""
 
     def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
+        self.served_elsewhere: Callable[[], bool] = _nobody
+        """Whether another process is known to work on all sessions: whoever opened the runtime may know."""
         self._store = store
         self._intake = intake
         self._ending = ending
@@ -79,6 +84,19 @@ class Tasks:
         stopped = [await self._ending.abort(each.task.id) for each in found if each.task.live]
         return all(stopped)
 
+    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
+        """What the tree of a session waits for outside; with `asks` only people, the oldest first."""
+        root_id = (await self._store.control(session_id)).root_id
+        if asks:
+            return tuple(awaited(each.call, each.lineage) for each in await self._store.asks(root_id))
+        calls = [
+            call
+            for each in await self._store.statuses(root_id)
+            for call in await self._store.open_calls(each)
+            if is_outside(call)
+        ]
+        return tuple(awaited(call) for call in calls)
+
     async def why(self, session_id: SessionId) -> Why:
         """Why a session does not move."""
         try:
@@ -87,7 +105,11 @@ class Tasks:
             said = f"Its rows cannot be read: {error}"
             return Why(session_id=session_id, code="unreadable", sentence=said)
         lives = self._ending.owner_lives(about.control.owner)
-        return why(replace(about, owner_lives=lives, served=self._ending.serves))
+        return why(replace(about, owner_lives=lives, served=self._ending.serves or self.served_elsewhere()))
+
+
+def _nobody() -> bool:
+    return False
 
 
 def _shown(seen: Seen) -> BackgroundTask:

@@ -27,6 +27,8 @@ class Listing(Shape, frozen=True, kw_only=True):
     started_at: str
     url: str
     token: str | None = None
+    serves_all: bool = True
+    """Whether it works on all sessions of the data directory; else on those of a `run` alone."""
 
     def __repr__(self) -> str:
         """Without the token."""
@@ -37,6 +39,7 @@ class Lock:
     """One server for a data directory. Raises `Conflict` if there is one."""
 
     def __init__(self, data: Path) -> None:
+        self.data = data
         held = hold(data / LOCK)
         if held is None:
             other = _read(data)
@@ -54,6 +57,12 @@ class Lock:
 def find_server(data: Path) -> Listing | None:
     """The one that lives; what a dead one left behind is none."""
     return _read(data) if is_held(data / LOCK) else None
+
+
+def find_worker(data: Path) -> Listing | None:
+    """The one that lives and works on all sessions: whatever is accepted is taken up there."""
+    found = find_server(data)
+    return found if found is not None and found.serves_all else None
 
 
 def write_listing(data: Path, listing: Listing) -> None:

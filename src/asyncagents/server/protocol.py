@@ -118,6 +118,8 @@ class Protocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > HEADER_BYTES or len(self.headers) > MOST_HEADERS:
             self._dismiss(431, _TOO_LONG)
+        elif self.parser.get_http_version() not in {"1.0", "1.1"}:
+            self._dismiss(400, _NO_HTTP)
         elif not self.url.startswith(b"/"):
             self._dismiss(400, _NO_PATH)
         else:

@@ -1,7 +1,31 @@
 """All routes of the server."""
 
-from asyncagents.server import async_tool, status
+from asyncagents.server import (
+    ask,
+    async_tool,
+    awaited,
+    metrics,
+    prompt,
+    session,
+    session_events,
+    session_state,
+    status,
+    task,
+)
 from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
 
-ROUTES: tuple[Route, ...] = described((*status.ROUTES, *async_tool.ROUTES))
+ROUTES: tuple[Route, ...] = described(
+    (
+        *status.ROUTES,
+        *async_tool.ROUTES,
+        *session.ROUTES,
+        *prompt.ROUTES,
+        *ask.ROUTES,
+        *session_state.ROUTES,
+        *session_events.ROUTES,
+        *awaited.ROUTES,
+        *task.ROUTES,
+        *metrics.ROUTES,
+    )
+)

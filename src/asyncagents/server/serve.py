@@ -5,7 +5,7 @@ import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class Listening(Struct, frozen=True, kw_only=True):
     auth: bool = True
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    serves_all: bool = True
+    """Whether the runtime works on all sessions: then other commands leave the work to it."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
     patience: Patience = Patience()
@@ -46,11 +48,17 @@ class Listening(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_server(
-    runtime: Runtime, data: str | Path, listening: Listening | None = None, *, directory: str | Path = "."
+    runtime: Runtime,
+    data: str | Path,
+    listening: Listening | None = None,
+    *,
+    directory: str | Path = ".",
+    lock: Lock | None = None,
 ) -> AsyncIterator[Listing]:
     """Answer requests about a runtime until the block ends; others find it by `server.json` in `data`.
 
-    `directory`: where sessions work whose maker names none. Raises `Conflict` if a server works on `data`.
+    `directory`: where sessions work whose maker names none. Raises `Conflict` if a server works on `data`,
+    unless `lock` shows that there is none.
     """
     data, listening = Path(data), listening or Listening()
     clock, address = SystemClock(), resolve(listening.hostname)
@@ -70,8 +78,12 @@ async def open_server(
     )
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
-    with closing(Lock(data)), closing(address.bind(listening.port)) as bound:
+    with (
+        closing(Lock(data)) if lock is None else nullcontext(),
+        closing(address.bind(listening.port)) as bound,
+    ):
         listing = _listing(bound, address, site, token)
+        listing = replace(listing, serves_all=listening.serves_all)
         async with _answering(app, bound, site, patience):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing

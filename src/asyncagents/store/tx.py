@@ -63,6 +63,8 @@ class Commit(Struct, frozen=True):
     due: list[int]
     posts: list[int] = []
     """When webhooks are to be posted."""
+    upto: int = 0
+    """With this report, all that was committed up to this revision has been reported; 0: no news of that."""
 
 
 class Database(Protocol):

@@ -1,7 +1,7 @@
 """Traces and metrics for whichever OpenTelemetry SDK the program has set up, in the GenAI conventions."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opentelemetry.context import attach, detach
 from opentelemetry.metrics import MeterProvider
@@ -58,7 +58,7 @@ class Tracing:
         return here()
 
     def under(self, trace: str) -> AbstractContextManager[object]:
-        return _under(trace)
+        return _under(trace) if trace else nullcontext()
 
     def run(self, run: Run, snapshot: Snapshot) -> Seen:
         return _TracedRun(self, self._plan_run(snapshot), run)

@@ -7,10 +7,10 @@ import pytest
 from asyncagents.cli.ask_reply import Chosen, chosen, edited, given_reply, options_chosen
 from asyncagents.cli.ask_view import ask_lines, choices, question_choices, whole_lines
 from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.awaited import Awaited, awaited
 from asyncagents.domain.call import Always, Answers, Call, Once, Open, Reject, Reply
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
 from asyncagents.domain.session import Session, SessionTime
-from asyncagents.domain.waiting import Waiting
 from asyncagents.errors import InvalidInput
 from tests.unit.cli.build import SESSION
 
@@ -45,7 +45,7 @@ def session(id: str, title: str) -> Session:
     )
 
 
-def waiting(ask: PermissionRequest, *titles: str) -> Waiting:
+def waiting(ask: PermissionRequest, *titles: str) -> Awaited:
     call = Call(
         id=CallId("call_1"),
         session_id=SESSION,
@@ -59,7 +59,7 @@ def waiting(ask: PermissionRequest, *titles: str) -> Waiting:
         ask_id=ask.id,
         state=Open(kind="ask", since=1, ask=ask),
     )
-    return Waiting(call, tuple(session(f"ses_{number}", title) for number, title in enumerate(titles)))
+    return awaited(call, tuple(session(f"ses_{number}", title) for number, title in enumerate(titles)))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_of_a_long_ask_everything_can_be_shown() -> None:
     ask = request(command="\n".join(f"echo {n}" for n in range(100)))
     open_ask = waiting(ask, "Ship it")
     assert ask_lines(open_ask)[-1].text == "  … 40 more lines: s shows all"
-    whole = [line.text for line in whole_lines(open_ask.call, ask)]
+    whole = [line.text for line in whole_lines(open_ask, ask)]
     assert "  $ echo 99" in whole
     assert "  filePath = 'a.txt'" in whole
 

@@ -66,6 +66,7 @@ def test_who_answers(
     desk: Desk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
 ) -> None:
     chosen = chosen_by(config(desk), Order(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
+    assert chosen.model is not None
     assert (chosen.agent, chosen.model.model_id) == expected
 
 

@@ -17,13 +17,14 @@ from asyncagents.cli.run_result import (
     wait_of,
 )
 from asyncagents.cli.screen import Screen
+from asyncagents.domain.awaited import awaited
 from asyncagents.domain.failure import Failure, UnknownFailure, aborted, api, output_length, unknown
 from asyncagents.domain.session import CacheTokens, Tokens
 from tests.unit.cli.build import SESSION, entry, step, text
 from tests.unit.domain.build import call, waiting
 
 SPENT = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
-WAIT = wait_of(call(waiting("async", note="asked Ada")))
+WAIT = wait_of(awaited(call(waiting("async", note="asked Ada"))))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_programs_get_every_field() -> None:
 )
 def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None:
     row = call(waiting(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
-    wait = wait_of(row)
+    wait = wait_of(awaited(row))
     assert (wait.call, wait.ask, wait.kind, wait.what) == ("tool_1", ask, kind, what)
 
 

@@ -28,7 +28,8 @@ from asyncagents.domain.part import (
     ToolPending,
 )
 from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.engine.draft import Change, Draft, NewPart, NewText
+from asyncagents.engine.draft import Change, Draft, NewPart
+from asyncagents.engine.growing import NewText
 from asyncagents.llm.model import (
     Finish,
     ModelEvent,

@@ -79,7 +79,7 @@ async def test_a_batch_of_failures_writes_nothing(lab: Lab, tmp_path: Path) -> N
     with open_batches(tmp_path / "store.db", seed=5) as batches:
         outcomes, report = batches.run(verbs)
     assert [type(outcome.error) for outcome in outcomes] == [Conflict] * 3
-    assert report == Commit([], [], [], [])
+    assert report == Commit([], [], [], [], upto=report.upto)
     assert await lab.everything() == before
     assert await lab.store.cursor() == cursor
 
@@ -92,7 +92,8 @@ async def test_a_failed_commit_of_many_is_done_once_for_each(lab: Lab, tmp_path:
     with open_batches(tmp_path / "store.db", seed=5, faults=faults) as batches:
         faults.commits = [fault]
         outcomes, report = batches.run([_admit(fact) for fact in facts])
-        assert batches.poll() == Commit([], [], [], [])
+        poll = batches.poll()
+    assert poll == Commit([], [], [], [], upto=poll.upto)
     assert [outcome.value for outcome in outcomes] == [Admitted(fact.message.id, new=True) for fact in facts]
     assert _published(report.events) == [fact.message.id for fact in facts]
     assert report.woken == [session_id] * 20

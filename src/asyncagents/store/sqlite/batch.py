@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
@@ -174,7 +175,8 @@ class Batches:
             return self._transaction(verbs)
         except Undone:
             report = nothing()
-            return [self._alone(verb, report) for verb in verbs], report
+            outcomes = [self._alone(verb, report) for verb in verbs]
+            return outcomes, replace(report, upto=self._seen)
         except sqlite3.Error as error:
             return [Outcome(error=_failure(error)) for _ in verbs], nothing()
 
@@ -200,7 +202,7 @@ class Batches:
             except sqlite3.Error as error:
                 raise Undone(str(error)) from error
             self._commit(counter.last, version, wrote=wrote)
-        return outcomes, report
+        return outcomes, replace(report, upto=counter.last)
 
     def _members(
         self, verbs: Sequence[Verb[Any]], report: Commit, counter: Counter
@@ -274,7 +276,7 @@ class Batches:
             seen = drive(revision(self._tx()))
             report, version = self._foreign(seen)
             self._commit(seen, version, wrote=False)
-            return report
+            return replace(report, upto=seen)
 
     def _foreign(self, upto: int) -> tuple[Commit, int]:
         """Inside a transaction: no other commit can slip between this look and our own commit."""

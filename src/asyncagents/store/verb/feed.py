@@ -99,6 +99,11 @@ async def _revision(tx: Tx) -> tuple[int, str, int]:
     return row[0], row[1], row[2]
 
 
+def at_revision(text: str) -> int:
+    """Of a cursor."""
+    return _parse(text)[1]
+
+
 def _parse(text: str) -> tuple[str, int]:
     match text.split("-"):
         case [epoch, _, rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:

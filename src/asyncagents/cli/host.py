@@ -1,0 +1,78 @@
+"""Who does the work of a `run`: a runtime in this process, or a server somewhere else."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol, Unpack
+
+from asyncagents.domain.awaited import Awaited
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.call import Reply
+from asyncagents.domain.event import Event
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.status import Status
+from asyncagents.engine.input import To
+from asyncagents.errors import StoreError
+
+
+class HostTasks(Protocol):
+    async def list(self, session_id: SessionId) -> tuple[BackgroundTask, ...]: ...
+
+    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]: ...
+
+
+class Host(Protocol):
+    """What a run needs of it; the words mean what they mean for a `Runtime`."""
+
+    @property
+    def tasks(self) -> HostTasks: ...
+
+    @property
+    def trouble(self) -> StoreError | None: ...
+
+    async def begin(
+        self,
+        text: str,
+        *,
+        title: str | None,
+        directory: Path,
+        key: str | None,
+        permission: Sequence[Rule],
+        **to: Unpack[To],
+    ) -> tuple[Session, MessageId]: ...
+
+    async def send(
+        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]
+    ) -> MessageId: ...
+
+    def serve_tree(self, root_id: SessionId) -> None:
+        """This is the tree that matters from here on."""
+        ...
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
+
+    async def answer(self, ask_id: str, reply: Reply) -> object: ...
+
+    async def abort(self, session_id: SessionId, *, seconds: float) -> bool: ...
+
+    async def find_session(self, start: str) -> Session: ...
+
+    async def roots(self, directory: Path, *, limit: int) -> tuple[Session, ...]: ...
+
+    async def session(self, session_id: SessionId) -> Session: ...
+
+    async def root_of(self, session_id: SessionId) -> SessionId: ...
+
+    async def children(self, session_id: SessionId) -> tuple[Session, ...]: ...
+
+    async def messages(self, session_id: SessionId, *, limit: int) -> tuple[Entry, ...]: ...
+
+    async def answer_to(self, message_id: MessageId) -> Entry | None: ...
+
+    async def statuses(self, root_id: SessionId) -> dict[SessionId, Status]: ...
+
+    async def at_work(self, root_id: SessionId) -> bool: ...
+
+    async def is_run(self, session_id: SessionId) -> bool: ...

@@ -1,0 +1,73 @@
+"""Which server does the work of a command: the one that was named, or that of the data directory."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
+
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.config.env import system_environment
+from asyncagents.config.secret import Secret
+from asyncagents.server.discovery import find_server, find_worker
+
+TOKEN_VARIABLE = "ASYNCAGENTS_TOKEN"
+PORTS = {"http": 80, "https": 443}
+
+
+class There(Struct, frozen=True):
+    """A server; `own`: it works on this data, and so on this machine."""
+
+    url: str
+    token: Secret | None
+    own: bool
+
+
+def find_there(data: Path, attach: str | None, token: Secret | None) -> There | None:
+    """None: whoever asks does the work. Raises `Complaint` for what is no address."""
+    if attach is None:
+        worker = find_worker(data)
+        return None if worker is None else There(worker.url, _secret(worker.token), own=True)
+    asked = _address(attach)
+    listing = find_server(data)
+    own = listing is not None and _same(asked, urlsplit(listing.url))
+    given = token or _secret(system_environment().get(TOKEN_VARIABLE).strip())
+    if given is None and own and listing is not None:
+        given = _secret(listing.token)
+    return There(f"{asked.scheme}://{asked.netloc}{asked.path}", given, own)
+
+
+def _secret(token: str | None) -> Secret | None:
+    return Secret(token) if token else None
+
+
+def _address(text: str) -> SplitResult:
+    try:
+        found = urlsplit(text.strip().rstrip("/"))
+        extra = found.username is not None or found.query or found.fragment
+        if found.hostname and found.scheme in PORTS and found.port != 0 and not extra:
+            return found
+    except ValueError:
+        pass
+    shown = text.rpartition("@")[2][:80]
+    raise Complaint(
+        f"{shown!r} is no address of a server",
+        hint="write it as `asyncagents serve` prints it, such as http://127.0.0.1:5165",
+        code=USAGE,
+    )
+
+
+def _same(one: SplitResult, other: SplitResult) -> bool:
+    """This machine has several names."""
+    ports = [each.port or PORTS[each.scheme] for each in (one, other)]
+    return ports[0] == ports[1] and (one.hostname == other.hostname or (_is_local(one) and _is_local(other)))
+
+
+def _is_local(address: SplitResult) -> bool:
+    host = address.hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

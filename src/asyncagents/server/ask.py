@@ -1,0 +1,162 @@
+"""What sessions ask of people: permissions and questions, and their answers."""
+
+from typing import Any, Literal
+
+from asyncagents.domain.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.call import Always, Answers, Call, Once, Reject
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape
+from asyncagents.domain.waiting import Waiting
+from asyncagents.errors import InvalidInput
+from asyncagents.server.body import read
+from asyncagents.server.given import DIRECTORY, named_directory, one, path_id
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.route import Param, Route, Site
+
+
+class PermissionReply(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """With a `message` a no lets the model try another way."""
+
+    reply: Literal["once", "always", "reject"]
+    message: str = ""
+
+
+class QuestionReply(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For each question, what was chosen or written."""
+
+    answers: tuple[tuple[str, ...], ...]
+
+
+class Answered(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`reply`: a word, or a list of answers for each question. `by`: who answers, in words."""
+
+    reply: str | tuple[tuple[str, ...], ...] | Once | Always | Reject | Answers
+    input: dict[str, Any] | None = None
+    message: str = ""
+    by: str = ""
+
+
+async def permissions(site: Site, request: Request) -> Answer:
+    asked = [each.call.open.ask for each in await _asked(site, request) if each.call.open]
+    return shown([ask for ask in asked if ask is not None])
+
+
+async def questions(site: Site, request: Request) -> Answer:
+    asked = [each.call.open.question for each in await _asked(site, request) if each.call.open]
+    return shown([question for question in asked if question is not None])
+
+
+async def _asked(site: Site, request: Request) -> list[Waiting]:
+    where = named_directory(request)
+    return [each for each in await site.runtime.asks() if where in (None, each.lineage[-1].directory)]
+
+
+async def reply_permission(site: Site, request: Request) -> Answer:
+    said = read(request, PermissionReply)
+    if said.message and said.reply != "reject":
+        raise InvalidInput("a message goes with reject: it tells the model what to do instead")
+    await site.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message)
+    return shown(True)
+
+
+async def reply_question(site: Site, request: Request) -> Answer:
+    said = read(request, QuestionReply)
+    await site.runtime.answer(path_id(request, "id", "ask"), said.answers)
+    return shown(True)
+
+
+async def reject_question(site: Site, request: Request) -> Answer:
+    await site.runtime.answer(path_id(request, "id", "ask"), "reject")
+    return shown(True)
+
+
+async def asks(site: Site, request: Request) -> Answer:
+    tree = one(request, "sessionID")
+    return shown(await site.runtime.asks(SessionId(tree) if tree else None))
+
+
+async def answer(site: Site, request: Request) -> Answer:
+    said = read(request, Answered)
+    call = await site.runtime.answer(
+        path_id(request, "id", "ask"),
+        said.reply,
+        input=said.input,
+        message=said.message,
+        by=said.by,
+    )
+    return shown(call)
+
+
+_ANSWERED = (400, 404, 409)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/permission",
+        handler=permissions,
+        access="token",
+        summary="What sessions want to do and may not yet, the oldest first",
+        query=(DIRECTORY,),
+        answer=tuple[PermissionRequest, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="POST",
+        path="/permission/{id}/reply",
+        handler=reply_permission,
+        access="token",
+        summary="Allow or deny it, once",
+        body=PermissionReply,
+        answer=bool,
+        statuses=_ANSWERED,
+    ),
+    Route(
+        method="GET",
+        path="/question",
+        handler=questions,
+        access="token",
+        summary="What sessions want to know from people, the oldest first",
+        query=(DIRECTORY,),
+        answer=tuple[QuestionRequest, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="POST",
+        path="/question/{id}/reply",
+        handler=reply_question,
+        access="token",
+        summary="Answer it, once",
+        body=QuestionReply,
+        answer=bool,
+        statuses=_ANSWERED,
+    ),
+    Route(
+        method="POST",
+        path="/question/{id}/reject",
+        handler=reject_question,
+        access="token",
+        summary="Leave it without an answer",
+        answer=bool,
+        statuses=_ANSWERED,
+    ),
+    Route(
+        method="GET",
+        path="/v1/asks",
+        handler=asks,
+        access="token",
+        summary="Calls that wait for a person, each with the sessions it stands below",
+        query=(Param("sessionID", "Those of the tree of this session"),),
+        answer=tuple[Waiting, ...],
+        statuses=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/asks/{id}/answer",
+        handler=answer,
+        access="token",
+        summary="Answer a permission, a question or an approval, once",
+        body=Answered,
+        answer=Call,
+        statuses=_ANSWERED,
+    ),
+)

@@ -1,0 +1,85 @@
+"""What a request says beside its body: ids, a directory, numbers, and the key that makes it count once."""
+
+from typing import Literal
+from urllib.parse import unquote
+
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.http import Request
+from asyncagents.server.route import Param, Site
+
+LONGEST = 200
+LONGEST_PATH = 4096
+KEY = "idempotency-key"
+DIRECTORY_HEADER = "x-opencode-directory"
+
+DIRECTORY = Param("directory", "The project's directory, absolute; else the one that the server works in")
+
+
+def session_id(request: Request) -> SessionId:
+    return SessionId(path_id(request, "id", "session"))
+
+
+def message_id(request: Request) -> MessageId:
+    return MessageId(path_id(request, "messageID", "message"))
+
+
+def path_id(request: Request, name: str, kind: str) -> str:
+    """What cannot be the id of anything is not looked for."""
+    named = request.params[name]
+    if len(named) > LONGEST:
+        raise NotFound(kind, named[:LONGEST])
+    return named
+
+
+def key(request: Request) -> str | None:
+    """The same one again is the same request again."""
+    given = request.header(KEY)
+    if not given:
+        return None
+    if len(given) > LONGEST or not given.isascii() or not given.isprintable():
+        raise InvalidInput(f"{KEY} has at most {LONGEST} printable characters of ASCII")
+    return given
+
+
+def directory(site: Site, request: Request) -> str:
+    return named_directory(request) or site.directory
+
+
+def named_directory(request: Request) -> str | None:
+    """As the query says, or the header of OpenCode's clients, in which it is encoded."""
+    given = one(request, "directory") or unquote(request.header(DIRECTORY_HEADER))
+    return a_directory(given) if given else None
+
+
+def a_directory(text: str) -> str:
+    if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
+        raise InvalidInput("a directory is an absolute path, such as /home/me/project")
+    return text
+
+
+def one(request: Request, name: str) -> str | None:
+    """Unknown names are ignored: clients of others add theirs."""
+    values = [value for given, value in request.query if given == name]
+    if len(values) > 1:
+        raise InvalidInput(f"{name} is given once")
+    return values[0] if values else None
+
+
+def number(request: Request, name: str, *, default: int, most: int) -> int:
+    text = one(request, name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise InvalidInput(f"{name} is a number from 1 to {most}")
+    return int(text)
+
+
+def flag(request: Request, name: str, *, default: bool = False) -> bool:
+    said: dict[str | None, Literal[0, 1]] = {"true": 1, "1": 1, "false": 0, "0": 0}
+    text = one(request, name)
+    if text is None:
+        return default
+    if text not in said:
+        raise InvalidInput(f"{name} is true or false")
+    return bool(said[text])

@@ -1,0 +1,211 @@
+"""What is said to sessions: a prompt that waits for its answer, one that does not, and one that begins."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import ModelRef, OutputFormat
+from asyncagents.domain.part_input import PartInput
+from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.input import To
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.model import Attachment
+from asyncagents.server.body import read
+from asyncagents.server.given import DIRECTORY, a_directory, directory, key, session_id
+from asyncagents.server.http import Answer, Request, refused, shown
+from asyncagents.server.route import Route, Site
+
+T = TypeVar("T")
+
+MOST_BYTES = 10 * 1024 * 1024
+"""Pictures come along as data: URLs."""
+
+STOPS = "the server stops; the prompt is kept: ask again with the same Idempotency-Key when it is back"
+
+
+class Prompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`noReply`: the next prompt brings it along."""
+
+    parts: tuple[PartInput, ...]
+    agent: str | None = None
+    model: ModelRef | None = None
+    variant: str | None = None
+    format: OutputFormat | None = None
+    no_reply: bool = False
+
+    def to(self) -> To:
+        if not self.parts:
+            raise InvalidInput("a prompt has a part at least, such as a text")
+        return To(
+            agent=self.agent, model=self.model, variant=self.variant, format=self.format, parts=self.parts
+        )
+
+
+class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """With its content: `url` is a data: URL."""
+
+    mime: str
+    url: str
+    filename: str | None = None
+
+
+class Typed(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As a person types it: commands and mentions count. `files`: paths of the server, URLs, or contents."""
+
+    prompt: str
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    format: OutputFormat | None = None
+    files: tuple[str | SentFile, ...] = ()
+
+    def to(self) -> To:
+        files = [each if isinstance(each, str) else _attached(each) for each in self.files]
+        return To(agent=self.agent, model=self.model, variant=self.variant, format=self.format, files=files)
+
+
+def _attached(file: SentFile) -> Attachment:
+    return Attachment(mime=file.mime, url=file.url, filename=file.filename)
+
+
+class Beginning(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of a session that comes to be with its first prompt, or not at all."""
+
+    title: str | None = None
+    directory: str | None = None
+    permission: tuple[Rule, ...] = ()
+
+
+class Following(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`wakes`: false keeps it for the next prompt to bring along."""
+
+    wakes: bool = True
+
+
+class Begun(Shape, frozen=True, kw_only=True):
+    session: Session
+    message_id: MessageId
+
+
+class Sent(Shape, frozen=True, kw_only=True):
+    message_id: MessageId
+
+
+async def post_message(site: Site, request: Request) -> Answer:
+    """Whoever hangs up meanwhile cancels nothing; under the same key the same answer is given again."""
+    prompt, at, named = read(request, Prompt), session_id(request), key(request)
+    if prompt.no_reply:
+        sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.to())
+        return shown(await site.runtime.message(sent))
+    answer = await unless_closing(site, site.runtime.prompt(at, "", key=named, **prompt.to()))
+    return refused(503, STOPS) if answer is None else shown(answer)
+
+
+async def post_async(site: Site, request: Request) -> Answer:
+    prompt = read(request, Prompt)
+    wakes = not prompt.no_reply
+    await site.runtime.send(session_id(request), "", key=key(request), wakes=wakes, **prompt.to())
+    return Answer(204)
+
+
+async def begin(site: Site, request: Request) -> Answer:
+    new = read(request, Beginning)
+    session, message_id = await site.runtime.begin(
+        new.prompt,
+        title=new.title,
+        directory=a_directory(new.directory) if new.directory else directory(site, request),
+        key=key(request),
+        permission=new.permission,
+        **new.to(),
+    )
+    return shown(Begun(session=session, message_id=message_id))
+
+
+async def post_prompt(site: Site, request: Request) -> Answer:
+    said = read(request, Following)
+    sent = await site.runtime.send(
+        session_id(request), said.prompt, key=key(request), wakes=said.wakes, **said.to()
+    )
+    return shown(Sent(message_id=sent))
+
+
+async def unless_closing(site: Site, work: Awaitable[T]) -> T | None:
+    """None: the server begins to stop, and nobody waits any longer."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(_caught(work))
+        stopping = group.create_task(_wait(site.closing))
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+            return None
+        value, error = working.result()
+    if error is not None:
+        raise error
+    assert value is not None, "without an error there is one"
+    return value
+
+
+async def _caught(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
+    """A group would wrap what is raised in it."""
+    try:
+        return await work, None
+    except Exception as error:  # noqa: BLE001  raised again by who waits
+        return None, error
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+_SENT = (400, 404, 409, 413, 415, 503)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path="/session/{id}/message",
+        handler=post_message,
+        access="token",
+        summary="Say something to a session, and wait for its answer",
+        body=Prompt,
+        answer=Entry,
+        statuses=_SENT,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path="/session/{id}/prompt_async",
+        handler=post_async,
+        access="token",
+        summary="Say something to a session, and go",
+        body=Prompt,
+        statuses=_SENT,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path="/v1/sessions",
+        handler=begin,
+        access="token",
+        summary="Begin a session with its first prompt; under the same Idempotency-Key, one",
+        query=(DIRECTORY,),
+        body=Beginning,
+        answer=Begun,
+        statuses=_SENT,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path="/v1/sessions/{id}/prompts",
+        handler=post_prompt,
+        access="token",
+        summary="Send a session what a person typed, and go",
+        body=Following,
+        answer=Sent,
+        statuses=_SENT,
+        most_bytes=MOST_BYTES,
+    ),
+)

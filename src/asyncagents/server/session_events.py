@@ -1,0 +1,100 @@
+"""Events of a session over HTTP: from every id in the stream a reader can go on.
+
+Besides events there are `cursor`: where the reader stands, and `reset`: what follows is everything there is.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.engine.follow import Heard
+from asyncagents.errors import Closed
+from asyncagents.server.given import flag, one, session_id
+from asyncagents.server.http import Reply, Request, Stream
+from asyncagents.server.route import Param, Route, Site
+
+LAST_ID = "last-event-id"
+
+
+class At(Shape, frozen=True, kw_only=True):
+    cursor: str
+
+
+async def events(site: Site, request: Request) -> Reply:
+    named, tree = session_id(request), flag(request, "tree")
+    after = one(request, "after") or request.header(LAST_ID) or None
+    root_id = await site.runtime.root_of(named) if tree else named
+    heard = site.runtime.follow(named, after=after, tree=tree)
+    try:
+        first = await anext(heard)
+    except BaseException:
+        await heard.aclose()
+        raise
+    return Stream(_frames(first, heard, Followed(root_id, after)))
+
+
+class Followed(Struct, frozen=True):
+    root_id: SessionId
+    after: str | None
+
+
+async def _frames(
+    first: Heard, more: AsyncGenerator[Heard, None], followed: Followed
+) -> AsyncGenerator[bytes, None]:
+    """Until the session is gone, or the runtime; whoever reads too slowly catches up by himself."""
+    async with aclosing(more):
+        if not first.reset:
+            yield _place(followed.after or first.cursor)
+        if first.events:
+            yield _told(first)
+        try:
+            async for heard in more:
+                yield _told(heard)
+                if any(
+                    isinstance(e, SessionDeleted) and e.session_id == followed.root_id for e in heard.events
+                ):
+                    return
+        except Closed:
+            return
+
+
+def _told(heard: Heard) -> bytes:
+    """The last frame of a piece has its cursor: by then all of it was told."""
+    if not heard.events:
+        return _place(heard.cursor)
+    frames = [_event(event) for event in heard.events]
+    begin = [b"event: reset\ndata: {}\n\n"] if heard.reset else []
+    return b"".join([*begin, *frames[:-1], b"id: ", heard.cursor.encode(), b"\n", frames[-1]])
+
+
+def _event(event: Event) -> bytes:
+    properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
+    data = encode(properties)
+    if b"\n" in data or b"\r" in data:  # between the tokens of what a newer version wrote
+        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return b"".join([b"event: ", event.type.encode(), b"\ndata: ", data, b"\n\n"])
+
+
+def _place(cursor: str) -> bytes:
+    return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(At(cursor=cursor)) + b"\n\n"
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/v1/sessions/{id}/events",
+        handler=events,
+        access="token",
+        summary="What happens in a session, from here on or since a cursor",
+        query=(
+            Param("after", "The cursor to go on from: the last id that was read"),
+            Param("tree", "Of all sessions of its tree", "boolean"),
+        ),
+        gives="text/event-stream",
+        statuses=(400, 404),
+    ),
+)

@@ -1,0 +1,191 @@
+"""`/v1/sessions`: what a session is at, what its tree is, and how it is ended."""
+
+from typing import Literal
+
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.call import Call
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Session
+from asyncagents.domain.shape import Shape
+from asyncagents.domain.status import Status
+from asyncagents.errors import InvalidInput
+from asyncagents.server.body import read
+from asyncagents.server.given import flag, message_id, named_directory, number, session_id
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.session import LIMIT, MOST_SESSIONS
+
+LONGEST_WAIT = 60.0
+
+
+class SessionState(Shape, frozen=True, kw_only=True):
+    """`at_work`: whether any session of its tree neither rests nor waits; `is_run`: whether a process has it.
+
+    `trouble`: what keeps the server from writing work down.
+    """
+
+    session: Session
+    root_id: SessionId
+    status: Status
+    at_work: bool
+    is_run: bool
+    trouble: str | None = None
+
+
+class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`scope`: "turn" spares the tasks in the background. `seconds`: how long to wait for those who stop."""
+
+    scope: Literal["tree", "turn"] = "tree"
+    seconds: float = 5.0
+
+
+class Stopped(Shape, frozen=True, kw_only=True):
+    """`stopped` false: it is durable, but somebody still stops."""
+
+    stopped: bool
+
+
+class AnswerOf(Shape, frozen=True, kw_only=True):
+    """Without `answer` there is none yet."""
+
+    answer: Entry | None = None
+
+
+async def roots(site: Site, request: Request) -> Answer:
+    limit = number(request, "limit", default=100, most=MOST_SESSIONS)
+    return shown(await site.runtime.roots(named_directory(request), limit=limit))
+
+
+async def state(site: Site, request: Request) -> Answer:
+    runtime, named = site.runtime, session_id(request)
+    session = await (runtime.find_session(named) if flag(request, "prefix") else runtime.session(named))
+    root_id = await runtime.root_of(session.id)
+    return shown(
+        SessionState(
+            session=session,
+            root_id=root_id,
+            status=await runtime.status(session.id),
+            at_work=await runtime.at_work(root_id),
+            is_run=await runtime.is_run(session.id),
+            trouble=str(runtime.trouble) if runtime.trouble is not None else None,
+        )
+    )
+
+
+async def tree(site: Site, request: Request) -> Answer:
+    found, ahead = [], [await site.runtime.session(await site.runtime.root_of(session_id(request)))]
+    while ahead:
+        session = ahead.pop()
+        found.append(session)
+        ahead += await site.runtime.children(session.id)
+    return shown(found)
+
+
+async def statuses(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.statuses(await site.runtime.root_of(session_id(request))))
+
+
+async def tasks(site: Site, request: Request) -> Answer:
+    session = await site.runtime.session(session_id(request))
+    return shown(await site.runtime.tasks.list(session.id, live=flag(request, "live")))
+
+
+async def calls(site: Site, request: Request) -> Answer:
+    session = await site.runtime.session(session_id(request))
+    return shown(await site.runtime.open_calls(session.id))
+
+
+async def answer_to(site: Site, request: Request) -> Answer:
+    return shown(AnswerOf(answer=await site.runtime.answer_to(message_id(request))))
+
+
+async def abort(site: Site, request: Request) -> Answer:
+    wanted = read(request, Abort)
+    if not 0 <= wanted.seconds <= LONGEST_WAIT:
+        raise InvalidInput(f"seconds is from 0 to {LONGEST_WAIT:.0f}")
+    done = await site.runtime.abort(session_id(request), seconds=wanted.seconds, scope=wanted.scope)
+    return shown(Stopped(stopped=done))
+
+
+_AT = "/v1/sessions/{id}"
+_ROOTS = Param("directory", "Those of this directory, absolute; of all, unless given")
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/v1/sessions",
+        handler=roots,
+        access="token",
+        summary="Sessions that nobody started, the newest first",
+        query=(_ROOTS, LIMIT),
+        answer=tuple[Session, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path=_AT,
+        handler=state,
+        access="token",
+        summary="A session and what it is at",
+        query=(Param("prefix", "The id may be the beginning of one", "boolean"),),
+        answer=SessionState,
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=f"{_AT}/tree",
+        handler=tree,
+        access="token",
+        summary="All sessions of its tree, the root first",
+        answer=tuple[Session, ...],
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_AT}/statuses",
+        handler=statuses,
+        access="token",
+        summary="What the sessions of its tree do that are not idle",
+        answer=dict[str, Status],
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_AT}/tasks",
+        handler=tasks,
+        access="token",
+        summary="The tasks of its tree, the oldest first",
+        query=(Param("live", "Only those that have not ended", "boolean"),),
+        answer=tuple[BackgroundTask, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=f"{_AT}/calls",
+        handler=calls,
+        access="token",
+        summary="Its calls that wait for something outside",
+        answer=tuple[Call, ...],
+        statuses=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_AT}/abort",
+        handler=abort,
+        access="token",
+        summary="End what a session and its descendants do, or its turn alone",
+        body=Abort,
+        answer=Stopped,
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path="/v1/messages/{messageID}/answer",
+        handler=answer_to,
+        access="token",
+        summary="The message that answered a prompt, if one did",
+        answer=AnswerOf,
+        statuses=(404,),
+    ),
+)

@@ -1,0 +1,76 @@
+"""What can be done about tasks: follow up, move to the background, end."""
+
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape
+from asyncagents.server.body import read
+from asyncagents.server.given import key, path_id
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.route import Route, Site
+from asyncagents.server.session_state import Stopped
+
+
+class Resumption(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    prompt: str
+
+
+async def cancel(site: Site, request: Request) -> Answer:
+    return shown(Stopped(stopped=await site.runtime.tasks.cancel(_task_id(request))))
+
+
+async def resume(site: Site, request: Request) -> Answer:
+    said = read(request, Resumption)
+    return shown(await site.runtime.tasks.resume(_task_id(request), said.prompt, key=key(request)))
+
+
+async def background(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.tasks.background(_task_id(request)))
+
+
+async def cancel_group(site: Site, request: Request) -> Answer:
+    return shown(Stopped(stopped=await site.runtime.tasks.cancel_batch(path_id(request, "id", "batch"))))
+
+
+def _task_id(request: Request) -> SessionId:
+    return SessionId(path_id(request, "id", "task"))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/cancel",
+        handler=cancel,
+        access="token",
+        summary="End a task with all below it; its parent is told",
+        answer=Stopped,
+        statuses=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/resume",
+        handler=resume,
+        access="token",
+        summary="Send a task a follow-up; under the same Idempotency-Key, one",
+        body=Resumption,
+        answer=BackgroundTask,
+        statuses=(400, 404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/background",
+        handler=background,
+        access="token",
+        summary="Let whoever waits for a task go on",
+        answer=BackgroundTask,
+        statuses=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/v1/task-groups/{id}/cancel",
+        handler=cancel_group,
+        access="token",
+        summary="End all tasks of a group that have not ended",
+        answer=Stopped,
+        statuses=(404,),
+    ),
+)

@@ -1,0 +1,87 @@
+"""`run --api`: a server beside a run, for as long as the run lasts."""
+
+import asyncio
+import json
+import signal
+from asyncio.subprocess import Process
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from asyncagents.testing.provider import Reply
+from tests.e2e.cli_kit import PATIENCE, ended, open_desk, said, slow
+
+
+async def url_of(process: Process) -> str:
+    assert process.stderr is not None
+    async with asyncio.timeout(PATIENCE):
+        while line := (await process.stderr.readline()).decode():
+            if line.startswith("listening at "):
+                return line.removeprefix("listening at ").strip()
+    raise AssertionError("it does not listen")
+
+
+@pytest.mark.spec("H-10")
+async def test_a_run_answers_over_http_while_it_works_and_gets_no_work_of_others(tmp_path: Path) -> None:
+    script = {"go": slow("one two three four"), "other": [Reply(text="I work alone.")]}
+    async with open_desk(tmp_path, script) as (desk, _):
+        run = await desk.start("run", "--api", "--port", "0", "go")
+        url = await url_of(run)
+        await said(run, "one")
+        async with aiohttp.ClientSession() as http, http.get(f"{url}/v1/health") as response:
+            health = await response.json()
+        listing = json.loads((desk.data / "server.json").read_text())
+        other = await desk.run("run", "other")
+        second = await desk.run("run", "--api", "--port", "0", "other")
+        doctor = await desk.run("doctor")
+        run.send_signal(signal.SIGTERM)
+        await ended(run)
+        left = (desk.data / "server.json").exists()
+
+    assert (health["status"], listing["url"], listing["servesAll"]) == ("ok", url, False)
+    assert (other.code, other.out) == (0, "I work alone.\n")
+    assert (second.code, second.out) == (0, "I work alone.\n")
+    assert f"already at {url}" in second.err
+    assert f"{url}, process {run.pid}, belongs to a run" in doctor.out
+    assert (run.returncode, left) == (143, False)
+
+
+@pytest.mark.spec("H-10")
+async def test_where_it_is_switched_off_nothing_listens_and_all_else_works(tmp_path: Path) -> None:
+    off = {"ASYNCAGENTS_API_ENABLED": "false"}
+    async with open_desk(tmp_path, {"go": [Reply(text="Done.")]}) as (desk, _):
+        ran = await desk.run("run", "--api", "go", env=off)
+        serve = await desk.start("serve", env=off)
+        assert serve.stderr is not None
+        told = await serve.stderr.readline()
+        begun = await desk.run("run", "--detach", "go")
+        session_id = begun.out.strip()
+        watched = await desk.run("tasks", "--watch", session_id)
+        shown = await desk.run("show", session_id)
+        files = {path.name for path in desk.data.iterdir()}
+        serve.send_signal(signal.SIGTERM)
+        served = await ended(serve)
+
+    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert b"nobody is listened to" in told
+    assert (watched.code, served.code) == (0, 0)
+    assert "Done." in shown.out
+    assert "server.json" not in files
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--api", "--attach", "http://h:1"), "leave out --attach"),
+        (("--api", "--detach"), "leave out --detach"),
+        (("--port", "1"), "--port goes with --api"),
+        (("--token", "t"), "--token goes with --attach"),
+    ],
+)
+async def test_what_contradicts_itself_is_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        ran = await desk.run("run", "go", *words)
+
+    assert ran.code == 2
+    assert told in ran.err

@@ -1,0 +1,90 @@
+"""Which server a command goes to, and with which token."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from asyncagents.cli.exit import Complaint
+from asyncagents.cli.server_find import TOKEN_VARIABLE, There, find_there
+from asyncagents.config.secret import Secret
+from asyncagents.server.discovery import Listing, Lock, write_listing
+
+LISTING = Listing(port=5170, pid=1, started_at="", url="http://127.0.0.1:5170", token="of-the-data")
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Path]:
+    with closing(Lock(tmp_path)):
+        write_listing(tmp_path, LISTING)
+        yield tmp_path
+
+
+def test_the_server_of_the_data_is_found(served: Path) -> None:
+    assert find_there(served, None, None) == There(LISTING.url, Secret("of-the-data"), own=True)
+
+
+def test_what_a_dead_server_left_is_none(tmp_path: Path) -> None:
+    write_listing(tmp_path, LISTING)
+    assert find_there(tmp_path, None, None) is None
+
+
+def test_one_that_belongs_to_a_run_gets_no_other_work(tmp_path: Path) -> None:
+    with closing(Lock(tmp_path)):
+        write_listing(tmp_path, Listing(port=1, pid=1, started_at="", url="http://h:1", serves_all=False))
+        assert find_there(tmp_path, None, None) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:5170", "http://localhost:5170/", " http://[::1]:5170 "],
+)
+def test_the_token_of_the_data_is_for_its_own_server(served: Path, url: str) -> None:
+    there = find_there(served, url, None)
+    assert there is not None
+    assert (there.own, there.token) == (True, Secret("of-the-data"))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:5171", "https://example.com:5170", "http://127.0.0.1.example.com:5170"]
+)
+def test_and_for_no_other(served: Path, url: str) -> None:
+    assert find_there(served, url, None) == There(url, None, own=False)
+
+
+def test_a_token_that_is_given_goes_before_that_of_the_environment(
+    served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "of-the-shell")
+    shell = find_there(served, "http://127.0.0.1:5170", None)
+    given = find_there(served, "http://127.0.0.1:5170", Secret("given"))
+    assert shell is not None
+    assert given is not None
+    assert (shell.token, given.token) == (Secret("of-the-shell"), Secret("given"))
+    assert "given" not in repr(given)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "5165", "localhost:5165", "ftp://h:1", "http://", "http://h:x", "http://h:99999", "http://u:secret@h",
+     "http://h/?token=1", "http://[::1"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(Complaint, match="is no address of a server") as refused:
+        find_there(tmp_path, url, None)
+    assert refused.value.exit_code == 2
+    assert "secret" not in refused.value.message
+
+
+def test_only_a_server_that_works_on_part_says_so(tmp_path: Path) -> None:
+    write_listing(tmp_path, LISTING)
+    assert "servesAll" not in json.loads((tmp_path / "server.json").read_text())
+    assert os.stat(tmp_path / "server.json").st_mode & 0o777 == 0o600
