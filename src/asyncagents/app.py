@@ -29,7 +29,6 @@ from asyncagents.engine.courier import Courier
 from asyncagents.engine.decide import is_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults
-from asyncagents.engine.keys import Keys
 from asyncagents.engine.post import Post, switched_off
 from asyncagents.engine.reach import Reach
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
@@ -291,8 +290,7 @@ def _assemble(
     world: World, setup: Setup, group: asyncio.TaskGroup
 ) -> tuple[Runtime, Dispatcher, Courier, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
-    counters = Counters(world.clock, setup.watch)
-    reach = Reach(setup.async_tools, Keys(store.pending, world.rng))
+    counters, reach = Counters(world.clock, setup.watch), Reach(setup.async_tools, store.pending, world.rng)
     desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
     workplaces = desk.workplaces = setup.furnish(desk)
     limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)

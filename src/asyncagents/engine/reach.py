@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.id import CallId
+from asyncagents.domain.port import Rng
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.tool import Callback
+from asyncagents.store.pending import PendingStore
 
 WEBHOOK_PATH = "/async-tool/webhook"
 
@@ -15,9 +17,9 @@ WEBHOOK_PATH = "/async-tool/webhook"
 class Reach:
     """At the configured address; else where a server of this process listens, for this machine's programs."""
 
-    def __init__(self, config: AsyncToolsConfig, keys: Keys) -> None:
+    def __init__(self, config: AsyncToolsConfig, store: PendingStore, rng: Rng) -> None:
         self.config = config
-        self.keys = keys
+        self.keys = Keys(store, rng)
         self._listening: str | None = None
 
     async def callback(self, call_id: CallId) -> Callback:
