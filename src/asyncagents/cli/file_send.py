@@ -21,7 +21,7 @@ def attachments(paths: Iterable[Path]) -> list[Attachment]:
         size += len(data)
         if size > MOST_BYTES:
             raise Complaint(
-                f"{path}: files of more than {MOST_BYTES // 2**20} MiB together cannot be sent to that server",
+                f"{path}: files of more than {MOST_BYTES // 2**20} MiB together cannot be sent there",
                 hint="attach a part of it, or make it smaller",
                 code=USAGE,
             )

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from asyncagents.cli.option import data_dir_option, data_directory, directory_option, project_folder
 
@@ -105,6 +106,7 @@ def run(
         directory=project_folder(directory),
         rules=rules,
         token=Secret(token) if token is not None else None,
+        placed=context.get_parameter_source("directory") is ParameterSource.COMMANDLINE,
         **given,
     )
     check(order)

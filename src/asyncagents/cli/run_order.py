@@ -42,6 +42,8 @@ class Order(Struct, frozen=True, kw_only=True):
     attach: str | None = None
     """The address of a server that does the work."""
     token: Secret | None = None
+    placed: bool = False
+    """The directory was named: it is not for another server to choose."""
     api: bool = False
     """Answer over HTTP while it works."""
     port: int | None = None
