@@ -36,7 +36,7 @@ async def work_there(order: Order, there: There, data: Path, screen: Screen) -> 
             job = Job(host, order, lambda session: chosen, screen=screen, where=where)
             try:
                 return await supervised(job, signals)
-            except Exception as error:  # noqa: BLE001  of a group of tasks, whichever came first
+            except Exception as error:
                 screen.end_line()
                 raise _told(first_error(error), where, host.session_id) from error
 
