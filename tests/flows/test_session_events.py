@@ -35,11 +35,13 @@ def texts(frames: list[Frame]) -> dict[str, str]:
 
 
 async def test_a_turn_is_told_as_it_happens_and_a_cursor_comes_first(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
-        async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
-            first = await anext(frames)
-            await at.post(f"/session/{at.stage.session_id}/prompt_async", text("hi"))
-            seen = await until(frames, "prompt.answered")
+    async with (
+        calling(tmp_path, HELLO) as at,
+        at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
+    ):
+        first = await anext(frames)
+        await at.post(f"/session/{at.stage.session_id}/prompt_async", text("hi"))
+        seen = await until(frames, "prompt.answered")
 
     assert (first.type, first.data) == ("cursor", {"cursor": first.id})
     assert "message.part.delta" in {frame.type for frame in seen}
@@ -150,11 +152,13 @@ async def test_a_tree_is_followed_and_other_sessions_are_not_heard(tmp_path: Pat
 
 
 async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
-        async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
-            await anext(frames)
-            await at.ask("DELETE", f"/session/{at.stage.session_id}")
-            rest = [frame async for frame in frames]
+    async with (
+        calling(tmp_path, HELLO) as at,
+        at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
+    ):
+        await anext(frames)
+        await at.ask("DELETE", f"/session/{at.stage.session_id}")
+        rest = [frame async for frame in frames]
 
     assert "session.deleted" in {frame.type for frame in rest}
 

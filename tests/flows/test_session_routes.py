@@ -98,10 +98,9 @@ async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
 async def test_a_server_that_stops_lets_go_of_whoever_waits_and_the_work_goes_on(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
-    async with asyncio.TaskGroup() as group:
-        async with calling(tmp_path, script, tools=[gate.tool]) as at:
-            waiting = group.create_task(at.post(f"/session/{at.stage.session_id}/message", text("go")))
-            await gate.until_started()
+    async with asyncio.TaskGroup() as group, calling(tmp_path, script, tools=[gate.tool]) as at:
+        waiting = group.create_task(at.post(f"/session/{at.stage.session_id}/message", text("go")))
+        await gate.until_started()
     said = waiting.result()
 
     assert said.status == 503
