@@ -72,9 +72,7 @@ class Attached:
         self.session_id = session.id
         return session, message_id
 
-    async def send(
-        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]
-    ) -> MessageId:
+    async def send(self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]) -> MessageId:
         message_id = await self._client.send(session_id, text, key=key, **self._sent(to))
         self.session_id = session_id
         return message_id
