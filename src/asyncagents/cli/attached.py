@@ -92,7 +92,8 @@ class Attached:
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Of the tree that will matter, from now on."""
-        cursor = await self._client.cursor()
+        with self._told_if_silent():
+            cursor = await self._client.cursor()
         async with aclosing(self._heard(cursor)) as events:
             yield events
 
