@@ -22,9 +22,9 @@ from asyncagents.engine.compose import File
 from asyncagents.engine.input import To
 from asyncagents.errors import StoreError
 
-BEHIND_SECONDS = 2.0
-"""So long what was done may be ahead of what is told of it."""
-SILENT_SECONDS = 1.5
+BEHIND_SECONDS = 10.0
+"""So long what was done may be ahead of what is told of it, at most: where nothing is lost it is at once."""
+SILENT_SECONDS = 4
 """Then people are told what they wait for."""
 
 
@@ -43,6 +43,8 @@ class Attached:
         self._seen: dict[SessionId, Status] = {}
         """The last that was told of each."""
         self._behind_since: float | None = None
+        self._prompted: SessionId | None = None
+        """Of this one something will be told."""
         self.session_id: SessionId | None = None
         """Known once there is something to go on with."""
         self.trouble: StoreError | None = None
@@ -69,12 +71,12 @@ class Attached:
             permission=permission,
             **self._sent(to),
         )
-        self.session_id = session.id
+        self.session_id = self._prompted = session.id
         return session, message_id
 
     async def send(self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]) -> MessageId:
         message_id = await self._client.send(session_id, text, key=key, **self._sent(to))
-        self.session_id = session_id
+        self.session_id = self._prompted = session_id
         return message_id
 
     def _sent(self, to: To) -> Sent:
@@ -121,7 +123,7 @@ class Attached:
         if now - self._behind_since > BEHIND_SECONDS:
             return False
         statuses = await self._client.statuses(root_id)
-        return root_id not in self._seen or any(
+        return (self._prompted is not None and self._prompted not in self._seen) or any(
             type(seen) is not type(statuses.get(session_id, Idle()))
             for session_id, seen in self._seen.items()
         )
@@ -129,7 +131,7 @@ class Attached:
     @contextmanager
     def _told_if_silent(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        words = "the server does not answer; waiting for it to come back"
+        words = f"no answer of the server for {SILENT_SECONDS} s; waiting for it to come back"
         timer = loop.call_later(SILENT_SECONDS, self._screen.note, words)
         try:
             yield
