@@ -14,7 +14,7 @@ from asyncagents.engine.input import To
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
 from asyncagents.server.body import CLOSE, read
-from asyncagents.server.given import DIRECTORY, ONCE, a_directory, directory, key, session_id
+from asyncagents.server.given import DIRECTED, DIRECTORY, KEYED, a_directory, directory, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.route import Route, Site
 
@@ -151,9 +151,9 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/session/{id}/message",
         handler=post_message,
-        headers=(ONCE,),
         access="token",
         summary="Say something to a session, and wait for its answer",
+        headers=(KEYED,),
         body=Prompt,
         answer=Entry,
         statuses=_SENT,
@@ -163,9 +163,9 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/session/{id}/prompt_async",
         handler=post_async,
-        headers=(ONCE,),
         access="token",
         summary="Say something to a session, and go",
+        headers=(KEYED,),
         body=Prompt,
         statuses=_SENT,
         most_bytes=MOST_BYTES,
@@ -174,10 +174,10 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v1/sessions",
         handler=begin,
-        headers=(ONCE,),
         access="token",
         summary="Begin a session with its first prompt; under the same Idempotency-Key, one",
         query=(DIRECTORY,),
+        headers=(DIRECTED, KEYED),
         body=Beginning,
         answer=Begun,
         statuses=_SENT,
@@ -187,9 +187,9 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v1/sessions/{id}/prompts",
         handler=post_prompt,
-        headers=(ONCE,),
         access="token",
         summary="Send a session what a person typed, and go",
+        headers=(KEYED,),
         body=Following,
         answer=Sent,
         statuses=_SENT,

@@ -85,12 +85,16 @@ def _place(cursor: str) -> bytes:
     return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(At(cursor=cursor)) + b"\n\n"
 
 
+def _data(kind: Any) -> Any:
+    """An ask is told as it is listed."""
+    asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
+    return asks.get(kind, kind)
+
+
 _EVENTS: tuple[tuple[str, Any], ...] = (
     ("cursor", At),
     ("reset", dict[str, Any]),
-    (PermissionAsked.type, PermissionRequest),
-    (QuestionAsked.type, QuestionRequest),
-    *((kind.type, kind) for kind in Event.__args__ if kind not in {PermissionAsked, QuestionAsked}),
+    *((kind.type, _data(kind)) for kind in Event.__args__),
 )
 
 ROUTES: tuple[Route, ...] = (
@@ -104,7 +108,7 @@ ROUTES: tuple[Route, ...] = (
             Param("after", "The cursor to go on from: the last id that was read"),
             Param("tree", "Of all sessions of its tree", "boolean"),
         ),
-        headers=(Param("Last-Event-ID", "As `after`; what browsers send when they come again"),),
+        headers=(Param("Last-Event-ID", "The same, where the query has none"),),
         gives="text/event-stream",
         events=_EVENTS,
         statuses=(400, 404),
