@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from asyncagents.client import Client, open_client
+from asyncagents.client import BoardSnapshot, Client, Removed, open_client
+from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.event import PartDelta, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import TextPart
@@ -17,6 +18,7 @@ from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import Listening, open_server
 from tests.e2e.test_client_kills import Screen
 from tests.flows.cutting import Cutter, cutting
+from tests.flows.delegating import launch, office
 from tests.flows.kit import CAREFUL, PATIENCE, Stage, later, stage
 
 PROMPTS = 30
@@ -152,3 +154,35 @@ async def test_whatever_answers_instead_of_the_server_is_no_answer(tmp_path: Pat
                 await anext(client.board())
             with pytest.raises(Unavailable):
                 await client.prompt(SessionId("ses_x"), "hi")
+
+
+async def test_a_board_that_is_cut_ends_in_the_state_of_a_fresh_one(tmp_path: Path) -> None:
+    """Also across a restart of the server; what came before the cut is not told anew as a whole."""
+    tasks: dict[SessionId, BackgroundTask] = {}
+    snapshots = 0
+    async with (
+        office(tmp_path, {"go": [[launch("one", "dig"), launch("two", "dig")], [say("Launched.")]]}) as at,
+        open_client(data=tmp_path, patience=PATIENCE) as client,
+        asyncio.timeout(2 * PATIENCE),
+        aclosing(client.board()) as board,
+    ):
+        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+            first = await anext(board)
+        await at.runtime.prompt(at.session_id, "go")
+        await at.runtime.wait_tree(at.session_id)
+        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+            page = await client.tasks.page()
+            async for news in board:
+                match news:
+                    case BoardSnapshot():
+                        snapshots += 1
+                    case Removed(session_id=gone):
+                        del tasks[gone]
+                    case _:
+                        tasks[news.session_id] = news.task
+                if tasks == {task.session_id: task for task in page.tasks}:
+                    break
+
+    assert isinstance(first, BoardSnapshot)
+    assert (len(first.tasks), len(tasks), snapshots) == (0, 2, 0)
+    assert {task.status for task in tasks.values()} == {"completed"}
