@@ -1,5 +1,6 @@
-"""What the tests did that a count of dots does not show."""
+"""What the tests did that a count of dots does not show; and what all of them have in common."""
 
+import gc
 import os
 
 import pytest
@@ -9,6 +10,12 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, database=None)
 settings.register_profile("drawn", print_blob=True)
 settings.load_profile(os.environ.get("ASYNCAGENTS_EXAMPLES", "same"))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all they import stay until the end: no collection need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
