@@ -134,49 +134,49 @@ class Counters:
 
 
 class _Counted:
-    def __init__(self, counters: Counters, name: str) -> None:
+    """Something that is also seen by the other watch, and counted when it is over."""
+
+    def __init__(self, counters: Counters, name: str, seen: Seen) -> None:
         self._counters = counters
         self._name = name
+        self._seen = seen
         self._began = counters.now()
 
     @property
-    def _seconds(self) -> float:
-        return max(0, self._counters.now() - self._began) / 1000
-
-
-class _CountedRun(_Counted):
-    def __init__(self, counters: Counters, also: Seen, run: Run) -> None:
-        super().__init__(counters, "")
-        self._also = also
-        self._run = run
-
-    @property
     def trace(self) -> Trace | None:
-        return self._also.trace
+        return self._seen.trace
 
     def __enter__(self) -> Self:
-        self._also.__enter__()
+        self._seen.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._also.__exit__(kind, error, where)
+        self._seen.__exit__(kind, error, where)
+        self._over(max(0, self._counters.now() - self._began) / 1000, error)
+
+    def _over(self, seconds: float, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+
+class _CountedRun(_Counted):
+    def __init__(self, counters: Counters, also: Seen, run: Run) -> None:
+        super().__init__(counters, "", also)
+        self._run = run
+
+    def _over(self, seconds: float, error: BaseException | None) -> None:
         outcome = self._run.outcome
         if outcome and outcome != PARKED:
             self._counters.turns.add(outcome)
-        self._counters.runs.add("", self._seconds)
+        self._counters.runs.add("", seconds)
 
 
 class _CountedModel(_Counted):
     def __init__(self, counters: Counters, also: SeenModel, name: str) -> None:
-        super().__init__(counters, name)
+        super().__init__(counters, name, also)
         self._also = also
         self._outcome = "aborted"
-
-    @property
-    def trace(self) -> Trace | None:
-        return self._also.trace
 
     def ended(
         self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
@@ -198,29 +198,17 @@ class _CountedModel(_Counted):
             if count > 0:
                 add(self._name, kind, by=count)
 
-    def __enter__(self) -> Self:
-        self._also.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._also.__exit__(kind, error, where)
-        if isinstance(error, Exception):
-            self._outcome = "error"
-        self._counters.requests.add(self._name, self._outcome)
-        self._counters.request_seconds.add(self._name, self._seconds)
+    def _over(self, seconds: float, error: BaseException | None) -> None:
+        outcome = "error" if isinstance(error, Exception) else self._outcome
+        self._counters.requests.add(self._name, outcome)
+        self._counters.request_seconds.add(self._name, seconds)
 
 
 class _CountedTool(_Counted):
     def __init__(self, counters: Counters, also: SeenTool, name: str) -> None:
-        super().__init__(counters, name)
+        super().__init__(counters, name, also)
         self._also = also
         self._outcome = "aborted"
-
-    @property
-    def trace(self) -> Trace | None:
-        return self._also.trace
 
     def ended(self, outcome: Ended) -> None:
         self._also.ended(outcome)
@@ -230,13 +218,6 @@ class _CountedTool(_Counted):
         else:
             self._outcome = "completed" if isinstance(result, Completed) else "failed"
 
-    def __enter__(self) -> Self:
-        self._also.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._also.__exit__(kind, error, where)
+    def _over(self, seconds: float, error: BaseException | None) -> None:
         self._counters.calls.add(self._name, self._outcome)
-        self._counters.call_seconds.add(self._name, self._seconds)
+        self._counters.call_seconds.add(self._name, seconds)
