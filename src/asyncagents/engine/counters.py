@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from asyncagents.domain.call import Call, Completed, Settled
 from asyncagents.domain.control import Snapshot
@@ -23,11 +23,12 @@ from asyncagents.engine.watch import (
     Watch,
     result_in,
 )
-from asyncagents.llm.model import FromModel, Request, StepFinish
+from asyncagents.llm.model import Finish, FromModel, Request, StepFinish
 
 MOST_LABELS = 200
 """So many names of models, and of tools: a model may invent them, and each is kept for ever."""
 OTHER = "other"
+FINISHES = frozenset(get_args(Finish))
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Of durations, in seconds."""
 
@@ -182,7 +183,8 @@ class _CountedModel(_Counted):
         self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
     ) -> None:
         self._also.ended(finish, failure, said)
-        self._outcome = "error" if failure is not None or finish is None else finish.finish
+        known = finish is not None and finish.finish in FINISHES
+        self._outcome = "error" if failure is not None or finish is None or not known else finish.finish
         if finish is not None and finish.tokens is not None:
             self._count(finish.tokens)
 
