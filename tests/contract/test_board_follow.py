@@ -10,7 +10,7 @@ import pytest
 
 from asyncagents.engine import board as board_module
 from asyncagents.engine.board import Board
-from asyncagents.engine.follower import QUEUE
+from asyncagents.engine.follower import QUEUE, News
 from asyncagents.store.tx import Database, Verb
 from tests.contract.board_walk import TaskWalk, Watcher, fresh
 from tests.contract.build import Lab
@@ -31,12 +31,11 @@ def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 async def read(lab: Lab, *, size: int = QUEUE) -> AsyncIterator[Board]:
     board = Board(lab.store, size=size)
     async with asyncio.TaskGroup() as group:
-        reader = group.create_task(board.read_forever())
+        board.read_in(group)
         try:
             yield board
         finally:
             board.close()
-            reader.cancel()
 
 
 async def _watch(board: Board, watcher: Watcher, rng: random.Random) -> None:
@@ -73,23 +72,19 @@ async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -
 
 
 class Delayed:
-    """A database whose next answer to a reader may be held back."""
+    """A database that holds back what it answered to one who reads."""
 
     def __init__(self, inner: Database) -> None:
         self._inner = inner
         self.write = inner.write
         self.listen = inner.listen
-        self._hold = False
+        self.held: asyncio.Future[News] | None = None
         self.read_it = asyncio.Event()
         self.go = asyncio.Event()
 
-    def hold_the_next(self) -> None:
-        self._hold = True
-
     async def read(self, verb: Verb[T]) -> T:
-        held, self._hold = self._hold, False
         result = await self._inner.read(verb)
-        if held:
+        if asyncio.current_task() is self.held:
             self.read_it.set()
             await self.go.wait()
         return result
@@ -104,9 +99,9 @@ async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told
         _, cursor = await board.snapshot()
         async with aclosing(board.follow(cursor)) as first, aclosing(board.follow(cursor)) as second:
             told = asyncio.ensure_future(anext(first))
-            await board._followed.wait()
-            delayed.hold_the_next()
-            late = asyncio.ensure_future(anext(second))
+            while not board._followers:  # noqa: ASYNC110  nothing tells that it has joined
+                await asyncio.sleep(0)
+            late = delayed.held = asyncio.ensure_future(anext(second))
             await delayed.read_it.wait()
             await crew.launch(crew.calls[0])
             assert (await told).type == "task.created"
