@@ -35,13 +35,13 @@ class Application:
     """What the server runs for each request."""
 
     def __init__(
-        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, *, patience: Patience
+        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, *, patience: Patience | None = None
     ) -> None:
         self._site = site
         self._gate = gate
         self._table = Table(routes)
         self._rates = rates
-        self._patience = patience
+        self._patience = patience or Patience()
         self._deadlines: set[asyncio.Timeout] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -40,6 +41,7 @@ class Protocol(HttpToolsProtocol):
         self._unspent = 0
         """Bytes that came since the last that told us something: the parser keeps them all."""
         self._deaf = False
+        self._is_lost = False
         self._surplus = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -179,14 +181,20 @@ class Protocol(HttpToolsProtocol):
         super().shutdown()
         self.loop.call_later(self.patience.stop_seconds / 2, self._end)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        super().connection_lost(exc)
+
     def _end(self) -> None:
         if self.transport.is_closing() or self.flow.write_paused:
             self.cut_off()
 
     def cut_off(self) -> None:
         """At once: neither we nor the kernel keep what nobody reads."""
-        raw = self.transport.get_extra_info("socket")
-        if raw is not None:
+        if self._is_lost:
+            return
+        with suppress(OSError, ValueError):  # it may be closed by now
+            raw = self.transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
