@@ -5,6 +5,7 @@ import resource
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from asyncagents import ScriptedModel, open_runtime, say
 from asyncagents.llm.scripted import Script
@@ -247,7 +248,8 @@ async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> 
 
 
 async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT, script=LONG) as at:
+    patience = replace(SHORT, stall_seconds=2.0)  # to encode it all takes its time
+    async with target(tmp_path, patience=patience, script=LONG) as at:
         session = await at.runtime.create_session(directory="/")
         path = f"/v1/sessions/{session.id}/events"
         async with await at.connect(buffer=4096) as deaf, await at.connect() as good:

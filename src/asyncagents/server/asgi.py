@@ -35,7 +35,13 @@ class Application:
     """What the server runs for each request."""
 
     def __init__(
-        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, *, patience: Patience | None = None
+        self,
+        site: Site,
+        gate: Gate,
+        routes: Iterable[Route],
+        rates: Rates,
+        *,
+        patience: Patience | None = None,
     ) -> None:
         self._site = site
         self._gate = gate
