@@ -54,7 +54,8 @@ class Application:
         assert scope["type"] == "http", "there are no other kinds here"
         request = _request(scope)
         if request is None:
-            await _tell(send, refused(400, "the request is not text"), CLOSE)
+            cors = self._gate.cors(Request(method=scope["method"], path=scope["raw_path"].decode("latin-1")))
+            await _tell(send, refused(400, "the request is not text"), (*cors, *CLOSE))
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
