@@ -93,7 +93,7 @@ class Desk:
         )
 
     def order(self, *words: str, env: Mapping[str, str], terminal: bool = False) -> Order:
-        return Order(words, str(self.project), self.environment(env), terminal)
+        return Order(words=words, cwd=str(self.project), env=self.environment(env), terminal=terminal)
 
     async def run(self, *words: str, stdin: str | None = None, env: Mapping[str, str] = NOTHING) -> Ran:
         """To its end; with nothing to read it is forked, which is cheaper than a start."""

@@ -302,6 +302,14 @@ def parse_frame(raw: bytes) -> tuple[EventId, Event | UnknownEvent]:
         raise unreadable("event", raw, error) from error
 
 
+def parse_event(type: str, raw: bytes) -> Event | UnknownEvent:
+    """From its properties alone. Raises `Unreadable`; an event of an unknown type is kept."""
+    try:
+        return _read(type, raw)
+    except BROKEN as error:
+        raise unreadable("event", raw, error) from error
+
+
 _PLAIN: dict[str, type[Any]] = {
     kind.type: kind for kind in Event.__args__ if kind not in {PartUpdated, PermissionAsked, QuestionAsked}
 }

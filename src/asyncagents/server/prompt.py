@@ -5,16 +5,16 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import MessageId
 from asyncagents.domain.message import ModelRef, OutputFormat
 from asyncagents.domain.part_input import PartInput
-from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.served import Begun, Sent, SentFile
+from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.input import To
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
-from asyncagents.server.body import read
-from asyncagents.server.given import DIRECTORY, a_directory, directory, key, session_id
+from asyncagents.server.body import CLOSE, read
+from asyncagents.server.given import DIRECTED, DIRECTORY, KEYED, a_directory, directory, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.route import Route, Site
 
@@ -42,14 +42,6 @@ class Prompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return To(
             agent=self.agent, model=self.model, variant=self.variant, format=self.format, parts=self.parts
         )
-
-
-class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """With its content: `url` is a data: URL."""
-
-    mime: str
-    url: str
-    filename: str | None = None
 
 
 class Typed(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,15 +77,6 @@ class Following(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wakes: bool = True
 
 
-class Begun(Shape, frozen=True, kw_only=True):
-    session: Session
-    message_id: MessageId
-
-
-class Sent(Shape, frozen=True, kw_only=True):
-    message_id: MessageId
-
-
 async def post_message(site: Site, request: Request) -> Answer:
     """Whoever hangs up meanwhile cancels nothing; under the same key the same answer is given again."""
     prompt, at, named = read(request, Prompt), session_id(request), key(request)
@@ -101,7 +84,7 @@ async def post_message(site: Site, request: Request) -> Answer:
         sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.to())
         return shown(await site.runtime.message(sent))
     answer = await unless_closing(site, site.runtime.prompt(at, "", key=named, **prompt.to()))
-    return refused(503, STOPS) if answer is None else shown(answer)
+    return refused(503, STOPS, CLOSE) if answer is None else shown(answer)
 
 
 async def post_async(site: Site, request: Request) -> Answer:
@@ -170,6 +153,7 @@ ROUTES: tuple[Route, ...] = (
         handler=post_message,
         access="token",
         summary="Say something to a session, and wait for its answer",
+        headers=(KEYED,),
         body=Prompt,
         answer=Entry,
         statuses=_SENT,
@@ -181,6 +165,7 @@ ROUTES: tuple[Route, ...] = (
         handler=post_async,
         access="token",
         summary="Say something to a session, and go",
+        headers=(KEYED,),
         body=Prompt,
         statuses=_SENT,
         most_bytes=MOST_BYTES,
@@ -192,6 +177,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Begin a session with its first prompt; under the same Idempotency-Key, one",
         query=(DIRECTORY,),
+        headers=(DIRECTED, KEYED),
         body=Beginning,
         answer=Begun,
         statuses=_SENT,
@@ -203,6 +189,7 @@ ROUTES: tuple[Route, ...] = (
         handler=post_prompt,
         access="token",
         summary="Send a session what a person typed, and go",
+        headers=(KEYED,),
         body=Following,
         answer=Sent,
         statuses=_SENT,

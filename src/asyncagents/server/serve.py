@@ -85,7 +85,7 @@ async def open_server(
         listing = _listing(bound, address, site, token)
         listing = replace(listing, serves_all=listening.serves_all)
         async with _answering(app, bound, site, patience):
-            with _listed(data, listing):
+            with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
 
 

@@ -4,14 +4,13 @@ from typing import Literal
 
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.call import Call
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.served import AnswerOf, SessionState, Stopped
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.status import Status
 from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
-from asyncagents.server.given import flag, message_id, named_directory, number, session_id
+from asyncagents.server.given import DIRECTED, flag, message_id, named_directory, number, session_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.session import LIMIT, MOST_SESSIONS
@@ -19,37 +18,11 @@ from asyncagents.server.session import LIMIT, MOST_SESSIONS
 LONGEST_WAIT = 60.0
 
 
-class SessionState(Shape, frozen=True, kw_only=True):
-    """`at_work`: whether any session of its tree neither rests nor waits; `is_run`: whether a process has it.
-
-    `trouble`: what keeps the server from writing work down.
-    """
-
-    session: Session
-    root_id: SessionId
-    status: Status
-    at_work: bool
-    is_run: bool
-    trouble: str | None = None
-
-
 class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`scope`: "turn" spares the tasks in the background. `seconds`: how long to wait for those who stop."""
 
     scope: Literal["tree", "turn"] = "tree"
     seconds: float = 5.0
-
-
-class Stopped(Shape, frozen=True, kw_only=True):
-    """`stopped` false: it is durable, but somebody still stops."""
-
-    stopped: bool
-
-
-class AnswerOf(Shape, frozen=True, kw_only=True):
-    """Without `answer` there is none yet."""
-
-    answer: Entry | None = None
 
 
 async def roots(site: Site, request: Request) -> Answer:
@@ -119,6 +92,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Sessions that nobody started, the newest first",
         query=(_ROOTS, LIMIT),
+        headers=(DIRECTED,),
         answer=tuple[Session, ...],
         statuses=(400,),
     ),

@@ -9,6 +9,7 @@ from asyncagents.domain.background_task import BackgroundTask, moment
 from asyncagents.domain.board import BoardSnapshot, Removed, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.served import Health
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import TaskStatus
 from asyncagents.domain.why import Why
@@ -27,15 +28,6 @@ _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
 
 Following: TypeAlias = AsyncGenerator[News, None]
-
-
-class Health(Shape, frozen=True, kw_only=True):
-    """`uptime` in seconds."""
-
-    status: str
-    uptime: float
-    version: str
-    task_count: int
 
 
 class Beat(Shape, frozen=True, kw_only=True):

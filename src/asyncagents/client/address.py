@@ -1,0 +1,74 @@
+"""Where a server is: told by its URL, or found by the data directory that it works on."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.errors import InvalidInput, Unavailable
+
+LISTING, LOCK = "server.json", "server.lock"
+
+
+class Address(Struct, frozen=True):
+    url: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"Address(url={self.url!r})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.token is None else {"authorization": f"Bearer {self.token}"}
+
+
+class Finder(Protocol):
+    def __call__(self) -> Address:
+        """Where it is now. Raises `Unavailable`."""
+        ...
+
+
+class At:
+    """A server that stays where it is."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        if not url.startswith(("http://", "https://")) or not url.isprintable():
+            raise InvalidInput(f"{url[:80]!r} is no address of a server: write it as http://127.0.0.1:5165")
+        self._address = Address(url.rstrip("/"), token)
+
+    def __call__(self) -> Address:
+        return self._address
+
+
+class Working:
+    """The server of a data directory; started again, it may be elsewhere."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def __call__(self) -> Address:
+        """Only of one that lives: what a dead one left behind may be the address of a stranger by now."""
+        try:
+            if _is_held(self._data / LOCK):
+                return msgspec.json.decode((self._data / LISTING).read_bytes(), type=Address)
+        except (FileNotFoundError, msgspec.DecodeError):
+            pass  # it is just being written
+        raise Unavailable(f"no server works on {self._data}: start one with `asyncagents serve`")
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,36 @@
+"""One question, one answer of a type: what every part of a client is made of."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from asyncagents.client.key import fresh_key
+from asyncagents.client.link import Link, Question
+from asyncagents.client.read import read
+
+T = TypeVar("T")
+
+
+class Calls:
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    async def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
+        return read(await self.raw(path, query), kind)
+
+    async def raw(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        return await self.link.ask(Question(method="GET", path=path, query=query or {}))
+
+    async def post(self, path: str, kind: type[T], body: Any = None, *, key: str | None = None) -> T:
+        """Under a key of our own, unless one is given: if the answer is lost, it is asked for again."""
+        question = Question(method="POST", path=path, body=body, key=key or fresh_key())
+        return read(await self.link.ask(question), kind)
+
+    async def delete(self, path: str, *, gone: bytes | None = None) -> bytes:
+        """`gone`: what it is answered if an answer was lost, and it is deleted by then."""
+        return await self.link.ask(Question(method="DELETE", path=path, gone=gone))
+
+
+def at(*segments: str) -> str:
+    """A path; no id can become another path."""
+    return "".join("/" + quote(segment, safe="") for segment in segments)

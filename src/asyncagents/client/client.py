@@ -1,0 +1,340 @@
+"""A server's sessions, tasks and results, used as a `Runtime` is: the same names, the same types."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from aiohttp import ClientSession, TCPConnector
+
+from asyncagents.client.address import At, Finder, Working
+from asyncagents.client.async_tools import AsyncTools
+from asyncagents.client.call import Calls, at
+from asyncagents.client.follow import Anew, BoardEvent, News, board_news, session_news
+from asyncagents.client.key import fresh_key
+from asyncagents.client.link import Link
+from asyncagents.client.read import read_answer, read_entries, read_entry
+from asyncagents.client.tasks import Tasks
+from asyncagents.domain.board import TaskStats
+from asyncagents.domain.call import Call, Reply
+from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import ModelRef, OutputFormat
+from asyncagents.domain.served import Begun, Health, Sent, SentFile, SessionState, Stands, Stopped
+from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.status import Busy, Retry, Status
+from asyncagents.domain.todo import Todo
+from asyncagents.domain.waiting import Waiting
+from asyncagents.errors import InvalidInput, NotFound
+
+PATIENCE_SECONDS = 30.0
+
+
+class To(TypedDict, total=False):
+    """Who answers a prompt, and what goes along with it."""
+
+    agent: str | None
+    model: str | ModelRef | None
+    variant: str | None
+    files: Sequence[str | Path | SentFile]
+    """Paths as the server sees them, `file:` URLs, or files with their content."""
+    format: OutputFormat | None
+
+
+@asynccontextmanager
+async def open_client(
+    url: str | None = None,
+    *,
+    token: str | None = None,
+    data: str | Path | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> AsyncIterator["Client"]:
+    """Speak to a server: the one at `url`, or the one that works on a data directory of this machine.
+
+    `patience`: for so many seconds a server may be away, as when it is started again, before `Unavailable`
+    is raised. Until then everything goes on by itself, and nothing is done twice.
+    """
+    async with ClientSession(connector=TCPConnector(limit=0)) as http:
+        yield Client(Link(http, _finder(url, token, data), patience=patience))
+
+
+def _finder(url: str | None, token: str | None, data: str | Path | None) -> Finder:
+    if url is not None and data is None:
+        return At(url, token)
+    if data is not None and url is None and token is None:
+        return Working(Path(data))
+    raise InvalidInput("a server is found by its url (with its token), or by its data directory")
+
+
+class Client:
+    """Get one from `open_client`."""
+
+    def __init__(self, link: Link) -> None:
+        self._calls = Calls(link)
+        self._link = link
+        self.tasks = Tasks(self._calls)
+        self.async_tools = AsyncTools(self._calls)
+
+    async def health(self) -> Health:
+        return await self._calls.get("/v1/health", Health)
+
+    async def stats(self) -> TaskStats:
+        return await self._calls.get("/v1/stats", TaskStats)
+
+    async def create_session(
+        self,
+        *,
+        title: str | None = None,
+        parent_id: SessionId | None = None,
+        directory: str | Path | None = None,
+        key: str | None = None,
+        permission: Sequence[Rule] = (),
+    ) -> Session:
+        """The same key again gives the same session. Without a directory, the server's own."""
+        where = {"parentID": parent_id, "directory": _path(directory)}
+        body = {"title": title, "permission": permission, **where}
+        return await self._calls.post("/session", Session, _given(body), key=key)
+
+    async def begin(
+        self,
+        text: str,
+        *,
+        title: str | None = None,
+        directory: str | Path | None = None,
+        key: str | None = None,
+        permission: Sequence[Rule] = (),
+        **to: Unpack[To],
+    ) -> tuple[Session, MessageId]:
+        """Make a session and send it its first message, both or neither; then return at once."""
+        body = {"title": title, "directory": _path(directory), "permission": permission, **_said(text, to)}
+        begun = await self._calls.post("/v1/sessions", Begun, _given(body), key=key)
+        return begun.session, begun.message_id
+
+    async def send(
+        self,
+        session_id: SessionId,
+        text: str,
+        *,
+        key: str | None = None,
+        wakes: bool = True,
+        **to: Unpack[To],
+    ) -> MessageId:
+        """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
+        body = {"wakes": wakes, **_said(text, to)}
+        path = at("v1", "sessions", session_id, "prompts")
+        return (await self._calls.post(path, Sent, _given(body), key=key)).message_id
+
+    async def prompt(
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
+    ) -> Entry:
+        """Send a message and wait for the turn that answers it to end, or to wait for something outside."""
+        async with self._news(session_id) as news:
+            message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
+            return await self._answer(session_id, message_id, news)
+
+    async def answered(self, session_id: SessionId, message_id: MessageId) -> Entry:
+        """Wait for the answer to a message that was sent."""
+        async with self._news(session_id) as news:
+            return await self._answer(session_id, message_id, news)
+
+    async def _answer(self, session_id: SessionId, message_id: MessageId, news: AsyncIterator[News]) -> Entry:
+        answer = await self.answer_to(message_id)
+        while answer is None:
+            match await anext(news):
+                case PromptAnswered(message_id=answered) if answered == message_id:
+                    answer = await self.answer_to(message_id)
+                case Anew():
+                    answer = await self.answer_to(message_id)
+                case SessionDeleted(session_id=gone) if gone == session_id:
+                    raise NotFound("session", session_id)
+                case _:
+                    pass
+        return answer
+
+    async def stream(
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
+    ) -> AsyncGenerator[Event, None]:
+        """Send a message and follow its session until the message is answered, or the session is gone."""
+        async with self._news(session_id) as news:
+            message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
+            if key is not None and await self.answer_to(message_id) is not None:
+                return
+            async for event in news:
+                if isinstance(event, Anew) and await self.answer_to(message_id) is not None:
+                    return
+                if event is None or isinstance(event, Anew):
+                    continue
+                yield event
+                answered = isinstance(event, PromptAnswered) and event.message_id == message_id
+                if answered or isinstance(event, SessionDeleted):
+                    return
+
+    @asynccontextmanager
+    async def events(
+        self, session_id: SessionId, *, tree: bool = False, after: str | None = None
+    ) -> AsyncIterator[AsyncIterator[Event]]:
+        """What happens in a session, or in its whole tree, from here on; a restart of the server is no end.
+
+        It ends when the session is deleted. `after`: a cursor to go on from.
+        """
+        async with (
+            self._news(session_id, tree=tree, after=after) as news,
+            aclosing(_events(news)) as events,
+        ):
+            yield events
+
+    @asynccontextmanager
+    async def _news(
+        self, session_id: SessionId, *, tree: bool = False, after: str | None = None
+    ) -> AsyncIterator[AsyncGenerator[News, None]]:
+        """From before the block begins."""
+        async with aclosing(session_news(self._link, session_id, tree=tree, after=after)) as news:
+            await anext(news)
+            yield news
+
+    def board(self) -> AsyncGenerator[BoardEvent, None]:
+        """All tasks there are, then each change; after a reset, all there are again."""
+        return board_news(self._link)
+
+    async def wait(self, session_id: SessionId) -> Status:
+        """Until a session is idle, or waits for something outside; says which."""
+        async with self._news(session_id) as news:
+            status = await self.status(session_id)
+            while isinstance(status, Busy | Retry):
+                match await anext(news):
+                    case SessionStatus(session_id=about, status=now) if about == session_id:
+                        status = now
+                    case SessionDeleted(session_id=gone) if gone == session_id:
+                        raise NotFound("session", session_id)
+                    case _:
+                        pass
+        return status
+
+    async def answer(
+        self,
+        ask_id: str,
+        reply: str | Reply | Sequence[Sequence[str]],
+        *,
+        input: dict[str, Any] | None = None,
+        message: str = "",
+        by: str = "",
+    ) -> Call:
+        """Answer a permission with "once", "always" or "reject", a question with a list for each question."""
+        body = {"reply": reply, "input": input, "message": message, "by": by}
+        return await self._calls.post(at("v1", "asks", ask_id, "answer"), Call, _given(body))
+
+    async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
+        """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
+        query = {} if session_id is None else {"sessionID": session_id}
+        return await self._calls.get("/v1/asks", tuple[Waiting, ...], query)
+
+    async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: str = "tree") -> bool:
+        """End what a session and its descendants do. False: it is durable, but somebody still stops."""
+        body = {"seconds": seconds, "scope": scope}
+        return (await self._calls.post(at("v1", "sessions", session_id, "abort"), Stopped, body)).stopped
+
+    async def session(self, session_id: SessionId) -> Session:
+        return await self._calls.get(at("session", session_id), Session)
+
+    async def state(self, session_id: SessionId) -> SessionState:
+        """A session with what it is at."""
+        return await self._calls.get(at("v1", "sessions", session_id), SessionState)
+
+    async def find_session(self, start: str) -> Session:
+        """By its id, or by the beginning of its id if no other begins like that."""
+        found = await self._calls.get(at("v1", "sessions", start), SessionState, {"prefix": "true"})
+        return found.session
+
+    async def sessions(
+        self, directory: str | Path | None = None, *, limit: int = 100, roots: bool = False
+    ) -> tuple[Session, ...]:
+        """Newest first, of a directory or (None) the server's own. `roots`: only those without a parent."""
+        query = _given({"directory": _path(directory), "limit": str(limit), "roots": str(roots).lower()})
+        return await self._calls.get("/session", tuple[Session, ...], query)
+
+    async def roots(self, directory: str | Path | None = None, *, limit: int = 100) -> tuple[Session, ...]:
+        """Sessions without a parent, of one directory or (None) of all, newest first."""
+        query = _given({"directory": _path(directory), "limit": str(limit)})
+        return await self._calls.get("/v1/sessions", tuple[Session, ...], query)
+
+    async def tree(self, session_id: SessionId) -> tuple[Session, ...]:
+        """All sessions of its tree, the root first."""
+        return await self._calls.get(at("v1", "sessions", session_id, "tree"), tuple[Session, ...])
+
+    async def root_of(self, session_id: SessionId) -> SessionId:
+        return (await self.state(session_id)).root_id
+
+    async def children(self, session_id: SessionId) -> tuple[Session, ...]:
+        return await self._calls.get(at("session", session_id, "children"), tuple[Session, ...])
+
+    async def delete_session(self, session_id: SessionId) -> None:
+        """And all its descendants."""
+        await self._calls.delete(at("session", session_id), gone=b"true")
+
+    async def messages(self, session_id: SessionId, *, limit: int = 1_000_000) -> tuple[Entry, ...]:
+        """The newest `limit`, oldest first."""
+        path = at("session", session_id, "message")
+        return read_entries(await self._calls.raw(path, {"limit": str(limit)}))
+
+    async def message(self, session_id: SessionId, message_id: MessageId) -> Entry:
+        return read_entry(await self._calls.raw(at("session", session_id, "message", message_id)))
+
+    async def answer_to(self, message_id: MessageId) -> Entry | None:
+        """The message that answered a prompt, if one did."""
+        return read_answer(await self._calls.raw(at("v1", "messages", message_id, "answer")))
+
+    async def status(self, session_id: SessionId) -> Status:
+        return (await self.state(session_id)).status
+
+    async def statuses(self, session_id: SessionId | None = None) -> dict[SessionId, Status]:
+        """Of all sessions, or those of a tree, that are not idle."""
+        path = "/session/status" if session_id is None else at("v1", "sessions", session_id, "statuses")
+        return await self._calls.get(path, dict[SessionId, Status])
+
+    async def at_work(self, session_id: SessionId) -> bool:
+        """Whether any session of its tree neither rests nor waits for the outside."""
+        return (await self.state(session_id)).at_work
+
+    async def is_run(self, session_id: SessionId) -> bool:
+        """Whether a living process has a run of it now."""
+        return (await self.state(session_id)).is_run
+
+    async def cursor(self) -> str:
+        """From here `events` goes on with what happens after now."""
+        return (await self._calls.get("/v1/cursor", Stands)).cursor
+
+    async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
+        return await self._calls.get(at("session", session_id, "todo"), tuple[Todo, ...])
+
+    async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
+        return await self._calls.get(at("v1", "sessions", session_id, "calls"), tuple[Call, ...])
+
+
+async def _events(news: AsyncGenerator[News, None]) -> AsyncGenerator[Event, None]:
+    async for event in news:
+        if event is not None and not isinstance(event, Anew):
+            yield event
+
+
+def _said(text: str, to: To) -> dict[str, Any]:
+    model, files = to.get("model"), to.get("files") or ()
+    named = f"{model.provider_id}/{model.model_id}" if isinstance(model, ModelRef) else model
+    sent = [file if isinstance(file, SentFile) else _file(file) for file in files]
+    variant = to.get("variant") or (model.variant if isinstance(model, ModelRef) else None)
+    chosen = {"agent": to.get("agent"), "variant": variant, "format": to.get("format")}
+    return {"prompt": text, "model": named, "files": sent or None, **chosen}
+
+
+def _file(file: str | Path) -> str:
+    """A path counts from where we are, not the server."""
+    return str(file.absolute()) if isinstance(file, Path) else file
+
+
+def _path(directory: str | Path | None) -> str | None:
+    return None if directory is None else str(Path(directory).absolute())
+
+
+def _given(body: dict[str, Any]) -> dict[str, Any]:
+    """What is not given is left out."""
+    return {name: value for name, value in body.items() if value is not None}

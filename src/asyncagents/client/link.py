@@ -1,0 +1,140 @@
+"""Requests to a server that may go and come back: what got no answer is sent again, under the same key."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
+from msgspec import Struct
+
+from asyncagents.client.address import Address, Finder
+from asyncagents.client.refusal import refusal
+from asyncagents.domain.shape import encode
+from asyncagents.errors import Unavailable
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 90.0
+"""Without a byte; no request here waits for a model."""
+SILENCE_SECONDS = 60.0
+"""Of a stream: a living server says something four times as often."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
+LOST = (ClientError, TimeoutError, ConnectionError)
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """`key`: what makes it count once. `gone`: what a 404 means that may be our own doing."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: Any = None
+    key: str | None = None
+    gone: bytes | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        kind = {"content-type": "application/json"} if self.method == "POST" else {}
+        return kind if self.key is None else kind | {"idempotency-key": self.key}
+
+    @property
+    def content(self) -> bytes | None:
+        return encode(self.body if self.body is not None else {}) if self.method == "POST" else None
+
+
+class Patience:
+    """How long a server may be away, counted from when it was last heard."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._now = asyncio.get_running_loop().time
+        self.heard()
+
+    def heard(self) -> None:
+        self._end = self._now() + self._seconds
+        self._pause = FIRST_PAUSE
+
+    async def rest(self, error: Exception, wait: float = 0.0) -> None:
+        """Before the next try; raises `Unavailable` if there is no point in one."""
+        pause = max(self._pause, wait)
+        if self._now() + pause > self._end:
+            if isinstance(error, Unavailable):
+                raise error
+            raise Unavailable(f"the server does not answer: {_told(error)}") from error
+        await asyncio.sleep(pause)
+        self._pause = min(LONGEST_PAUSE, self._pause * 2)
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+class Link:
+    def __init__(self, http: ClientSession, find: Finder, *, patience: float) -> None:
+        self._http = http
+        self._find = find
+        self._patience = patience
+
+    def patience(self) -> Patience:
+        return Patience(self._patience)
+
+    async def ask(self, question: Question) -> bytes:
+        """Raises what the server refuses it with, and `Unavailable` if there is none for too long."""
+        patience, tries = self.patience(), 0
+        while True:
+            tries += 1
+            try:
+                async with self._sent(self._find(), question, _ANSWERED) as response:
+                    body = await response.read()
+            except (Unavailable, *LOST) as error:
+                await patience.rest(error)
+                continue
+            if response.status < 400:
+                return body
+            if response.status == 404 and question.gone is not None and tries > 1:
+                return question.gone
+            refused = refusal(response.status, body)
+            if not _comes_back(response):
+                raise refused
+            await patience.rest(refused, _pause_of(response))
+
+    @asynccontextmanager
+    async def listen(self, question: Question) -> AsyncIterator[ClientResponse]:
+        """One try; raises what went wrong."""
+        async with self._sent(self._find(), question, _STREAMED) as response:
+            if response.status >= 400:
+                error = refusal(response.status, await response.read())
+                raise Unavailable(str(error)) if _comes_back(response) else error
+            yield response
+
+    @asynccontextmanager
+    async def _sent(
+        self, to: Address, question: Question, timeout: ClientTimeout
+    ) -> AsyncIterator[ClientResponse]:
+        async with self._http.request(
+            question.method,
+            to.url + question.path,
+            params=dict(question.query),
+            data=question.content,
+            headers=to.headers | question.headers,
+            timeout=timeout,
+            allow_redirects=False,
+        ) as response:
+            yield response
+
+
+_ANSWERED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS)
+_STREAMED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+
+
+def _comes_back(response: ClientResponse) -> bool:
+    """A server that stops says so by closing; whoever comes too often is told when to come again."""
+    if response.status == 503:
+        return response.headers.get("connection", "").lower() == "close"
+    return response.status == 429
+
+
+def _pause_of(response: ClientResponse) -> float:
+    said = response.headers.get("retry-after", "")
+    return float(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0.0

@@ -1,0 +1,58 @@
+"""A refusal of the server as the error that the runtime would have raised, with the server's sentence."""
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.errors import (
+    AsyncAgentsError,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    ResultRefused,
+    Unauthorized,
+    Unavailable,
+)
+
+_NOT_FOUND = re.compile(r"no (?P<kind>.+?) with id '(?P<id>.*)'", re.DOTALL)
+_ERRORS: dict[int, type[AsyncAgentsError]] = {
+    401: Unauthorized,
+    403: Unauthorized,
+    408: Unavailable,
+    409: Conflict,
+    422: ResultRefused,
+    429: Unavailable,
+}
+
+
+class _Data(Struct, frozen=True):
+    message: str = ""
+
+
+class _Body(Struct, frozen=True):
+    data: _Data = _Data()
+
+
+def refusal(status: int, body: bytes) -> AsyncAgentsError:
+    said = _sentence(body) or f"the server answered with status {status}"
+    if status == 404:
+        return _not_found(said)
+    if status >= 500:
+        return Unavailable(said)
+    return _ERRORS.get(status, InvalidInput)(said)
+
+
+def _not_found(said: str) -> NotFound:
+    named = _NOT_FOUND.fullmatch(said)
+    error = NotFound(named["kind"], named["id"]) if named else NotFound("", "")
+    error.args = (said,)
+    return error
+
+
+def _sentence(body: bytes) -> str:
+    """Whatever stands between may answer instead of the server, with a page of its own."""
+    try:
+        return msgspec.json.decode(body, type=_Body).data.message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""

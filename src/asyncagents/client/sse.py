@@ -1,0 +1,73 @@
+"""Server-sent events as they come: bytes in any cut become frames, and a lost stream is gone on with."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.client.link import LOST, Link, Question
+from asyncagents.errors import AsyncAgentsError, Unavailable
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Of a frame that has not ended."""
+
+
+class Frame(Struct, frozen=True):
+    type: str
+    data: bytes
+    id: str | None = None
+
+
+class FrameTooLong(AsyncAgentsError):
+    """Whatever sends this is no server of ours."""
+
+
+async def frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[Frame, None]:
+    buffer, seen = bytearray(), 0
+    async for chunk in chunks:
+        buffer += chunk
+        while (end := buffer.find(b"\n\n", seen)) >= 0:
+            frame = _frame(bytes(buffer[:end]))
+            del buffer[: end + 2]
+            seen = 0
+            if frame is not None:
+                yield frame
+        seen = max(0, len(buffer) - 1)
+        if len(buffer) > MOST_BYTES:
+            raise FrameTooLong(f"a frame of the stream is longer than {MOST_BYTES} bytes")
+
+
+def _frame(block: bytes) -> Frame | None:
+    """None: it only says how to come again."""
+    said: dict[bytes, bytes] = {}
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        said[name] = value.removeprefix(b" ")
+    if b"data" not in said:
+        return None
+    named = said.get(b"id")
+    return Frame(said.get(b"event", b"message").decode(), said[b"data"], named.decode() if named else None)
+
+
+async def followed(link: Link, question: Question) -> AsyncGenerator[Frame, None]:
+    """For ever, across whatever cuts it: a new stream begins after the last id that was read.
+
+    Raises what the server refuses it with, and `Unavailable` if it is away for too long.
+    """
+    patience = link.patience()
+    while True:
+        error: Exception = Unavailable("the server ended the stream")
+        try:
+            async with (
+                link.listen(question) as response,
+                aclosing(frames(response.content.iter_any())) as heard,
+            ):
+                async for frame in heard:
+                    patience.heard()
+                    if frame.id is not None:
+                        question = replace(question, query={**question.query, "after": frame.id})
+                    yield frame
+        except (Unavailable, *LOST) as lost:
+            error = lost
+        await patience.rest(error)
