@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Provider
 from tests.e2e.cli_kit import Desk, open_desk
 from tests.e2e.serve_load import Client, Outside, check
@@ -74,16 +75,16 @@ class Siege:
     async def _moment(self) -> None:
         """So many answers further; then while the model is asked, while a process works, or anywhen."""
         seen, wanted = self.outside.answers, self._rng.choice([20, 40, 80])
-        await self._until(lambda: self.outside.answers >= seen + wanted, START_SECONDS)
+        await self.until(lambda: self.outside.answers >= seen + wanted, START_SECONDS)
         match self._rng.choice(["asks", "works", "works", "anywhen"]):
             case "asks":
-                await self._until(lambda: self._provider.active > 0, MOMENT_SECONDS)
+                await self.until(lambda: self._provider.active > 0, MOMENT_SECONDS)
             case "works":
-                await self._until(lambda: bool(descendants(self.process.pid)), MOMENT_SECONDS)
+                await self.until(lambda: bool(descendants(self.process.pid)), MOMENT_SECONDS)
             case _:
                 pass
 
-    async def _until(self, there: Callable[[], bool], seconds: float) -> None:
+    async def until(self, there: Callable[[], bool], seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not there():  # noqa: ASYNC110  others do
@@ -133,6 +134,7 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
         siege = Siege(desk, provider, outside, random.Random(f"serve:{seed}"))
         await siege.start()
         try:
+            await siege.until(lambda: find_server(desk.data) is not None, START_SECONDS)
             async with asyncio.TaskGroup() as group:
                 for number in range(CLIENTS):
                     client = Client(desk.data, outside, random.Random(f"client:{seed}:{number}"), number)

@@ -60,7 +60,8 @@ class Application:
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
             reply = await self._in_time(request, body)
-            await body.discard(self._patience.discard_seconds)
+            if isinstance(reply, Answer) and not self._site.closing.is_set():
+                await body.discard(self._patience.discard_seconds)
         except Gone:
             return
         self._count(request, reply, asyncio.get_running_loop().time() - began)
