@@ -120,6 +120,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
     parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
     parser.add_argument("--fans", type=int, default=20, help="fan-outs, killed five times each, afterwards")
+    parser.add_argument("--servers", type=int, default=20, help="kills of `asyncagents serve`, afterwards")
     parser.add_argument("--parks", type=int, default=100, help="kills around waits for results, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
     parser.add_argument("--waiting", type=int, default=2000, help="cuts while results come in, afterwards")
@@ -134,6 +135,9 @@ def main() -> int:
     file.write_bytes(encode(tally))
     _report(tally)
     failed = bool(tally.broken)
+    if options.servers:
+        failed |= _run("tests.e2e.serve_kills", "--kills", str(options.servers)) != 0
+        failed |= _run("tests.e2e.loris", "--connections", "500") != 0
     if options.kills:
         failed |= _run("tests.e2e.kills", "--kills", str(options.kills)) != 0
     if options.runs:

@@ -22,7 +22,7 @@ from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
 from asyncagents.server.asgi import Application
 from asyncagents.server.discovery import Listing, Lock, read_token, remove_listing, write_listing
-from asyncagents.server.gate import Gate, names
+from asyncagents.server.gate import Gate, names, pages
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
 from asyncagents.server.protocol import Protocol, speaking
@@ -74,7 +74,10 @@ async def open_server(
         silence=listening.silence,
     )
     gate = Gate(
-        token=token, is_loopback=address.is_loopback, hosts=names(listening.hosts), origins=listening.origins
+        token=token,
+        is_loopback=address.is_loopback,
+        hosts=names(listening.hosts),
+        origins=pages(listening.origins),
     )
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
