@@ -123,6 +123,7 @@ def main() -> int:
     parser.add_argument("--parks", type=int, default=100, help="kills around waits for results, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
     parser.add_argument("--waiting", type=int, default=2000, help="cuts while results come in, afterwards")
+    parser.add_argument("--requests", type=int, default=20_000, help="made of the API's document, afterwards")
     parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -143,6 +144,8 @@ def main() -> int:
     if options.cuts or options.waiting:
         cuts, waiting = str(options.cuts + options.waiting), str(options.waiting)
         failed |= _run("tests.e2e.powercuts", "--cuts", cuts, "--waiting", waiting) != 0
+    if options.requests:
+        failed |= _run("tests.e2e.documented", "--cases", str(options.requests)) != 0
     if options.properties:
         failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
     return int(failed)
