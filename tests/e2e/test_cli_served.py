@@ -1,13 +1,17 @@
 """Commands on data that a server works on: they know of it, and leave the work to it."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
+from asyncagents import SessionId
 from asyncagents.domain.status import Idle
-from tests.e2e.cli_kit import open_desk
+from tests.e2e.cli_kit import ended, open_desk, said, slow
 from tests.e2e.serve_kit import serving
+from tests.e2e.test_cli_ask import ASK_EDITS, steps, write
 from tests.e2e.test_cli_pending import DEPLOY, parked, script
+from tests.e2e.test_cli_tasks import QUICK, trees
 
 
 @pytest.mark.spec("H-02")
@@ -45,3 +49,77 @@ async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
     assert (given.code, isinstance(status, Idle)) == (0, True)
     assert given.err == f"accepted: deploy of session {session_id}; the server at {server.url} works on it\n"
     assert "Done." in text
+
+
+async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
+        _, _, (call_id,) = await parked(desk)
+        async with serving(desk):
+            given = await desk.run("submit", call_id, "v2 is live", "--run", "--json")
+
+    assert (given.code, given.json["text"], given.json["status"]) == (0, "Done.", "done")
+
+
+async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "one"), write("b.txt", "two"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        first = await desk.run("run", "go")
+        async with serving(desk) as server:
+            [ask] = (await desk.run("asks", "--json")).json["asks"]
+            second = await desk.run("answer", ask["id"], "once")
+            [ask] = (await desk.run("asks", "--json")).json["asks"]
+            third = await desk.run("answer", ask["id"], "once", "--detach")
+            async with desk.look() as runtime:
+                await runtime.wait(ask["session"])
+            shown = await desk.run("run", "--continue")
+        made = [(desk.project / name).read_text() for name in ("a.txt", "b.txt")]
+
+    assert (first.code, second.code, third.code) == (3, 3, 0)
+    assert "write asks for the permission 'edit' (b.txt)" in second.err
+    assert third.err == f"answered; the server at {server.url} works on session {ask['session']}\n"
+    assert (shown.code, shown.out, made) == (0, "Done.\n", ["one", "two"])
+
+
+async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, QUICK) as (desk, _), serving(desk) as server:
+        ran = await desk.run("run", "Fan out", "--json")
+        [root] = await trees(desk)
+        task_id = root["tasks"][0]["session"]
+        resumed = await desk.run("resume", task_id, "And more?", "--key", "k")
+        left = await desk.run("resume", task_id, "And more?", "--key", "k", "--detach")
+        watched = await desk.run("tasks", "--watch", "--json")
+
+    assert (ran.code, ran.json["text"]) == (0, "All are in.")
+    assert (resumed.code, resumed.out) == (0, "It is 2.\n")
+    assert f"sent; the server at {server.url} works on it" in left.err
+    assert watched.code == 0
+
+
+async def test_a_cancel_from_elsewhere_ends_the_work_of_the_server(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider), serving(desk):
+        run = await desk.start("run", "go")
+        await said(run, "one two")
+        [session] = (await desk.run("sessions", "--json")).json
+        cancelled = await desk.run("cancel", session["id"])
+        ran = await ended(run)
+
+    assert (cancelled.code, ran.code, provider.disconnects) == (0, 5, 1)
+
+
+async def test_what_the_server_is_about_to_take_up_is_not_left(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        begun = await desk.run("run", "--detach", "go")
+        left = await desk.run("sessions")
+        async with serving(desk) as server:
+            async with desk.look() as runtime:
+                await runtime.wait(SessionId(begun.out.strip()))
+            server.process.send_signal(signal.SIGSTOP)
+            async with desk.look() as runtime:
+                await runtime.begin("go", directory=desk.project)
+            taken = await desk.run("sessions")
+            doctor = await desk.run("doctor")
+            server.process.send_signal(signal.SIGCONT)
+
+    assert left.out.split()[1] == "left"
+    assert taken.out.split()[1] == "busy"
+    assert "work that nobody does" not in doctor.out

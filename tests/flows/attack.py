@@ -23,6 +23,7 @@ WAIT = 20.0
 SHORT = Patience(
     header_seconds=0.4,
     body_seconds=0.4,
+    discard_seconds=0.05,
     stall_seconds=0.4,
     idle_seconds=1,
     linger_seconds=0.3,
@@ -111,7 +112,11 @@ class Target:
         raw.setblocking(False)
         if buffer:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        await asyncio.get_running_loop().sock_connect(raw, (address, self.port))
+        try:
+            await asyncio.get_running_loop().sock_connect(raw, (address, self.port))
+        except OSError:
+            raw.close()
+            raise
         return Wire(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
 
     async def say(self, raw: bytes, *, head: bool = False) -> Heard:

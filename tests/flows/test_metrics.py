@@ -17,11 +17,14 @@ from tests.flows.delegating import launch, until_quiet
 from tests.flows.deliveries import SCRIPT, Service, done
 from tests.flows.kit import ECHO, later
 from tests.flows.serving import Caller, serve, serving
-from tests.flows.tracing import Collector, traced
+from tests.flows.tracing import Collector, trace_id, traced
 
 SAMPLE = re.compile(
     r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (?P<value>[-+0-9.e]+)'
 )
+
+
+THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 async def scraped(caller: Caller) -> dict[str, float]:
@@ -172,17 +175,30 @@ async def test_metrics_are_for_this_machine_and_readiness_for_anybody(tmp_path: 
 
 @pytest.mark.spec("X-08")
 async def test_a_result_that_comes_by_http_with_a_traceparent_is_linked_to_it(tmp_path: Path) -> None:
-    theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     collector, service = Collector(), Service()
     async with traced(tmp_path, SCRIPT, collector, service.tool) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
         async with serve(runtime, tmp_path) as caller:
-            headers = caller.token | {"traceparent": theirs, "content-type": "application/json"}
+            headers = caller.token | {"traceparent": THEIRS, "content-type": "application/json"}
             body = done(service.told[0][0])
             told = await caller.ask("POST", "/async-tool/result", headers=headers, data=body)
             assert told.status == 200, told
             await until_quiet(runtime, session.id)
     result: ReadableSpan = collector.one("tool_result deploy")
-    assert [f"{link.context.trace_id:032x}" for link in result.links] == [theirs[3:35]]
+    assert [f"{link.context.trace_id:032x}" for link in result.links] == [THEIRS[3:35]]
     assert len({span.context.trace_id for span in collector.spans}) == 1
+
+
+@pytest.mark.spec("X-08")
+async def test_a_prompt_that_comes_by_http_with_a_traceparent_is_answered_under_it(tmp_path: Path) -> None:
+    collector = Collector()
+    async with traced(tmp_path, {}, collector) as runtime, serve(runtime, tmp_path) as caller:
+        session = await runtime.create_session(directory=tmp_path)
+        path, body = f"/session/{session.id}/message", {"parts": [{"type": "text", "text": "hello"}]}
+        for trace in (THEIRS, "nonsense", "", f"{THEIRS}-and-more"):
+            told = await caller.ask("POST", path, headers=caller.token | {"traceparent": trace}, json=body)
+            assert told.status == 200, told
+    under, *own = collector.named("invoke_agent build")
+    assert (under.parent is not None, trace_id(under)) == (True, THEIRS[3:35])
+    assert [span.parent for span in own] == [None] * 3

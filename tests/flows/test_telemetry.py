@@ -4,15 +4,19 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 
 from asyncagents import ToolContext, async_tool
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.status import Idle
+from asyncagents.engine.counters import MOST_LABELS
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Pending, Tool
 from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
+from asyncagents.telemetry.measure import Measures
 from tests.flows.delegating import launch, sync
 from tests.flows.deliveries import done, standard
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing
@@ -320,3 +324,39 @@ async def test_a_run_that_is_cut_off_by_a_close_ends_its_span_and_the_next_goes_
     cut, again = collector.named("invoke_agent build")
     assert said(cut)["asyncagents.run.outcome"] == "interrupted"
     assert (cut.status.status_code, parent_of(again)) == (StatusCode.UNSET, cut.context.span_id)
+
+
+class Broken(SpanProcessor):
+    """Somebody's, with a mistake in it."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        if "chat" in span.name:
+            raise RuntimeError("on start")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise RuntimeError("on end")
+
+
+async def test_a_processor_that_fails_spoils_no_work(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, jobs = Collector(), Jobs()
+    collector.tracers.add_span_processor(Broken())
+    async with traced(tmp_path, {"go": [[call("job")], [say("Done.")]]}, collector, jobs.tool) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "go")
+        await runtime.complete(jobs.told[0].call_id, "up")
+        await until_still(runtime, session.id)
+        *_, last = await runtime.messages(session.id)
+    assert last.text == "Done."
+    assert len({trace_id(span) for span in collector.spans}) == 1
+    assert {"a span could not be begun", "a span could not be ended"} <= {
+        record.message for record in caplog.records
+    }
+
+
+def test_agents_that_a_model_invents_make_no_endless_labels() -> None:
+    measures = Measures((collector := Collector()).meters)
+    for number in range(3 * MOST_LABELS):
+        measures.agent(1.0, {"gen_ai.agent.name": f"agent {number}"})
+    assert len(collector.points("gen_ai.invoke_agent.duration")) == MOST_LABELS + 1

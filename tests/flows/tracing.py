@@ -53,7 +53,9 @@ class Collector:
         assert data is not None
         scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
         found = [metric for scope in scopes for metric in scope.metrics if metric.name == name]
-        return [point for metric in found for point in metric.data.data_points]
+        points = [point for metric in found for point in metric.data.data_points]
+        assert all(isinstance(point, HistogramDataPoint) for point in points)
+        return [point for point in points if isinstance(point, HistogramDataPoint)]
 
 
 @asynccontextmanager

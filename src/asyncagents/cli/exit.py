@@ -72,10 +72,10 @@ def ends_well() -> Iterator[None]:
     except click.Abort:
         sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the edge of a command
-        sys.exit(_explained(_first(error)))
+        sys.exit(_explained(first_error(error)))
 
 
-def _first(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """A group of tasks wraps what went wrong in it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from asyncagents.cli.option import data_dir_option, data_directory, directory_option, project_folder
 
@@ -66,16 +67,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
 @directory_option
 @data_dir_option
 @click.pass_context
-def run(
-    context: click.Context,
-    /,
-    *,
-    prompt: str | None,
-    as_json: bool,
-    token: str | None,
-    directory: Path,
-    **given: Any,
-) -> None:
+def run(context: click.Context, /, *, directory: Path, **given: Any) -> None:
     """Send a prompt and watch the answer being written.
 
     The prompt is the argument, what is piped in, or both. Only the answer goes to stdout; tools, thoughts,
@@ -91,22 +83,12 @@ def run(
     Exit codes: 0 answered, 1 failed, 2 wrong usage, model, key, config or session, 3 it waits for somebody
     or something outside, 5 cancelled, 130 and 143 quit or stopped by a signal.
     """
-    from asyncagents.cli.run_order import Order, check, session_rules, whole_prompt
+    from asyncagents.cli.run_order import check, make_order
     from asyncagents.cli.run_there import carry_out
     from asyncagents.cli.screen import Screen, listen
-    from asyncagents.config.env import system_environment
-    from asyncagents.config.secret import Secret
 
-    if as_json:
-        given["format"] = "json"
-    rules = session_rules(given.pop("allow"), given.pop("deny"), str(system_environment().home))
-    order = Order(
-        prompt=whole_prompt(prompt),
-        directory=project_folder(directory),
-        rules=rules,
-        token=Secret(token) if token is not None else None,
-        **given,
-    )
+    named = context.get_parameter_source("directory") is ParameterSource.COMMANDLINE
+    order = make_order(directory=project_folder(directory), placed=named, **given)
     check(order)
     data_directory(order.data_dir)
     screen = Screen()

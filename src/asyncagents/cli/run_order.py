@@ -6,12 +6,13 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TextIO, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias
 
 import click
 from msgspec import Struct
 
 from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.config.env import system_environment
 from asyncagents.config.secret import Secret
 from asyncagents.domain.permission import Action, Written, permission_of, rules_of
 from asyncagents.domain.session import Rule
@@ -42,6 +43,8 @@ class Order(Struct, frozen=True, kw_only=True):
     attach: str | None = None
     """The address of a server that does the work."""
     token: Secret | None = None
+    placed: bool = False
+    """The directory was named: it is not for another server to choose."""
     api: bool = False
     """Answer over HTTP while it works."""
     port: int | None = None
@@ -53,6 +56,23 @@ class Order(Struct, frozen=True, kw_only=True):
     @property
     def resumes(self) -> bool:
         return self.newest or self.session is not None
+
+
+def make_order(
+    *,
+    prompt: str | None,
+    as_json: bool,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    token: str | None,
+    **given: Any,
+) -> Order:
+    """Of the options of `run`; reads what is piped in."""
+    if as_json:
+        given["format"] = "json"
+    rules = session_rules(allow, deny, str(system_environment().home))
+    secret = Secret(token) if token is not None else None
+    return Order(prompt=whole_prompt(prompt), rules=rules, token=secret, **given)
 
 
 def check(order: Order) -> None:

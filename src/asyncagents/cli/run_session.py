@@ -32,6 +32,7 @@ from asyncagents.cli.run_view import JsonView, StreamView, TextView, View, Words
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.task_words import moment
 from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
@@ -79,6 +80,8 @@ class Job:
         """The newest message before we came."""
         self._live = False
         """Somebody else was at work then."""
+        self._tasks: tuple[BackgroundTask, ...] = ()
+        """Those that there were."""
         self._session_id: SessionId | None = None
         """Known once there is something to go on with."""
         self._ending: Ending = "stopped"
@@ -95,16 +98,22 @@ class Job:
                 await self._look_back(session.id)
             session_id, message_id = await self._admit(session, chosen)
             self._session_id = session_id
-            if session is None:
-                await self._look_back(session_id)  # its key may be older than this run
+            if session is None and not self._fresh:
+                await self._look_back(session_id)
             self._view = await self._make_view(session_id, message_id)
             if self._live and self._before is not None:
                 self._show(self._before)
             return await self._go_on(session_id, message_id, events)
 
+    @property
+    def _fresh(self) -> bool:
+        """Nobody has sent this prompt before, as he may have under a key: all that follows it is new."""
+        return self._order.sends and self._order.key is None
+
     async def _look_back(self, session_id: SessionId) -> None:
         self._before = next(iter(await self._host.messages(session_id, limit=1)), None)
         self._live = await self._host.is_run(session_id)
+        self._tasks = await self._host.tasks.list(session_id)
 
     async def _admit(
         self, session: Session | None, chosen: Addressee | None
@@ -148,8 +157,9 @@ class Job:
         if self._order.detach:
             return Result(session=session_id, message=message_id, tokens=Tokens.zero(), status="accepted")
         root_id = await self._host.root_of(session_id)
-        if not await self._is_over(session_id, root_id, message_id):
-            first = await self._host.answer_to(message_id) if message_id is not None else None
+        if self._fresh or not await self._is_over(session_id, root_id, message_id):
+            sent_before = None if self._fresh else message_id
+            first = await self._host.answer_to(sent_before) if sent_before is not None else None
             self._host.serve_tree(root_id)
             if self._keyboard is not None:
                 self._asker = Asker(self._host, root_id, screen=self._screen, keyboard=self._keyboard)
@@ -247,7 +257,7 @@ class Job:
                 words = Words(session_id, self._before, live=self._live, asked=message_id)
                 sessions, asked = await self._tree(session_id), self._keyboard is not None
                 tools = Tools(self._screen, session_id, sessions, asked=asked)
-                tools.know(await self._old_entries(session_id), await self._host.tasks.list(session_id))
+                tools.know(await self._old_entries(session_id), self._tasks)
                 return TextView(self._screen, words, tools=tools, clock=SystemClock())
 
     async def _old_entries(self, session_id: SessionId) -> list[Entry]:

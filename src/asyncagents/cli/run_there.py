@@ -1,11 +1,20 @@
-"""Carry out an order: here, or in a server."""
+"""Carry out an order: here, in the server that works on this data, or in the one that was named."""
 
 import asyncio
 
+from asyncagents.cli.option import data_directory
 from asyncagents.cli.run_here import find_here, work_here
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.screen import Screen
+from asyncagents.cli.server_find import find_there
 
 
 def carry_out(order: Order, screen: Screen) -> int:
-    return asyncio.run(work_here(order, find_here(order, screen), screen))
+    """Returns the exit code."""
+    data = data_directory(order.data_dir)
+    there = find_there(data, order.attach, order.token)
+    if there is None:
+        return asyncio.run(work_here(order, find_here(order, screen), screen))
+    from asyncagents.cli.run_attached import work_there  # start-up: most runs work here
+
+    return asyncio.run(work_there(order, there, data, screen))

@@ -21,7 +21,7 @@ from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, Sess
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.message import ModelRef, OutputFormat
-from asyncagents.domain.served import Begun, Health, Sent, SentFile, SessionState, Stopped
+from asyncagents.domain.served import Begun, Health, Sent, SentFile, SessionState, Stands, Stopped
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Retry, Status
 from asyncagents.domain.todo import Todo
@@ -246,9 +246,11 @@ class Client:
         found = await self._calls.get(at("v1", "sessions", start), SessionState, {"prefix": "true"})
         return found.session
 
-    async def sessions(self, directory: str | Path | None = None, *, limit: int = 100) -> tuple[Session, ...]:
-        """Newest first."""
-        query = _given({"directory": _path(directory), "limit": str(limit)})
+    async def sessions(
+        self, directory: str | Path | None = None, *, limit: int = 100, roots: bool = False
+    ) -> tuple[Session, ...]:
+        """Newest first, of a directory or (None) the server's own. `roots`: only those without a parent."""
+        query = _given({"directory": _path(directory), "limit": str(limit), "roots": str(roots).lower()})
         return await self._calls.get("/session", tuple[Session, ...], query)
 
     async def roots(self, directory: str | Path | None = None, *, limit: int = 100) -> tuple[Session, ...]:
@@ -297,6 +299,10 @@ class Client:
     async def is_run(self, session_id: SessionId) -> bool:
         """Whether a living process has a run of it now."""
         return (await self.state(session_id)).is_run
+
+    async def cursor(self) -> str:
+        """From here `events` goes on with what happens after now."""
+        return (await self._calls.get("/v1/cursor", Stands)).cursor
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
         return await self._calls.get(at("session", session_id, "todo"), tuple[Todo, ...])

@@ -1,6 +1,7 @@
 """Tasks, seen and handled over HTTP as `runtime.tasks` does."""
 
 from asyncagents.client.call import Calls, at
+from asyncagents.domain.awaited import Awaited
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.board import TaskGroup, TaskPage
 from asyncagents.domain.id import SessionId
@@ -61,6 +62,12 @@ class Tasks:
     async def cancel_batch(self, batch_id: str) -> bool:
         """All of a batch that have not ended."""
         return (await self._calls.post(at("v1", "task-groups", batch_id, "cancel"), Stopped)).stopped
+
+    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
+        """What the tree of a session waits for outside; with `asks` only people, the oldest first."""
+        query = {"asks": "true"} if asks else {}
+        path = at("v1", "sessions", session_id, "awaited")
+        return await self._calls.get(path, tuple[Awaited, ...], query)
 
     async def why(self, session_id: SessionId) -> Why:
         """Why a session does not move."""

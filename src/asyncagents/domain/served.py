@@ -57,3 +57,9 @@ class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mime: str
     url: str
     filename: str | None = None
+
+
+class Stands(Shape, frozen=True, kw_only=True):
+    """Where the feed of changes is."""
+
+    cursor: str

@@ -53,7 +53,7 @@ class Application:
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
             reply = await self._in_time(request, body)
-            await body.discard()
+            await body.discard(self._patience.discard_seconds)
         except Gone:
             return
         self._count(request, reply, asyncio.get_running_loop().time() - began)
@@ -182,6 +182,8 @@ def _request(scope: Scope) -> Request | None:
             max_num_fields=MOST_FIELDS,
             errors="strict",
         )
+        if any("\0" in text for pair in query for text in pair):
+            return None
         return Request(
             method=scope["method"],
             path=scope["raw_path"].decode("ascii"),

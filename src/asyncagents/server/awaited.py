@@ -1,14 +1,14 @@
 """What whoever follows a session needs besides: where the feed stands, and what its tree waits for."""
 
 from asyncagents.domain.awaited import Awaited
+from asyncagents.domain.served import Stands
 from asyncagents.server.given import flag, session_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
-from asyncagents.server.session_events import At
 
 
 async def cursor(site: Site, request: Request) -> Answer:
-    return shown(At(cursor=await site.runtime.cursor()))
+    return shown(Stands(cursor=await site.runtime.cursor()))
 
 
 async def awaited(site: Site, request: Request) -> Answer:
@@ -22,7 +22,7 @@ ROUTES: tuple[Route, ...] = (
         handler=cursor,
         access="token",
         summary="From where a stream that is opened later goes on with what happens now",
-        answer=At,
+        answer=Stands,
     ),
     Route(
         method="GET",

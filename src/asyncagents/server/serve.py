@@ -125,7 +125,7 @@ class _Server(uvicorn.Server):
         """Nobody is left who could hold on to us."""
         await super().shutdown(sockets)
         for connection in self._connections():
-            connection.transport.abort()
+            connection.cut_off()
 
     def _connections(self) -> list[Protocol]:
         return [each for each in self.server_state.connections if isinstance(each, Protocol)]

@@ -22,7 +22,7 @@ from asyncagents.llm.model import FromModel, Options, Request, StepFinish
 from asyncagents.telemetry import content
 from asyncagents.telemetry.measure import Measures, input_tokens, output_tokens
 from asyncagents.telemetry.place import context_at, here, links_here
-from asyncagents.telemetry.span import Attributes, Plan, Traced, error_type
+from asyncagents.telemetry.span import Attributes, Plan, Traced, begun, error_type, finish
 
 _PROVIDERS = {
     "amazon-bedrock": "aws.bedrock",
@@ -107,15 +107,15 @@ class Tracing:
         attributes["asyncagents.result"] = "completed" if isinstance(result, Completed) else "failed"
         if self._content and result is not None:
             attributes |= content.result(_said(result))
-        span = self._tracer.start_span(
-            f"tool_result {call.tool}",
-            context_at(trace),
-            SpanKind.CONSUMER,
-            attributes,
-            links_here(),
-            start_time=began * 1_000_000,
+        plan = Plan(
+            name=f"tool_result {call.tool}",
+            attributes=attributes,
+            kind=SpanKind.CONSUMER,
+            parent=context_at(trace),
+            links=links_here(),
+            start=began,
         )
-        span.end()
+        finish(begun(self._tracer, plan))
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def _folder(files: Files, place: Place) -> Attached:
 def _shown(place: Place, data: bytes, sight: Sight) -> Attached | Unfit:
     if len(data) > LARGEST:
         return Unfit(f"{place.name} is larger than 10 MiB: attach a part of it, or make it smaller")
-    mime = _mime(place.name, data)
+    mime = told_mime(place.name, data)
     if mime is None:
         return Unfit(f"{place.name} is neither text nor an image nor a PDF: if it is text, save it as UTF-8")
     if mime == "text/plain":
@@ -119,7 +119,7 @@ def _shown(place: Place, data: bytes, sight: Sight) -> Attached | Unfit:
     return Attached(path=place.path, name=place.name, mime=mime, data=url)
 
 
-def _mime(name: str, data: bytes) -> str | None:
+def told_mime(name: str, data: bytes) -> str | None:
     """By what is in it; by its name only where that does not tell."""
     known = mime_of(data)
     if known is not None:

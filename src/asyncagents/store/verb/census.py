@@ -35,7 +35,7 @@ async def take(tx: Tx, pool: str) -> Census:
     due = await next_due(tx)
     active = dict.fromkeys(("ready", "running"), 0) | dict(await tx.all("census_active", pool, MOST_ACTIVE))
     return Census(
-        sessions=await _count(tx, "census_sessions", MOST),
+        sessions=await _count(tx, "census_sessions"),
         active=active,
         tasks={each: await _count(tx, "census_tasks", each, MOST) for each in get_args(TaskStatus)},
         pending={each: await _count(tx, "census_pending", each, MOST) for each in get_args(PendingStatus)},

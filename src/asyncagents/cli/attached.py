@@ -1,0 +1,181 @@
+"""A server as the host of a run: what a run asks of a runtime is asked over HTTP."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Unpack
+
+from asyncagents.cli.file_send import attachments
+from asyncagents.cli.screen import Screen
+from asyncagents.client.client import Client
+from asyncagents.client.client import To as Sent
+from asyncagents.client.tasks import Tasks
+from asyncagents.domain.call import Reply
+from asyncagents.domain.event import Event, SessionStatus
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.served import SentFile
+from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.status import Idle, Status
+from asyncagents.engine.compose import File
+from asyncagents.engine.input import To
+from asyncagents.errors import StoreError
+
+BEHIND_SECONDS = 10.0
+"""So long what was done may be ahead of what is told of it, at most: where nothing is lost it is at once."""
+SILENT_SECONDS = 4
+"""Then people are told what they wait for."""
+
+
+class Attached:
+    """`own`: the server works on this data, so on this machine, and sees its files.
+
+    `placed`: the directory was named; another server chooses its own otherwise.
+    """
+
+    def __init__(self, client: Client, screen: Screen, *, own: bool, placed: bool) -> None:
+        self._client = client
+        self._screen = screen
+        self._own = own
+        self._placed = own or placed
+        self._root = asyncio.get_running_loop().create_future()
+        self._seen: dict[SessionId, Status] = {}
+        """The last that was told of each."""
+        self._behind_since: float | None = None
+        self._prompted: SessionId | None = None
+        """Of this one something will be told."""
+        self.session_id: SessionId | None = None
+        """Known once there is something to go on with."""
+        self.trouble: StoreError | None = None
+
+    @property
+    def tasks(self) -> Tasks:
+        return self._client.tasks
+
+    async def begin(
+        self,
+        text: str,
+        *,
+        title: str | None,
+        directory: Path,
+        key: str | None,
+        permission: Sequence[Rule],
+        **to: Unpack[To],
+    ) -> tuple[Session, MessageId]:
+        session, message_id = await self._client.begin(
+            text,
+            title=title,
+            directory=directory if self._placed else None,
+            key=key,
+            permission=permission,
+            **self._sent(to),
+        )
+        self.session_id = self._prompted = session.id
+        return session, message_id
+
+    async def send(self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]) -> MessageId:
+        message_id = await self._client.send(session_id, text, key=key, **self._sent(to))
+        self.session_id = self._prompted = session_id
+        return message_id
+
+    def _sent(self, to: To) -> Sent:
+        sent = Sent(agent=to.get("agent"), model=to.get("model"))
+        files = to.get("files") or ()
+        if files:
+            sent["files"] = [str(file) for file in files] if self._own else _with_content(files)
+        return sent
+
+    def serve_tree(self, root_id: SessionId) -> None:
+        self.session_id = self.session_id or root_id
+        if not self._root.done():
+            self._root.set_result(root_id)
+
+    @asynccontextmanager
+    async def events(self) -> AsyncIterator[AsyncIterator[Event]]:
+        """Of the tree that will matter, from now on."""
+        with self._told_if_silent():
+            cursor = await self._client.cursor()
+        async with aclosing(self._heard(cursor)) as events:
+            yield events
+
+    async def _heard(self, cursor: str) -> AsyncGenerator[Event, None]:
+        root_id = await self._root
+        async with self._client.events(root_id, tree=True, after=cursor) as events:
+            async for event in events:
+                if isinstance(event, SessionStatus):
+                    self._seen[event.session_id] = event.status
+                yield event
+
+    async def at_work(self, root_id: SessionId) -> bool:
+        """True, too, while what was done is ahead of what was told of it, within bounds."""
+        with self._told_if_silent():
+            state = await self._client.state(root_id)
+        self.trouble = StoreError(state.trouble) if state.trouble is not None else None
+        if state.at_work or not self._root.done():
+            self._behind_since = None
+            return state.at_work
+        return await self._is_behind(root_id)
+
+    async def _is_behind(self, root_id: SessionId) -> bool:
+        now = asyncio.get_running_loop().time()
+        self._behind_since = self._behind_since or now
+        if now - self._behind_since > BEHIND_SECONDS:
+            return False
+        statuses = await self._client.statuses(root_id)
+        return (self._prompted is not None and self._prompted not in self._seen) or any(
+            type(seen) is not type(statuses.get(session_id, Idle()))
+            for session_id, seen in self._seen.items()
+        )
+
+    @contextmanager
+    def _told_if_silent(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        words = f"no answer of the server for {SILENT_SECONDS} s; waiting for it to come back"
+        timer = loop.call_later(SILENT_SECONDS, self._screen.note, words)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def answer(self, ask_id: str, reply: Reply) -> object:
+        return await self._client.answer(ask_id, reply)
+
+    async def abort(self, session_id: SessionId, *, seconds: float) -> bool:
+        return await self._client.abort(session_id, seconds=seconds)
+
+    async def find_session(self, start: str) -> Session:
+        found = await self._client.find_session(start)
+        self.session_id = found.id
+        return found
+
+    async def roots(self, directory: Path, *, limit: int) -> tuple[Session, ...]:
+        if self._placed:
+            return await self._client.roots(directory, limit=limit)
+        return await self._client.sessions(limit=limit, roots=True)
+
+    async def session(self, session_id: SessionId) -> Session:
+        return await self._client.session(session_id)
+
+    async def root_of(self, session_id: SessionId) -> SessionId:
+        return await self._client.root_of(session_id)
+
+    async def children(self, session_id: SessionId) -> tuple[Session, ...]:
+        return await self._client.children(session_id)
+
+    async def messages(self, session_id: SessionId, *, limit: int) -> tuple[Entry, ...]:
+        return await self._client.messages(session_id, limit=limit)
+
+    async def answer_to(self, message_id: MessageId) -> Entry | None:
+        return await self._client.answer_to(message_id)
+
+    async def statuses(self, root_id: SessionId) -> dict[SessionId, Status]:
+        return await self._client.statuses(root_id)
+
+    async def is_run(self, session_id: SessionId) -> bool:
+        return await self._client.is_run(session_id)
+
+
+def _with_content(files: Sequence[File]) -> list[SentFile]:
+    read = attachments(Path(str(file)) for file in files)
+    return [SentFile(mime=each.mime, url=each.url, filename=each.filename) for each in read]

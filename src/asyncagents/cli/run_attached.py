@@ -1,0 +1,85 @@
+"""Carry out an order in a server, and say what to do when that is lost."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from asyncagents.cli.attached import Attached
+from asyncagents.cli.exit import USAGE, Complaint, first_error
+from asyncagents.cli.run_choice import Addressee
+from asyncagents.cli.run_order import Order
+from asyncagents.cli.run_result import Where
+from asyncagents.cli.run_session import Job, supervised
+from asyncagents.cli.run_signal import Signals
+from asyncagents.cli.screen import Screen
+from asyncagents.cli.server_find import TOKEN_VARIABLE, There
+from asyncagents.client.client import Client, open_client
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.input import model_ref
+from asyncagents.errors import Unauthorized, Unavailable
+
+PATIENCE_SECONDS = 10.0
+"""So long a server may be away before it is given up."""
+
+
+async def work_there(order: Order, there: There, data: Path, screen: Screen) -> int:
+    """Returns the exit code. What the server alone can know, such as its models, is not checked here."""
+    chosen = Addressee(order.agent, model_ref(order.model))
+    where = Where(there.url, far=not there.own)
+    with Signals() as signals:
+        if where.far:
+            await _reach(there)
+        if order.format == "text":
+            screen.note(f"working in the server at {there.url}")
+        async with _connected(there, data) as client:
+            host = Attached(client, screen, own=there.own, placed=order.placed)
+            job = Job(host, order, lambda session: chosen, screen=screen, where=where)
+            try:
+                return await supervised(job, signals)
+            except Exception as error:
+                screen.end_line()
+                raise _told(first_error(error), where, host.session_id) from error
+
+
+@asynccontextmanager
+async def _connected(there: There, data: Path) -> AsyncIterator[Client]:
+    """To one of our own data by that: if it comes back elsewhere, it is found again."""
+    if there.own:
+        async with open_client(data=data, patience=PATIENCE_SECONDS) as client:
+            yield client
+    else:
+        token = there.token.reveal() if there.token is not None else None
+        async with open_client(there.url, token=token, patience=PATIENCE_SECONDS) as client:
+            yield client
+
+
+async def _reach(there: There) -> None:
+    """Whoever names a server that is not there need not wait for it to come back."""
+    try:
+        async with open_client(there.url, patience=0) as client:
+            await client.health()
+    except Unavailable as error:
+        raise Complaint(
+            f"no server of asyncagents answers at {there.url}: {error}",
+            hint="`asyncagents serve` starts one, and prints its address",
+        ) from error
+
+
+def _told(error: BaseException, where: Where, session_id: SessionId | None) -> BaseException:
+    match error:
+        case Unavailable() if session_id is not None:
+            return Complaint(
+                f"the server at {where.url} is gone: {error}",
+                hint=f"what was accepted is kept; `{where.again(session_id)}` goes on with it",
+            )
+        case Unavailable():
+            hint = "`asyncagents sessions` shows whether the prompt was stored by then"
+            return Complaint(f"the server at {where.url} is gone: {error}", hint="" if where.far else hint)
+        case Unauthorized():
+            return Complaint(
+                f"the server at {where.url} refuses: {error}",
+                hint=f"give its token as --token, or in {TOKEN_VARIABLE}",
+                code=USAGE,
+            )
+        case _:
+            return error

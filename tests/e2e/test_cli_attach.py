@@ -1,0 +1,191 @@
+"""`run` and a server: the work is done there, and shown here."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from asyncagents import SessionId
+from asyncagents.domain.event import PartUpdated
+from asyncagents.testing.provider import Reply
+from tests.e2e.cli_kit import Desk, ended, on_a_terminal, open_desk, said, slow
+from tests.e2e.serve_kit import Server, serving
+from tests.e2e.test_cli_ask import ASK_EDITS, MAY_I, content, steps, write
+
+ELSEWHERE = ("--data-dir", "elsewhere")
+"""Other data than the server's: it is a stranger then."""
+
+
+def stranger(desk: Desk, server: Server) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What it takes to reach a server that is not of this data."""
+    token = (desk.data / "token").read_text().strip()
+    return ("--attach", server.url, *ELSEWHERE), {"ASYNCAGENTS_TOKEN": token}
+
+
+async def only_session(desk: Desk) -> SessionId:
+    (session,) = (await desk.run("sessions", "--all", "--json")).json
+    return SessionId(session["id"])
+
+
+async def test_a_run_works_in_the_server_of_its_data(tmp_path: Path) -> None:
+    script = {"go": [Reply(text="", tools=(write("a.txt", "1\n"),)), Reply(text="Done there.")]}
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission={"edit": "allow"})
+        async with serving(desk) as server:
+            ran = await desk.run("run", "go")
+            again = await desk.run("run", "--continue", "--json")
+
+    assert (ran.code, ran.out) == (0, "Done there.\n")
+    assert (
+        ran.err
+        == f"working in the server at {server.url}\nwrite a.txt +1 -0\n  a.txt\n  @@ -0,0 +1,1 @@\n  +1\n"
+    )
+    assert (again.code, again.json["text"], again.json["status"]) == (0, "Done there.", "done")
+
+
+async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": [Reply(text="One two.", chunks=2)]}) as (desk, _), serving(desk):
+        whole = await desk.run("run", "go", "--json")
+        lines = await desk.run("run", "go", "--format", "stream-json")
+        left = await desk.run("run", "go", "--detach")
+        shown = await desk.run("run", "--session", left.out.strip())
+
+    assert (whole.code, whole.json["text"], whole.err) == (0, "One two.", "")
+    events = [json.loads(line) for line in lines.out.splitlines()]
+    assert (events[-1]["type"], events[-1]["text"]) == ("result", "One two.")
+    assert {"session.updated", "message.updated", "session.idle"} <= {each["type"] for each in events}
+    assert (left.code, left.err.count("works on it")) == (0, 1)
+    assert (shown.code, shown.out) == (0, "One two.\n")
+
+
+async def test_words_come_as_they_are_written_and_ctrl_c_cancels_there(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider), serving(desk):
+        run = await desk.start("run", "go")
+        await said(run, "one two")
+        run.send_signal(signal.SIGINT)
+        ran = await ended(run)
+        why = await desk.run("why", await only_session(desk), "--json")
+
+    assert (ran.code, why.json["code"]) == (5, "aborted")
+    assert "cancelling; Ctrl-C again quits at once" in ran.err
+    assert provider.disconnects == 1
+
+
+async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _), serving(desk) as server:
+        run = await desk.start("run", "go")
+        await said(run, "one two")
+        run.send_signal(signal.SIGTERM)
+        ran = await ended(run)
+        why = await desk.run("why", await only_session(desk), "--json")
+
+    assert (ran.code, why.json["code"]) == (143, "working")
+    assert f"stopped: the server at {server.url} goes on; " in ran.err
+
+
+async def test_what_needs_leave_is_asked_here(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "one\n"), write("b.txt", "two\n"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with serving(desk), on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+            await terminal.answer("y", to=MAY_I)
+            await terminal.answer("n", to=MAY_I)
+            await terminal.answer("not that one", to="ends its turn > ")
+            code = await terminal.end()
+        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+
+    assert (code, made) == (0, ["one\n", None])
+    assert "write asks for the permission 'edit': a.txt\n" in terminal.text
+    assert "Done." in terminal.text
+
+
+async def test_a_server_of_other_data_gets_the_token_and_the_content_of_files(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"more": [Reply(text="More.")]}) as (desk, provider):
+        note = tmp_path / "note.txt"
+        note.write_text("from afar\n")
+        async with serving(desk) as server:
+            words, token = stranger(desk, server)
+            refused = await desk.run("run", "go", *words)
+            ran = await desk.run("run", "go", "--file", str(note), *words, env=token)
+            more = await desk.run("run", "more", "--continue", *words, env=token)
+            session_id = await only_session(desk)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "give its token as --token, or in ASYNCAGENTS_TOKEN" in refused.err
+    assert (ran.code, ran.out) == (0, "ok\n")
+    assert '<file name=\\"note.txt\\">\\nfrom afar\\n' in json.dumps(provider.requests[0].body)
+    assert (more.code, more.out, session_id[:4]) == (0, "More.\n", "ses_")
+    assert not (desk.project / "elsewhere").exists()
+
+
+async def test_what_a_server_of_other_data_waits_for_is_answered_there(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "one\n"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with serving(desk) as server:
+            words, token = stranger(desk, server)
+            ran = await desk.run("run", "go", *words, env=token)
+            session_id = await only_session(desk)
+
+    assert ran.code == 3
+    assert (
+        f"hint: `asyncagents run --attach {server.url} --session {session_id}` at a terminal asks" in ran.err
+    )
+
+
+async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        ran = await desk.run("run", "go", "--attach", "http://127.0.0.1:9")
+
+    assert ran.code == 1
+    assert "error: no server of asyncagents answers at http://127.0.0.1:9" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--model", "local/unheard-of"), "unheard-of"),
+        (("--agent", "nobody"), "nobody"),
+        (("--model", "nonsense"), "nonsense"),
+    ],
+)
+async def test_what_the_server_does_not_know_is_told_as_its_error(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    async with open_desk(tmp_path) as (desk, provider), serving(desk):
+        ran = await desk.run("run", "go", *words)
+
+    assert (ran.code in {1, 2}, provider.asked) == (True, 0)
+    assert told in ran.err
+
+
+async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _):
+        async with serving(desk) as server:
+            run = await desk.start("run", "go", "--json")
+            async with desk.look() as runtime, runtime.events() as events:
+                async for event in events:
+                    if isinstance(event, PartUpdated):
+                        break
+            await server.end(signal.SIGKILL)
+        async with serving(desk) as second:
+            ran = await ended(run)
+
+    assert (ran.code, ran.json["text"]) == (0, "one two three four")
+    assert second.url != server.url
+
+
+async def test_a_server_that_stays_away_is_said_and_what_to_do(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _):
+        async with serving(desk) as server:
+            run = await desk.start("run", "go")
+            await said(run, "one two")
+            await server.end(signal.SIGTERM)
+            ran = await ended(run)
+        session_id = await only_session(desk)
+        after = await desk.run("run", "--session", session_id)
+
+    assert ran.code == 1
+    assert "waiting for it to come back" in ran.err
+    assert f"error: the server at {server.url} is gone" in ran.err
+    assert f"`asyncagents run --session {session_id}` goes on with it" in ran.err
+    assert (after.code, after.out) == (0, "one two three four\n")
