@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.domain.event import PartUpdated
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import Desk, ended, on_a_terminal, open_desk, said, slow
 from tests.e2e.serve_kit import Server, serving
@@ -175,13 +174,10 @@ async def test_what_the_server_does_not_know_is_told_as_its_error(
 
 
 async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _):
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider):
         async with serving(desk) as server:
             run = await desk.start("run", "go", "--json")
-            async with desk.look() as runtime, runtime.events() as events:
-                async for event in events:
-                    if isinstance(event, PartUpdated):
-                        break
+            await provider.wait_for(lambda: provider.active == 1)
             await server.end(signal.SIGKILL)
         async with serving(desk) as second:
             ran = await ended(run)
