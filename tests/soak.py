@@ -123,6 +123,8 @@ def main() -> int:
     parser.add_argument("--parks", type=int, default=100, help="kills around waits for results, afterwards")
     parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
     parser.add_argument("--waiting", type=int, default=2000, help="cuts while results come in, afterwards")
+    parser.add_argument("--events", type=int, default=1_000_000, help="of tasks, to streams, afterwards")
+    parser.add_argument("--disconnects", type=int, default=500, help="of streams of events, afterwards")
     parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -143,6 +145,9 @@ def main() -> int:
     if options.cuts or options.waiting:
         cuts, waiting = str(options.cuts + options.waiting), str(options.waiting)
         failed |= _run("tests.e2e.powercuts", "--cuts", cuts, "--waiting", waiting) != 0
+    if options.events or options.disconnects:
+        events, cuts = str(options.events), str(options.disconnects)
+        failed |= _run("tests.e2e.streams", "--events", events, "--cuts", cuts) != 0
     if options.properties:
         failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
     return int(failed)

@@ -10,6 +10,7 @@ from asyncagents.config.config import (
     CommandConfig,
     Config,
     DelegationConfig,
+    TelemetryConfig,
     WebhooksConfig,
 )
 from asyncagents.config.secret import Secret
@@ -149,6 +150,7 @@ __all__ = [
     "TaskCreated",
     "TaskFailed",
     "TaskUpdated",
+    "TelemetryConfig",
     "TextInput",
     "Todo",
     "TodoUpdated",

@@ -29,8 +29,8 @@ from asyncagents.engine.courier import Courier
 from asyncagents.engine.decide import is_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults
-from asyncagents.engine.keys import Keys
 from asyncagents.engine.post import Post, switched_off
+from asyncagents.engine.reach import Reach
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import POOL, Runtime
 from asyncagents.engine.title import Titles
@@ -143,7 +143,7 @@ async def open_runtime(
     before_rest: BeforeRest = rest_in_peace,
     serve: bool | Literal["later"] = True,
 ) -> AsyncIterator[Runtime]:
-    """Open a data directory and, unless `serve` is false, work on its sessions ("later": after `serve_tree()`).
+    """Open a data directory and, unless `serve` is false, work on its sessions ("later": by `serve_tree()`).
 
     `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
     config, by those of the files and the environment; or any `Model` of your own. Several processes may
@@ -266,8 +266,9 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
+        runtime.board.read_in(group)
         work = _poll_forever(world), dispatcher.sweep_forever(), courier.work_forever()
-        chores = [group.create_task(each) for each in (*work, runtime.board.read_forever())]
+        chores = [group.create_task(each) for each in work]
         if setup.serve:
             dispatcher.serve()
         try:
@@ -290,15 +291,14 @@ def _assemble(
     world: World, setup: Setup, group: asyncio.TaskGroup
 ) -> tuple[Runtime, Dispatcher, Courier, Titles]:
     store, bus, answers = Store(world.database), Bus(), Answers()
-    counters = Counters(world.clock, setup.watch)
-    mirror = Mirror(bus=bus, clock=world.clock)
+    counters, reach = Counters(world.clock, setup.watch), Reach(setup.async_tools, store.pending, world.rng)
     desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
     workplaces = desk.workplaces = setup.furnish(desk)
     limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)
     titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group, watch=counters)
     dispatcher = Dispatcher(
         store=store,
-        runner=_runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters)),
+        runner=_runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters, reach)),
         owner=world.owners.me,
         alive=world.owners.alive,
         pool=POOL,
@@ -308,7 +308,7 @@ def _assemble(
     )
     courier = Courier(store, setup.post, dispatcher.serving, clock=world.clock, rng=world.rng, group=group)
     store.listen(courier.committed)
-    store.listen(_heard(dispatcher, answers, bus, mirror))
+    store.listen(_heard(dispatcher, answers, bus, Mirror(bus=bus, clock=world.clock)))
     runtime = Runtime(
         store=store,
         bus=bus,
@@ -321,7 +321,7 @@ def _assemble(
         defaults=Defaults(setup.agent, setup.model_ref),
         workplaces=workplaces,
         counters=counters,
-        secrets=setup.async_tools.secrets,
+        reach=reach,
     )
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)
@@ -352,6 +352,7 @@ class Hall(Struct, frozen=True):
     titles: Titles
     limits: Limits
     watch: Watch
+    reach: Reach
 
 
 def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
@@ -379,8 +380,7 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         clock=clock,
         ids=ids,
         group=group,
-        config=setup.async_tools,
-        keys=Keys(store.pending, world.rng),
+        reach=hall.reach,
         watch=hall.watch,
     )
     enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)

@@ -4,16 +4,18 @@ import random
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from asyncagents.domain.board import BoardSnapshot
-from asyncagents.domain.call import Call, Completed, Running
+from asyncagents.domain.call import Call, Completed, Requested, Running
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import ClearTasks, Fact, Resume, Retrieve, Spawn
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Task, batch_of
 from asyncagents.engine.follower import News
-from tests.contract.build import ALICE, POOL, Lab
+from asyncagents.store.verb.promote import Told
+from tests.contract.build import ALICE, POOL, Lab, Step
 from tests.contract.tasks import parent
 from tests.contract.walk import Walk
 
@@ -23,16 +25,7 @@ MOST_TASKS = 12
 class TaskWalk(Walk):
     def _moves(self) -> list[Callable[[], Awaitable[None]]]:
         rare = [self.resume, self.retrieve, self.clear, self.background]
-        return [
-            *super()._moves(),
-            *rare,
-            *rare,
-            self.launch,
-            self.launch,
-            self.launch,
-            self.begin,
-            self.begin,
-        ]
+        return [*super()._moves(), *rare, *rare, *[self.launch] * 3, *[self.toil] * 12]
 
     async def claim(self) -> None:
         """Who waits for a place is not taken."""
@@ -42,12 +35,48 @@ class TaskWalk(Walk):
                 if taken is not None:
                     self.leases[active.session_id] = Lease(active.session_id, taken.control.fence)
 
-    async def begin(self) -> None:
-        """Start a call that was asked for."""
+    async def toil(self) -> None:
+        """A task does the next thing that it would do, and nothing else happens."""
+        live = [seen.task.id for seen in await self.lab.store.live_tasks()]
+        working = [self.leases[each] for each in live if each in self.leases]
+        if not working or self.rng.random() < 0.2:
+            await self.claim()
+            return
+        lease = self.rng.choice(working)
+        if lease.session_id in self.steps:
+            await self._answer(lease)
+            return
+        calls = (await self.lab.store.snapshot(lease)).calls
+        asked = [call for call in calls if isinstance(call.state, Requested)]
+        running = [call for call in calls if isinstance(call.state, Running)]
+        if asked:
+            await self.lab.move(lease, asked[0], Running(lease.fence))
+        elif running:
+            await self.lab.store.finish_call(lease, running[0].id, Completed("ok"))
+        elif not calls:
+            self.leases, kept = {lease.session_id: lease}, self.leases
+            await self.rng.choice([self.step, self.step, self.stop])()
+            self.leases = {key: each for key, each in kept.items() if key != lease.session_id} | self.leases
+
+    async def step(self) -> None:
+        """Ends of tasks are told with it."""
         lease = self._any_lease()
-        call = await self._any_call(lease) if lease else None
-        if lease is not None and call is not None and not call.holding and call.open is None:
-            await self.lab.move(lease, call, Running(lease.fence))
+        if lease is None or lease.session_id in self.steps:
+            return
+        snapshot = await self.lab.store.snapshot(lease)
+        if snapshot.executing or snapshot.requested or not (snapshot.unread or snapshot.step):
+            return
+        told = Told(message_id=self.lab.ids.message())
+        new = replace(self.lab.new_step(), telling=told)
+        if (started := await self.lab.store.start_step(lease, new)) is not None:
+            self.steps[lease.session_id] = Step(started, new.request_id)
+
+    async def _answer(self, lease: Lease) -> None:
+        step = self.steps.pop(lease.session_id)
+        self.texts.pop(lease.session_id, None)
+        turn = (await self.lab.store.control(lease.session_id)).turn
+        tools = self.rng.choice([[], ["read"], ["read", "grep"]])
+        await self.lab.end(lease, step, *[self.lab.call(step, tool=each, turn=turn) for each in tools])
 
     async def _by_a_call(self, make: Callable[[Call], Fact | None]) -> None:
         """What a running call does to tasks."""

@@ -35,7 +35,7 @@ async def rewrite_session(lab: Lab, session_id: SessionId, raw: bytes, version: 
     async def verb(tx: Tx) -> None:
         row: Row | None = await tx.one("session", session_id)
         assert row is not None
-        await tx.one("save_session", *row[5:-2], raw, version, await tx.rev(), session_id)
+        await tx.one("save_session", *row[5:21], row[22], raw, version, await tx.rev(), session_id)
 
     await lab.database.write(verb)
 
@@ -44,7 +44,7 @@ async def rewrite_status(lab: Lab, session_id: SessionId, text: str) -> None:
     async def verb(tx: Tx) -> None:
         row: Row | None = await tx.one("session", session_id)
         assert row is not None
-        await tx.one("save_session", *row[5:-3], text, *row[-2:], await tx.rev(), session_id)
+        await tx.one("save_session", *row[5:21], text, *row[-2:], await tx.rev(), session_id)
 
     await lab.database.write(verb)
 

@@ -154,6 +154,21 @@ async def test_stats_count_by_status_and_agent_and_know_how_long_tasks_took(lab:
 
 
 @pytest.mark.spec("H-07")
+async def test_stats_follow_every_launch_end_and_clearing(lab: Lab) -> None:
+    crew = await parent(lab, 2)
+    children = [await crew.launch(call) for call in crew.calls]
+    seen = [await lab.store.board.stats(), await lab.store.board.stats()]
+    await work(lab, children[0])
+    seen.append(await lab.store.board.stats())
+    await lab.store.delete_session(crew.id)
+    seen.append(await lab.store.board.stats())
+    await lab.store.forget_deleted(10_000)
+    seen.append(await lab.store.board.stats())
+    counted = [(each.total_tasks, each.active_tasks, each.by_status["completed"]) for each in seen]
+    assert counted == [(2, 2, 0), (2, 2, 0), (2, 1, 1), (0, 0, 0), (0, 0, 0)]
+
+
+@pytest.mark.spec("H-07")
 async def test_stats_of_nothing_are_zeros_that_are_there(lab: Lab) -> None:
     stats = msgspec.json.decode(encode(await lab.store.board.stats()))
     assert stats["duration"] == {"avg": 0, "max": 0, "min": 0}

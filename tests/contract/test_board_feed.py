@@ -4,11 +4,16 @@ import random
 
 import pytest
 
+from asyncagents.domain.call import Completed
+from asyncagents.domain.fact import Retrieve
 from asyncagents.engine.follower import Follower
+from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
 from asyncagents.store.verb.board_feed import Look, point
+from asyncagents.store.verb.task import put_task
 from tests.contract.board_walk import TaskWalk, Watcher, fresh, some
 from tests.contract.build import Lab
+from tests.contract.tasks import parent, rewrite_task, work
 
 
 async def _look(lab: Lab, follower: Follower, *, progress: bool, window: int) -> Look:
@@ -53,3 +58,55 @@ async def test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot(
                 assert watcher.state == await fresh(lab)
                 kinds |= {kind for kind, _ in watcher.heard}
     assert {"task.created", "task.updated"} <= kinds
+
+
+async def test_one_that_is_gone_and_brought_again_is_removed_before_it_is_there(lab: Lab) -> None:
+    crew = await parent(lab)
+    child = await crew.launch(crew.calls[0])
+    task = (await lab.store.task(child)).task
+    watcher = Watcher(*await lab.store.board.snapshot())
+
+    async def bring(tx: Tx) -> None:
+        await put_task(tx, task, new=True)
+
+    await lab.store.delete_session(crew.id)
+    await lab.database.write(bring)
+    await _catch_up(lab, watcher, random.Random(0))
+    assert watcher.heard == [("task.removed", child), ("task.created", child)]
+
+
+@pytest.mark.spec("H-06")
+async def test_a_cursor_from_before_what_was_forgotten_is_reset(lab: Lab) -> None:
+    crew = await parent(lab)
+    await crew.launch(crew.calls[0])
+    _, before = await lab.store.board.snapshot()
+    await lab.store.delete_session(crew.id)
+    _, after = await lab.store.board.snapshot()
+    await lab.store.forget_deleted(int(after.split("-")[2]))
+    assert (await _look(lab, Follower(point(before)), progress=True, window=9)).reset
+    assert not (await _look(lab, Follower(point(after)), progress=True, window=9)).reset
+
+
+async def test_a_task_that_nobody_can_read_any_more_is_removed(lab: Lab) -> None:
+    crew = await parent(lab)
+    child = await crew.launch(crew.calls[0])
+    watcher = Watcher(*await lab.store.board.snapshot())
+    await rewrite_task(lab, (await lab.store.task(child)).task, b"{", 1)
+    await lab.store.conclude(child)
+    await _catch_up(lab, watcher, random.Random(0))
+    assert watcher.state == await fresh(lab) == {}
+    assert (await lab.store.board.stats()).active_tasks == 0
+
+
+@pytest.mark.spec("H-06")
+async def test_an_end_is_told_once_and_that_it_was_read_as_an_update(lab: Lab) -> None:
+    crew = await parent(lab, 2)
+    child = await crew.launch(crew.calls[0])
+    watcher = Watcher(*await lab.store.board.snapshot())
+    await work(lab, child)
+    await _catch_up(lab, watcher, random.Random(0))
+    read = Retrieve(child, (await lab.store.task(child)).task.run)
+    await lab.store.finish_call(crew.lease, crew.calls[1].id, Completed("read"), (read,))
+    await _catch_up(lab, watcher, random.Random(0))
+    assert watcher.heard == [("task.completed", child), ("task.updated", child)]
+    assert b"resultRetrievedAt" in watcher.state[child]

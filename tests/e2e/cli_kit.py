@@ -77,6 +77,7 @@ class Desk:
         *words: str,
         stdin: int = DEVNULL,
         stdout: int = PIPE,
+        err: int = PIPE,
         env: Mapping[str, str] = NOTHING,
         limit: Callable[[], None] | None = None,
     ) -> Process:
@@ -85,14 +86,14 @@ class Desk:
             *words,
             stdin=stdin,
             stdout=stdout,
-            stderr=PIPE,
+            stderr=err,
             cwd=self.project,
             env=self.environment(env),
             preexec_fn=limit,
         )
 
     def order(self, *words: str, env: Mapping[str, str], terminal: bool = False) -> Order:
-        return Order(words, str(self.project), self.environment(env), terminal)
+        return Order(words=words, cwd=str(self.project), env=self.environment(env), terminal=terminal)
 
     async def run(self, *words: str, stdin: str | None = None, env: Mapping[str, str] = NOTHING) -> Ran:
         """To its end; with nothing to read it is forked, which is cheaper than a start."""

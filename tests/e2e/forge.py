@@ -1,7 +1,7 @@
-"""Commands without their start-up: each is a process of its own, forked from one that has all of them loaded.
+"""Processes without their start-up: each is forked from one that has loaded what it needs.
 
-To start Python and import everything is most of what a command costs. A test of that start, of signals, of a
-terminal or of what is piped in starts the program instead.
+To start Python and import everything is most of what a short program costs. A test of that start itself, or
+of signals, starts the program instead.
 """
 
 import asyncio
@@ -9,33 +9,41 @@ import atexit
 import gc
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.json import decode, encode
-
-import asyncagents
-from asyncagents.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("asyncagents.llm.longtail", "asyncagents.tools.mcp_")
 UNUSED = ("asyncagents.__main__", "asyncagents.testing", "asyncagents.cli.demo", *EXTRAS)
 
 
-class Order(Struct, frozen=True):
+Loaded = Literal["all", "libraries"]
+"""Before it forks: everything of ours, or only what the simulation takes from others."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
     words: Sequence[str]
     cwd: str
-    env: Mapping[str, str]
+    env: dict[str, str]
+    module: str = "asyncagents"
+    """As `python -m` takes it."""
     terminal: bool = False
     """Its stdin is one, and becomes its own."""
+    first: str = ""
+    """The directory where modules are looked for first; nothing is compiled into it."""
+    loaded: Loaded = "all"
 
 
 class Forged:
@@ -57,11 +65,12 @@ class Forged:
 
 
 async def forge(order: Order, stdin: int, stdout: int, stderr: int) -> Forged:
-    """`asyncagents` with these words, in this directory and environment."""
+    """Begin it."""
+    written = encode(order) + b"\n"
     ours, theirs = socket.socketpair()
     with theirs:
-        socket.send_fds(_master(), [b"."], [theirs.fileno(), stdin, stdout, stderr])
-    ours.sendall(encode(order) + b"\n")
+        socket.send_fds(_master(order.loaded), [b"."], [theirs.fileno(), stdin, stdout, stderr])
+    ours.sendall(written)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     return Forged(int(await reader.readline()), reader, writer)
 
@@ -97,12 +106,12 @@ async def _read(fd: int) -> bytes:
 
 
 @cache
-def _master() -> socket.socket:
-    """One for all commands of these tests; it ends when we close our side."""
+def _master(loaded: Loaded) -> socket.socket:
+    """One for all tests of this process; it ends when we close our side."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.forge", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.e2e.forge", loaded, str(theirs.fileno())],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -169,10 +178,15 @@ class _Master:
         return order
 
 
-def _load() -> None:
-    for module in pkgutil.walk_packages(asyncagents.__path__, "asyncagents."):
-        if not module.name.startswith(UNUSED):
-            import_module(module.name)
+def _load(loaded: Loaded) -> None:
+    if loaded == "all":
+        for module in pkgutil.walk_packages(import_module("asyncagents").__path__, "asyncagents."):
+            if not module.name.startswith(UNUSED):
+                import_module(module.name)
+    else:
+        import_module("tests.simulation.play")
+        for name in [name for name in sys.modules if name.startswith(("asyncagents", "tests."))]:
+            del sys.modules[name]
     gc.collect()
     gc.freeze()  # what is collected is written to, and what is written to is copied
 
@@ -182,14 +196,22 @@ def _become(order: Order) -> None:
     os.environ.clear()
     os.environ.update(order.env)
     os.chdir(order.cwd)
+    if order.first:
+        sys.path.insert(0, order.first)
+        sys.dont_write_bytecode = True
     sys.argv[1:] = order.words
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
-if __name__ == "__main__":
-    _load()
-    if order := _Master(socket.socket(fileno=int(sys.argv[1]))).serve():
+def main() -> None:
+    loaded, control = sys.argv[1:]
+    _load("all" if loaded == "all" else "libraries")
+    if order := _Master(socket.socket(fileno=int(control))).serve():
         _become(order)
-        main(prog_name="asyncagents")
+        runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

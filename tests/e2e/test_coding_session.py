@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.status import Idle
 from asyncagents.domain.waiting import Waiting
 from tests.e2e.coding_worker import DONE, FILES, STEPS
+from tests.e2e.forge import Forged, Order, forge
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
@@ -35,24 +37,25 @@ class Scene:
         self.mark = directory / "mark"
         self.said = directory / "said"
         self.runtime = runtime
-        self._worker: Process | None = None
+        self._worker: Forged | None = None
+        self._line = -1
+        """Who is at its other end lives as long as we do."""
         self.answered: list[str] = []
         self.kills = 0
 
     async def start(self, step: int = -1) -> None:
+        words = (str(self.data), str(step), str(self.mark))
+        order = Order(words=words, cwd=str(ROOT), env=ENVIRONMENT, module="tests.e2e.coding_worker")
+        its_line, self._line = os.pipe()
         with self.said.open("ab") as errors:
-            self._worker = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.e2e.coding_worker", str(self.data), str(step), str(self.mark)),
-                cwd=ROOT,
-                env=ENVIRONMENT,
-                stdin=PIPE,
-                stderr=errors,
-            )
+            self._worker = await forge(order, its_line, errors.fileno(), errors.fileno())
+        os.close(its_line)
 
     async def kill(self) -> None:
         if self._worker is not None:
-            self._worker.kill()
+            self._worker.send_signal(signal.SIGKILL)
             await self._worker.wait()
+            os.close(self._line)
             self._worker = None
             self.kills += 1
 

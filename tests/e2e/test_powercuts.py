@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.powercuts import WAITING, cut_often, cut_once
 
-SLICES = 8
+SLICES = 5
 CUTS_A_SLICE = 25
 CONTROLS = 40
 EVERY_VERB = {

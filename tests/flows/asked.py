@@ -10,6 +10,7 @@ from asyncagents.server.asgi import Application
 from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Request
 from asyncagents.server.limit import Rates
+from asyncagents.server.patience import Patience
 from asyncagents.server.route import Site
 from asyncagents.server.routes import ROUTES
 
@@ -24,7 +25,7 @@ def application(runtime: Runtime, directory: str = "/") -> Application:
         runtime=runtime, clock=clock, started=clock.now(), closing=asyncio.Event(), directory=directory
     )
     rates = Rates(clock, a_second=MANY, at_once=MANY)
-    return Application(site, Gate(token=TOKEN, is_loopback=True), ROUTES, rates)
+    return Application(site, Gate(token=TOKEN, is_loopback=True), ROUTES, rates, patience=Patience())
 
 
 async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Answer:

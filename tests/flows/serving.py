@@ -94,7 +94,7 @@ class Caller:
     """Asks a server as another program does."""
 
     def __init__(self, http: ClientSession, listing: Listing) -> None:
-        self._http = http
+        self.http = http
         self.listing = listing
 
     @property
@@ -104,7 +104,7 @@ class Caller:
     async def ask(self, method: str, path: str, **more: Any) -> Told:
         async with (
             asyncio.timeout(PATIENCE),
-            self._http.request(method, f"{self.listing.url}{path}", **more) as response,
+            self.http.request(method, f"{self.listing.url}{path}", **more) as response,
         ):
             headers = {name.lower(): value for name, value in response.headers.items()}
             return Told(response.status, headers, await response.read())
@@ -120,7 +120,7 @@ class Caller:
 
     @asynccontextmanager
     async def listen(self, path: str = "/v1/events", **more: Any) -> AsyncIterator[Listener]:
-        async with self._http.get(f"{self.listing.url}{path}", **more) as response:
+        async with self.http.get(f"{self.listing.url}{path}", **more) as response:
             assert response.status == 200, await response.text()
             assert response.content_type == "text/event-stream"
             yield Listener(response)

@@ -9,6 +9,7 @@ import pytest
 from asyncagents.app import PolledDatabase, Setup, bare
 from asyncagents.domain.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
+from asyncagents.domain.id import CallId
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolWaiting
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.runtime import Runtime
@@ -105,7 +106,7 @@ async def test_the_same_result_again_is_answered_alike_and_another_is_refused(tm
         with pytest.raises(AlreadySettled):
             await at.runtime.fail(waiting.id, "v2")
         with pytest.raises(NotFound):
-            await at.runtime.complete(at.runtime._ids.call(), "v2")
+            await at.runtime.complete(CallId("tool_nobody"), "v2")
         await at.ears.until(SessionIdle)
         assert await at.runtime.complete(waiting.id, "v2") == first
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents.llm.model import ModelEvent, Request, TextDelta
-from asyncagents.llm.scripted import Script, ScriptedModel, call, say
-from tests.flows.calling import Frame, calling
-from tests.flows.kit import PATIENCE, Gate
+from asyncagents.llm.scripted import Script, ScriptedModel, say
+from tests.flows.calling import Caller, Frame, calling
+from tests.flows.kit import PATIENCE
 from tests.flows.test_session_routes import HELLO, text
 
 
@@ -164,17 +164,15 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
-    gate = Gate("gate")
-    async with asyncio.TaskGroup() as group:
-        async with calling(tmp_path, {"go": [[call("gate")]]}, tools=[gate.tool]) as at:
-            started = asyncio.Event()
+    started = asyncio.Event()
 
-            async def listen() -> int:
-                async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
-                    started.set()
-                    return len([frame async for frame in frames])
+    async def listen(at: Caller) -> int:
+        async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
+            started.set()
+            return len([frame async for frame in frames])
 
-            listening = group.create_task(listen())
-            await started.wait()
+    async with asyncio.TaskGroup() as group, calling(tmp_path, HELLO) as at:
+        listening = group.create_task(listen(at))
+        await started.wait()
 
     assert listening.result() >= 1

@@ -107,7 +107,7 @@ async def test_without_a_secret_of_its_own_it_is_signed_with_what_the_tool_was_t
 
 async def context_secret(runtime: Runtime, context: ToolContext) -> Secret:
     """As an async tool is told it."""
-    return await runtime.async_tools._keys.secret(context.call_id)
+    return await runtime.async_tools._reach.keys.secret(context.call_id)
 
 
 @pytest.mark.spec("P-12")

@@ -89,6 +89,7 @@ MUTANTS = (
         "store/sqlite/sql/input.sql",
         "SET state = 'promoted', turn = ?, rev = ?",
         "SET turn = ?, rev = ?",
+        first=5,
     ),
     Mutant(
         "pending_never_marked_as_shown",

@@ -3,6 +3,7 @@
 import types
 
 import asyncagents
+import asyncagents.client
 
 PUBLIC = [
     "AgentConfig",
@@ -78,6 +79,7 @@ PUBLIC = [
     "TaskCreated",
     "TaskFailed",
     "TaskUpdated",
+    "TelemetryConfig",
     "TextInput",
     "Todo",
     "TodoUpdated",
@@ -110,6 +112,27 @@ PUBLIC = [
 
 def test_the_public_names_are_these() -> None:
     assert asyncagents.__all__ == PUBLIC
+
+
+CLIENT = [
+    "BoardEvent",
+    "BoardSnapshot",
+    "Client",
+    "Health",
+    "Removed",
+    "SentFile",
+    "SessionState",
+    "TaskGroup",
+    "TaskPage",
+    "TaskStats",
+    "To",
+    "open_client",
+]
+
+
+def test_the_public_names_of_the_client_are_these() -> None:
+    assert asyncagents.client.__all__ == CLIENT == sorted(CLIENT)
+    assert all(hasattr(asyncagents.client, name) for name in CLIENT)
 
 
 def test_they_are_sorted_and_each_is_there() -> None:

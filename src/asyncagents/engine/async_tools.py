@@ -15,7 +15,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.domain.signature import Forged, Headers, check, read_claim
 from asyncagents.domain.status import Status
 from asyncagents.engine.input import a_text
-from asyncagents.engine.keys import Keys
+from asyncagents.engine.reach import Reach
 from asyncagents.engine.tool import Validate
 from asyncagents.engine.watch import UNWATCHED, Watch, see_settled
 from asyncagents.engine.workplace import Workplaces, enter
@@ -36,16 +36,14 @@ class AsyncTools:
         *,
         store: Store,
         workplaces: Workplaces,
-        keys: Keys,
-        shared: tuple[Secret, ...],
+        reach: Reach,
         clock: Clock,
         watch: Watch = UNWATCHED,
     ) -> None:
         self._watch = watch
         self._store = store
         self._workplaces = workplaces
-        self._keys = keys
-        self._shared = shared
+        self._reach = reach
         self._clock = clock
 
     async def submit_result(
@@ -140,11 +138,11 @@ class AsyncTools:
 
     async def secrets(self, pending_id: str) -> tuple[Secret, ...]:
         """What counts as a signature of its result."""
-        return (*await self._keys.secrets(CallId(pending_id)), *self._shared)
+        return await self._reach.secrets(CallId(pending_id))
 
     async def rotate_key(self) -> None:
         """Make the secrets of calls from a new key from here on; those that were told still count."""
-        await self._keys.rotate()
+        await self._reach.keys.rotate()
 
     async def _check(self, call: Call, result: Completed) -> None:
         """Ask the tool, which wants to be asked."""

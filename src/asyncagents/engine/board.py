@@ -19,7 +19,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.follower import QUEUE, Follower, News
-from asyncagents.errors import Closed, StoreError
+from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 from asyncagents.store.verb.board_feed import Look, Point, point
@@ -47,7 +47,8 @@ class Board:
         self._size = size
         self._point: Point | None = None
         self._followers: dict[Follower, None] = {}
-        self._followed = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._reader: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
         self._next_progress = 0.0
         self._told: dict[SessionId, int] = {}
@@ -110,20 +111,24 @@ class Board:
             return
         follower.join()
         self._followers[follower] = None
-        self._followed.set()
         self._told.clear()
+        if self._reader is None:
+            assert self._group is not None, "a runtime says who owns what it starts"
+            self._reader = self._group.create_task(self._read_on())
 
     def _leave(self, follower: Follower) -> None:
         self._followers.pop(follower, None)
         if not self._followers:
             self._point = None
-            self._followed.clear()
             self._told.clear()
+            self._wanted.set()
 
     def close(self) -> None:
         """Let everyone go who follows."""
         self._closed = True
         self._cut_all()
+        if self._reader is not None:
+            self._reader.cancel()
 
     def _cut_all(self) -> None:
         for follower in list(self._followers):
@@ -134,20 +139,28 @@ class Board:
         if self._followers and any(isinstance(event, _TOLD_AT_ONCE) for event in commit.events):
             self._wanted.set()
 
-    async def read_forever(self) -> None:
+    def read_in(self, group: asyncio.TaskGroup) -> None:
+        """Who follows has it read there."""
+        self._group = group
+
+    async def _read_on(self) -> None:
         """While somebody follows: soon after a task changed, and every second for what live ones do."""
-        while True:
-            await self._followed.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_progress):
-                    await self._wanted.wait()
-            self._wanted.clear()
-            try:
+        try:
+            while self._followers:
                 await self._read()
-            except StoreError:
-                _log.exception("the board could not be read; who follows it tries for himself")
-                self._cut_all()
-            await asyncio.sleep(GAP_SECONDS)
+                await asyncio.sleep(GAP_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._next_progress):
+                        await self._wanted.wait()
+                self._wanted.clear()
+        except asyncio.CancelledError:  # by who owns it, and starts nothing more
+            self._closed = True
+            raise
+        except AsyncAgentsError:
+            _log.exception("the board could not be read; who follows it tries for himself")
+        finally:
+            self._reader = None
+            self._cut_all()
 
     async def _read(self) -> None:
         clock, before = asyncio.get_running_loop().time, self._point

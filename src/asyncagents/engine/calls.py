@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call import (
     BY_HAND,
@@ -29,15 +28,14 @@ from asyncagents.domain.session import Session
 from asyncagents.domain.text import shortened, whole
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.hook import Hooks
-from asyncagents.engine.keys import Keys
 from asyncagents.engine.lasting import Lastings, secrets
 from asyncagents.engine.permission import Permissions, Standing, Wish
+from asyncagents.engine.reach import Reach
 from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import (
     AnyTool,
     Ask,
-    Callback,
     Ended,
     Opened,
     Outcome,
@@ -53,7 +51,6 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.step import Move
 
-WEBHOOK_PATH = "/async-tool/webhook"
 PLAN_SECONDS = 60
 """A plan only looks; siblings of one step start when all of them are planned."""
 _log = logging.getLogger(__name__)
@@ -76,8 +73,7 @@ class Calls:
         clock: Clock,
         ids: Ids,
         group: asyncio.TaskGroup,
-        config: AsyncToolsConfig,
-        keys: Keys,
+        reach: Reach,
         watch: Watch = UNWATCHED,
     ) -> None:
         self._watch = watch
@@ -86,9 +82,8 @@ class Calls:
         self._bus = bus
         self._clock = clock
         self._group = group
-        self._keys = keys
-        self._lastings = Lastings(config, ids)
-        self._callback_url = f"{config.url}{WEBHOOK_PATH}" if config.url else None
+        self._lastings = Lastings(reach.config, ids)
+        self._reach = reach
         self._permissions = Permissions(
             store=store, standing=Standing(store, workplaces), clock=clock, ids=ids
         )
@@ -127,11 +122,8 @@ class Calls:
             context = replace(context, environment=await place.hooks.shell_env(call, session.directory))
         tool = place.tools[call.tool]
         if tool.lasting is not None:
-            context = replace(context, callback=await self._callback(call))
+            context = replace(context, callback=await self._reach.callback(call.id))
         return Job(tool, context, report, place.hooks)
-
-    async def _callback(self, call: Call) -> Callback:
-        return Callback(await self._keys.secret(call.id), self._callback_url)
 
     async def _prepared(self, place: Workplace, lease: Lease, snapshot: Snapshot) -> tuple[Call, ...]:
         """Hooks come first: what they change is planned, permitted, kept and shown, and changes no more."""
@@ -306,7 +298,7 @@ class Calls:
             return doubt
         context = self._context(call, place, snapshot.info.directory)
         if tool.lasting is not None:
-            context = replace(context, callback=await self._callback(call))
+            context = replace(context, callback=await self._reach.callback(call.id))
         try:
             async with asyncio.timeout(tool.timeout):
                 known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)

@@ -80,15 +80,21 @@ class Follower:
         fresh = [each for each in look.changes if each.rev > self.point.rev]
         for each, following in zip_longest(fresh, fresh[1:]):
             before = str(self.point)
-            if following is None or following.rev > each.rev:
-                self.point = replace(self.point, rev=each.rev)
             *first, last = self._became(each)
+            if following is None:
+                self._reach(look)
+            elif following.rev > each.rev:
+                self.point = replace(self.point, rev=each.rev)
             yield from (News(before, kind, each.body) for kind in first)
             yield News(str(self.point), last, each.body)
-        self.point = replace(self.point, rev=max(self.point.rev, look.point.rev))
+        self._reach(look)
         yield from self._moved(look)
+
+    def _reach(self, look: Look) -> None:
+        """It knows of all rows that were looked at; and, with the last piece, of all tasks that are there."""
+        rev = max(self.point.rev, look.point.rev)
+        self.point = replace(self.point, rev=rev, base=self.point.base if look.more else rev)
         if not look.more:
-            self.point = replace(self.point, base=self.point.rev)
             self._created.clear()
 
     def _became(self, change: Change) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
-from asyncagents.config.secret import Secret
 from asyncagents.domain.call import Call, Reply
 from asyncagents.domain.command import Invocation
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
@@ -29,9 +28,9 @@ from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text
 from asyncagents.engine.intake import CommandInfo, Intake
-from asyncagents.engine.keys import Keys
 from asyncagents.engine.listen import heard
 from asyncagents.engine.newborn import Newborn
+from asyncagents.engine.reach import Reach
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.watch import see_settled
@@ -64,9 +63,10 @@ class Runtime:
         defaults: Defaults,
         workplaces: Workplaces,
         counters: Counters,
-        secrets: tuple[Secret, ...] = (),
+        reach: Reach,
     ) -> None:
         self.counters = counters
+        self.reach = reach
         self._workplaces = workplaces
         self._store = store
         self._bus = bus
@@ -85,8 +85,7 @@ class Runtime:
         self.async_tools = AsyncTools(
             store=store,
             workplaces=workplaces,
-            keys=Keys(store.pending, rng),
-            shared=secrets,
+            reach=reach,
             clock=clock,
             watch=counters,
         )

@@ -87,7 +87,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 
     @property
     def callback_url(self) -> str | None:
-        """Where the result can be posted; None: no address is configured (`async_tools.url`)."""
+        """Where the result can be posted: below `async_tools.url`, else by the server of this process."""
         return self.callback.url if self.callback else None
 
     @property

@@ -55,7 +55,7 @@ class Watch(Protocol):
         ...
 
     def under(self, trace: str) -> AbstractContextManager[object]:
-        """Whoever calls in this block stands there; what is no traceparent is nowhere."""
+        """Whoever calls in this block stands there. Empty: where he stands anyway; nonsense: nowhere."""
         ...
 
     def run(self, run: Run, snapshot: Snapshot) -> Seen:

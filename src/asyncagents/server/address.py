@@ -10,6 +10,8 @@ from asyncagents.errors import ConfigError
 
 TRIES = 10
 BACKLOG = 1024
+UNSENT_BYTES = 128 * 1024
+"""So much the system keeps for one who does not read; left to itself it keeps megabytes."""
 
 
 class Address(Struct, frozen=True):
@@ -31,6 +33,7 @@ class Address(Struct, frozen=True):
         for each in ports:
             bound = socket.socket(self.family, socket.SOCK_STREAM)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
             try:
                 bound.bind(self._at(each))
                 bound.listen(BACKLOG)

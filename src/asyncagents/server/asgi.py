@@ -12,7 +12,7 @@ from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
-from asyncagents.server.route import Route, Site, Table
+from asyncagents.server.route import Found, Route, Site, Table
 from asyncagents.server.sse import Send, Sender
 
 MOST_FIELDS = 100
@@ -50,12 +50,13 @@ class Application:
         if request is None:
             await _tell(send, refused(400, "the request is not text"), CLOSE)
             return
-        body = Body(receive, request)
+        body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
             reply = await self._in_time(request, body)
-            await body.discard()
+            await body.discard(self._patience.discard_seconds)
         except Gone:
             return
+        self._count(request, reply, asyncio.get_running_loop().time() - began)
         cors = self._gate.cors(request)
         match reply:
             case Answer():
@@ -65,6 +66,13 @@ class Application:
                 await _tell(send, Answer(200, kind="text/event-stream"), cors)
             case Stream():
                 await self._pump(reply, receive, send, cors)
+
+    def _count(self, request: Request, reply: Reply, seconds: float) -> None:
+        """By templates: whoever asks for what there is not makes no label of his own."""
+        found = self._table.find(request.method, request.path)
+        name = f"{found.route.method} {found.route.path}" if isinstance(found, Found) else "none"
+        status = reply.status if isinstance(reply, Answer) else 200
+        self._site.runtime.counters.request(name, status, seconds)
 
     def stop(self) -> None:
         """Whoever still waits for an answer gets one soon; the stop of the site ends streams."""
@@ -103,14 +111,20 @@ class Application:
             return content
         if content and found.route.access != "signature" and not is_json(request):
             return refused(415, "send JSON, with content-type: application/json")
-        return await answered(
-            found.route.handler(self._site, replace(request, body=content, params=found.params))
-        )
+        with self._site.runtime.counters.under(request.header("traceparent")):
+            return await answered(
+                found.route.handler(self._site, replace(request, body=content, params=found.params))
+            )
 
     async def _pump(self, stream: Stream, receive: Receive, send: Send, cors: Pairs) -> None:
         """Until the frames end, the listener is gone, or the server stops."""
         await send({"type": "http.response.start", "status": 200, "headers": _raw((*_STREAM, *cors))})
         sender = Sender(stream, send)
+        with self._site.runtime.counters.stream():
+            await self._until_over(sender, receive)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _until_over(self, sender: Sender, receive: Receive) -> None:
         async with asyncio.TaskGroup() as group:
             ends = [
                 group.create_task(sender.send_all()),
@@ -121,7 +135,6 @@ class Application:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for each in ends:
                 each.cancel()
-        await send({"type": "http.response.body", "body": b""})
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -169,6 +182,8 @@ def _request(scope: Scope) -> Request | None:
             max_num_fields=MOST_FIELDS,
             errors="strict",
         )
+        if any("\0" in text for pair in query for text in pair):
+            return None
         return Request(
             method=scope["method"],
             path=scope["raw_path"].decode("ascii"),

@@ -9,7 +9,7 @@ from asyncagents.domain.shape import Shape
 from asyncagents.domain.waiting import Waiting
 from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
-from asyncagents.server.given import DIRECTORY, named_directory, one, path_id
+from asyncagents.server.given import DIRECTED, DIRECTORY, named_directory, one, path_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 
@@ -97,6 +97,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="What sessions want to do and may not yet, the oldest first",
         query=(DIRECTORY,),
+        headers=(DIRECTED,),
         answer=tuple[PermissionRequest, ...],
         statuses=(400,),
     ),
@@ -117,6 +118,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="What sessions want to know from people, the oldest first",
         query=(DIRECTORY,),
+        headers=(DIRECTED,),
         answer=tuple[QuestionRequest, ...],
         statuses=(400,),
     ),

@@ -15,7 +15,6 @@ SLOWEST = 100_000
 """Bytes a second that a body must come with, once the grace is over."""
 
 DISCARD_BYTES = 16 * 1024 * 1024
-DISCARD_SECONDS = 1.0
 
 CLOSE: Pairs = (("connection", "close"),)
 
@@ -54,12 +53,12 @@ class Body:
             return refused(408, "the body came too slowly; send it again")
         return b"".join(pieces)
 
-    async def discard(self) -> None:
+    async def discard(self, seconds: float) -> None:
         """For a while, so that whoever still sends comes to read the answer: it is lost with a connection
         that is closed on him. Who waits to be told to go on is not told."""
         left = 0 if self._invited else DISCARD_BYTES
         with suppress(TimeoutError):
-            async with asyncio.timeout(DISCARD_SECONDS):
+            async with asyncio.timeout(seconds):
                 while left > 0 and not self.ended:
                     left -= len(await self._piece())
 

@@ -105,7 +105,7 @@ def _secret(path: Path) -> bytes:
         raise
     except OSError as error:
         raise StoreError(f"{path} cannot be read, or is a link: delete it ({error.strerror})") from error
-    with os.fdopen(fd, "rb") as file:
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             raise StoreError(f"{path} is not a file of yours: delete it, and the next start makes another")
@@ -113,7 +113,9 @@ def _secret(path: Path) -> bytes:
             raise StoreError(
                 f"others may read {path}: delete it, and the next start makes another that they may not"
             )
-        return file.read(_MOST_BYTES)
+        return os.read(fd, _MOST_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _read(data: Path) -> Listing | None:

@@ -14,6 +14,9 @@ KEY = "idempotency-key"
 DIRECTORY_HEADER = "x-opencode-directory"
 
 DIRECTORY = Param("directory", "The project's directory, absolute; else the one that the server works in")
+DIRECTED = Param("X-Opencode-Directory", "The same, percent-encoded, where the query has none")
+KEYED = Param("Idempotency-Key", "The same one again is the same request again", most=LONGEST)
+
 
 
 def session_id(request: Request) -> SessionId:

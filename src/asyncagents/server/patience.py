@@ -10,6 +10,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     """For the head of a request, from its first byte on; and for the first byte of a connection."""
     body_seconds: float = 10.0
     """For a body, besides what a slow line needs for so many bytes."""
+    discard_seconds: float = 1.0
+    """For the rest of a body that is not wanted, before its sender is told so."""
     stall_seconds: float = 30.0
     """Whoever takes nothing of an answer for so long is cut off."""
     idle_seconds: int = 75

@@ -14,7 +14,7 @@ from asyncagents.engine.input import To
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
 from asyncagents.server.body import CLOSE, read
-from asyncagents.server.given import DIRECTORY, a_directory, directory, key, session_id
+from asyncagents.server.given import DIRECTED, DIRECTORY, KEYED, a_directory, directory, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.route import Route, Site
 
@@ -153,6 +153,7 @@ ROUTES: tuple[Route, ...] = (
         handler=post_message,
         access="token",
         summary="Say something to a session, and wait for its answer",
+        headers=(KEYED,),
         body=Prompt,
         answer=Entry,
         statuses=_SENT,
@@ -164,6 +165,7 @@ ROUTES: tuple[Route, ...] = (
         handler=post_async,
         access="token",
         summary="Say something to a session, and go",
+        headers=(KEYED,),
         body=Prompt,
         statuses=_SENT,
         most_bytes=MOST_BYTES,
@@ -175,6 +177,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Begin a session with its first prompt; under the same Idempotency-Key, one",
         query=(DIRECTORY,),
+        headers=(DIRECTED, KEYED),
         body=Beginning,
         answer=Begun,
         statuses=_SENT,
@@ -186,6 +189,7 @@ ROUTES: tuple[Route, ...] = (
         handler=post_prompt,
         access="token",
         summary="Send a session what a person typed, and go",
+        headers=(KEYED,),
         body=Following,
         answer=Sent,
         statuses=_SENT,

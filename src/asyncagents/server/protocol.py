@@ -1,6 +1,8 @@
 """How a connection is spoken: HTTP as uvicorn reads it, in time, within bounds, one request at a time."""
 
 import asyncio
+import socket
+import struct
 from http import HTTPStatus
 from typing import Any
 
@@ -73,7 +75,7 @@ class Protocol(HttpToolsProtocol):
         if self._at_work:
             self.cycle.keep_alive = False
         if self._surplus > SURPLUS_BYTES:
-            self.transport.abort()
+            self.cut_off()
 
     def _dismiss(self, status: int, message: str) -> None:
         """An answer without a request; in the midst of another answer there is no room for one."""
@@ -118,11 +120,18 @@ class Protocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > HEADER_BYTES or len(self.headers) > MOST_HEADERS:
             self._dismiss(431, _TOO_LONG)
+        elif not self._is_plain():
+            self._dismiss(400, _NO_HTTP)
         elif not self.url.startswith(b"/"):
             self._dismiss(400, _NO_PATH)
         else:
             super().on_headers_complete()
             self._at_work = self._in_body = True
+
+    def _is_plain(self) -> bool:
+        """Whether everybody agrees where it ends; the parser asks too late."""
+        encodings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        return self.parser.get_http_version() in {"1.0", "1.1"} and encodings in ([], [b"chunked"])
 
     def on_body(self, body: bytes) -> None:
         self._unspent = 0
@@ -156,7 +165,7 @@ class Protocol(HttpToolsProtocol):
         if self._is_over(self._closing_since, now, self.patience.linger_seconds) or self._is_over(
             self._stalled_since, now, self.patience.stall_seconds
         ):
-            self.transport.abort()
+            self.cut_off()
         elif self._is_over(self._head_since, now, self.patience.header_seconds):
             if self._unspent:
                 self._dismiss(408, _TOO_SLOW)
@@ -172,7 +181,14 @@ class Protocol(HttpToolsProtocol):
 
     def _end(self) -> None:
         if self.transport.is_closing() or self.flow.write_paused:
-            self.transport.abort()
+            self.cut_off()
+
+    def cut_off(self) -> None:
+        """At once: neither we nor the kernel keep what nobody reads."""
+        raw = self.transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
 
 def speaking(patience: Patience) -> type[Protocol]:

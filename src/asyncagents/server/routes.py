@@ -4,6 +4,7 @@ from asyncagents.server import (
     ask,
     async_tool,
     awaited,
+    metrics,
     prompt,
     session,
     session_events,
@@ -25,5 +26,6 @@ ROUTES: tuple[Route, ...] = described(
         *session_events.ROUTES,
         *awaited.ROUTES,
         *task.ROUTES,
+        *metrics.ROUTES,
     )
 )

@@ -85,7 +85,7 @@ async def open_server(
         listing = _listing(bound, address, site, token)
         listing = replace(listing, serves_all=listening.serves_all)
         async with _answering(app, bound, site, patience):
-            with _listed(data, listing):
+            with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
 
 
@@ -125,7 +125,7 @@ class _Server(uvicorn.Server):
         """Nobody is left who could hold on to us."""
         await super().shutdown(sockets)
         for connection in self._connections():
-            connection.transport.abort()
+            connection.cut_off()
 
     def _connections(self) -> list[Protocol]:
         return [each for each in self.server_state.connections if isinstance(each, Protocol)]

@@ -9,7 +9,9 @@ from asyncagents.domain.todo import Todo
 from asyncagents.errors import NotFound
 from asyncagents.server.body import read
 from asyncagents.server.given import (
+    DIRECTED,
     DIRECTORY,
+    KEYED,
     a_directory,
     directory,
     flag,
@@ -96,7 +98,7 @@ async def abort(site: Site, request: Request) -> Answer:
     return shown(True)
 
 
-LIMIT = Param("limit", "So many at most", "integer")
+LIMIT = Param("limit", "So many at most", "integer", least=1)
 _AT = "/session/{id}"
 
 ROUTES: tuple[Route, ...] = (
@@ -107,6 +109,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Begin a session, without a prompt; under the same Idempotency-Key, one",
         query=(DIRECTORY,),
+        headers=(DIRECTED, KEYED),
         body=NewSession,
         answer=Session,
         statuses=(400, 404),
@@ -118,6 +121,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Sessions of a directory, the newest first",
         query=(DIRECTORY, Param("roots", "Only those that nobody started", "boolean"), LIMIT),
+        headers=(DIRECTED,),
         answer=tuple[Session, ...],
         statuses=(400,),
     ),

@@ -5,9 +5,11 @@ Besides events there are `cursor`: where the reader stands, and `reset`: what fo
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 from msgspec import Struct
 
+from asyncagents.domain.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
@@ -83,6 +85,18 @@ def _place(cursor: str) -> bytes:
     return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(At(cursor=cursor)) + b"\n\n"
 
 
+def _data(kind: Any) -> Any:
+    """An ask is told as it is listed."""
+    asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
+    return asks.get(kind, kind)
+
+
+_EVENTS: tuple[tuple[str, Any], ...] = (
+    ("cursor", At),
+    ("reset", dict[str, Any]),
+    *((kind.type, _data(kind)) for kind in Event.__args__),
+)
+
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
@@ -94,7 +108,9 @@ ROUTES: tuple[Route, ...] = (
             Param("after", "The cursor to go on from: the last id that was read"),
             Param("tree", "Of all sessions of its tree", "boolean"),
         ),
+        headers=(Param("Last-Event-ID", "The same, where the query has none"),),
         gives="text/event-stream",
+        events=_EVENTS,
         statuses=(400, 404),
     ),
 )

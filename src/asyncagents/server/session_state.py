@@ -10,7 +10,7 @@ from asyncagents.domain.shape import Shape
 from asyncagents.domain.status import Status
 from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
-from asyncagents.server.given import flag, message_id, named_directory, number, session_id
+from asyncagents.server.given import DIRECTED, flag, message_id, named_directory, number, session_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.session import LIMIT, MOST_SESSIONS
@@ -92,6 +92,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Sessions that nobody started, the newest first",
         query=(_ROOTS, LIMIT),
+        headers=(DIRECTED,),
         answer=tuple[Session, ...],
         statuses=(400,),
     ),

@@ -3,14 +3,14 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from asyncagents.domain.background_task import BackgroundTask, moment
-from asyncagents.domain.board import TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.board import BoardSnapshot, Removed, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.served import Health
-from asyncagents.domain.shape import encode
+from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import TaskStatus
 from asyncagents.domain.why import Why
 from asyncagents.engine.follower import News
@@ -28,6 +28,12 @@ _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
 
 Following: TypeAlias = AsyncGenerator[News, None]
+
+
+class Beat(Shape, frozen=True, kw_only=True):
+    """`ts`: ISO 8601."""
+
+    ts: str
 
 
 async def health(site: Site, request: Request) -> Answer:
@@ -79,7 +85,7 @@ async def events(site: Site, request: Request) -> Stream:
     following = None if after is None else site.runtime.board.follow(after)
 
     def beat() -> bytes:
-        return frame("heartbeat", encode({"ts": moment(site.clock.now())}))
+        return frame("heartbeat", encode(Beat(ts=moment(site.clock.now()))))
 
     return Stream(_frames(site.runtime, following), beat, site.silence)
 
@@ -108,12 +114,19 @@ async def _frames(runtime: Runtime, following: Following | None) -> AsyncGenerat
 
 _FILTERS = (
     Param("status", "only tasks of this status", choices=_STATUSES),
-    Param("agent", "only tasks of this agent"),
+    Param("agent", "only tasks of this agent", least=1),
     Param("search", "only tasks whose description has this in it, in whatever case"),
-    Param("limit", f"so many at most; {LIMIT} unless given, never more than {MOST}", "integer"),
-    Param("offset", "so many of the newest are left out", "integer"),
+    Param("limit", f"so many at most; {LIMIT} unless given, never more than {MOST}", "integer", least=1),
+    Param("offset", "so many of the newest are left out", "integer", least=0),
 )
 _AFTER = Param("after", "the `id` of the last event that is known: no snapshot, what came after it")
+_EVENTS: tuple[tuple[str, Any], ...] = (
+    ("snapshot", BoardSnapshot),
+    *((f"task.{what}", BackgroundTask) for what in ("created", "updated", "completed", "error", "cancelled")),
+    ("task.removed", Removed),
+    ("heartbeat", Beat),
+    ("reset", dict[str, Any]),
+)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -176,7 +189,9 @@ ROUTES: tuple[Route, ...] = (
         access="local",
         summary="A snapshot of all tasks, then each change",
         query=(_AFTER,),
+        headers=(Param("Last-Event-ID", "what browsers send when they come again: a snapshot is sent"),),
         gives="text/event-stream",
+        events=_EVENTS,
         statuses=(400,),
     ),
     Route(

@@ -5,7 +5,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.served import Stopped
 from asyncagents.domain.shape import Shape
 from asyncagents.server.body import read
-from asyncagents.server.given import key, path_id
+from asyncagents.server.given import KEYED, key, path_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Route, Site
 
@@ -51,6 +51,7 @@ ROUTES: tuple[Route, ...] = (
         handler=resume,
         access="token",
         summary="Send a task a follow-up; under the same Idempotency-Key, one",
+        headers=(KEYED,),
         body=Resumption,
         answer=BackgroundTask,
         statuses=(400, 404, 409),

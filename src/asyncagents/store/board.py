@@ -2,11 +2,16 @@
 
 from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.store.door import Door
+from asyncagents.store.tx import Database
 from asyncagents.store.verb import board, board_feed
 from asyncagents.store.verb.board_feed import Look, Point
 
 
 class BoardStore(Door):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._sums = board.Sums()
+
     async def page(self, query: TaskQuery) -> TaskPage:
         """Newest first."""
         return await self._read(lambda tx: board.page(tx, query))
@@ -15,14 +20,14 @@ class BoardStore(Door):
         return await self._read(lambda tx: board.group(tx, batch_id))
 
     async def stats(self) -> TaskStats:
-        return await self._read(board.stats)
+        return await self._read(self._sums.stats)
 
     async def count(self) -> int:
         return await self._read(board.count)
 
     async def snapshot(self) -> tuple[BoardSnapshot, str]:
         """And the cursor it is true at."""
-        return await self._read(board.snapshot)
+        return await self._read(lambda tx: board.snapshot(tx, self._sums))
 
     async def look(self, after: Point, *, progress: bool) -> Look:
         """What changed since; with `progress` also what live tasks did, once the reader is up to date."""

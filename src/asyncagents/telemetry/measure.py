@@ -1,8 +1,11 @@
 """The metrics of the GenAI conventions."""
 
+from collections import defaultdict
+
 from opentelemetry.metrics import Histogram, MeterProvider, get_meter
 
 from asyncagents.domain.session import Tokens
+from asyncagents.engine.counters import Names
 from asyncagents.engine.runtime import VERSION
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -16,6 +19,7 @@ class Measures:
     """Of the meter that the program has set up; without one, nothing is kept."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
+        self._names: defaultdict[str, Names] = defaultdict(Names)
         self._meter = get_meter("asyncagents", VERSION, provider)
         self._operation = self._seconds("gen_ai.client.operation.duration", "GenAI operation duration.")
         self._agent = self._seconds(
@@ -35,17 +39,22 @@ class Measures:
         )
 
     def operation(self, seconds: float, labels: Labels) -> None:
-        self._operation.record(seconds, labels)
+        self._operation.record(seconds, self._bounded(labels))
 
     def agent(self, seconds: float, labels: Labels) -> None:
-        self._agent.record(seconds, labels)
+        self._agent.record(seconds, self._bounded(labels))
 
     def tool(self, seconds: float, labels: Labels) -> None:
-        self._tool.record(seconds, labels)
+        self._tool.record(seconds, self._bounded(labels))
 
     def usage(self, tokens: Tokens, labels: Labels) -> None:
+        labels = self._bounded(labels)
         for kind, count in (("input", input_tokens(tokens)), ("output", output_tokens(tokens))):
             self._usage.record(count, labels | {"gen_ai.token.type": kind})
+
+    def _bounded(self, labels: Labels) -> Labels:
+        """A model may invent agents and models, and each would be kept for ever."""
+        return {name: self._names[name].of(value) for name, value in labels.items()}
 
 
 def input_tokens(tokens: Tokens) -> int:

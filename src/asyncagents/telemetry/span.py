@@ -1,12 +1,22 @@
 """What is under way as a span: begun with its block, current in it, ended with it."""
 
+import logging
 from contextvars import Token
 from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
 from opentelemetry.context import Context, attach, detach, get_current
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    set_span_in_context,
+)
 from opentelemetry.util.types import AttributeValue
 
 from asyncagents.domain.failure import APIError, Failure
@@ -14,6 +24,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.telemetry.place import traceparent_of
 
 Attributes = dict[str, AttributeValue]
+_log = logging.getLogger(__name__)
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -23,6 +34,26 @@ class Plan(Struct, frozen=True, kw_only=True):
     attributes: Attributes
     kind: SpanKind = SpanKind.INTERNAL
     parent: Context | None = None
+    links: tuple[Link, ...] = ()
+    start: int | None = None
+    """In ms since the epoch; None: now."""
+
+
+def begun(tracer: Tracer, plan: Plan) -> Span:
+    """Samplers and processors are the program's: where one fails, there is no span, and the work goes on."""
+    start = None if plan.start is None else plan.start * 1_000_000
+    try:
+        return tracer.start_span(plan.name, plan.parent, plan.kind, plan.attributes, plan.links, start)
+    except Exception:  # noqa: BLE001  the edge of somebody's telemetry
+        _log.exception("a span could not be begun")
+        return INVALID_SPAN
+
+
+def finish(span: Span) -> None:
+    try:
+        span.end()
+    except Exception:  # noqa: BLE001  the edge of somebody's telemetry
+        _log.exception("a span could not be ended")
 
 
 class Traced:
@@ -45,8 +76,9 @@ class Traced:
         self._began = self._clock.now()
         plan = self._plan
         around = plan.parent if plan.parent is not None else get_current()
-        self._span = self._tracer.start_span(plan.name, around, plan.kind, plan.attributes)
-        self._token = attach(set_span_in_context(self._span, around))
+        self._span = begun(self._tracer, plan)
+        is_one = self._span is not INVALID_SPAN
+        self._token = attach(set_span_in_context(self._span, around) if is_one else around)
         return self
 
     def __exit__(
@@ -57,7 +89,7 @@ class Traced:
         if isinstance(error, Exception):
             self.fail(type(error).__name__)
         self.over(max(0, self._clock.now() - self._began) / 1000, cut=error is not None)
-        self._span.end()
+        finish(self._span)
 
     def over(self, seconds: float, *, cut: bool) -> None:
         """Just before the span ends. `cut`: it was left with an exception, or told to stop."""

@@ -1,7 +1,7 @@
 """Traces and metrics for whichever OpenTelemetry SDK the program has set up, in the GenAI conventions."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opentelemetry.context import attach, detach
 from opentelemetry.metrics import MeterProvider
@@ -22,7 +22,7 @@ from asyncagents.llm.model import FromModel, Options, Request, StepFinish
 from asyncagents.telemetry import content
 from asyncagents.telemetry.measure import Measures, input_tokens, output_tokens
 from asyncagents.telemetry.place import context_at, here, links_here
-from asyncagents.telemetry.span import Attributes, Plan, Traced, error_type
+from asyncagents.telemetry.span import Attributes, Plan, Traced, begun, error_type, finish
 
 _PROVIDERS = {
     "amazon-bedrock": "aws.bedrock",
@@ -58,7 +58,7 @@ class Tracing:
         return here()
 
     def under(self, trace: str) -> AbstractContextManager[object]:
-        return _under(trace)
+        return _under(trace) if trace else nullcontext()
 
     def run(self, run: Run, snapshot: Snapshot) -> Seen:
         return _TracedRun(self, self._plan_run(snapshot), run)
@@ -107,15 +107,15 @@ class Tracing:
         attributes["asyncagents.result"] = "completed" if isinstance(result, Completed) else "failed"
         if self._content and result is not None:
             attributes |= content.result(_said(result))
-        span = self._tracer.start_span(
-            f"tool_result {call.tool}",
-            context_at(trace),
-            SpanKind.CONSUMER,
-            attributes,
-            links_here(),
-            start_time=began * 1_000_000,
+        plan = Plan(
+            name=f"tool_result {call.tool}",
+            attributes=attributes,
+            kind=SpanKind.CONSUMER,
+            parent=context_at(trace),
+            links=links_here(),
+            start=began,
         )
-        span.end()
+        finish(begun(self._tracer, plan))
 
 
 @contextmanager

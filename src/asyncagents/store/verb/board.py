@@ -89,17 +89,29 @@ async def group(tx: Tx, batch_id: str) -> TaskGroup:
     return task_group(batch_id, members, tx.now)
 
 
-async def stats(tx: Tx) -> TaskStats:
-    return task_stats(Sum(*row) for row in await tx.all("board_sums"))
+class Sums:
+    """The sums over all tasks, kept until a task changes or goes: they take a look at each of them."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Row, TaskStats] | None = None
+
+    async def stats(self, tx: Tx) -> TaskStats:
+        state = await tx.one("board_state")
+        assert state is not None
+        kept = self._kept
+        if kept is None or kept[0] != state:
+            kept = state, task_stats(Sum(*row) for row in await tx.all("board_sums"))
+            self._kept = kept
+        return kept[1]
 
 
-async def snapshot(tx: Tx) -> tuple[BoardSnapshot, str]:
+async def snapshot(tx: Tx, sums: Sums) -> tuple[BoardSnapshot, str]:
     """And the cursor it is true at."""
     ended = await tx.all("board_ended", NEWEST_ENDED + 1)
     tasks = await _shown(tx, [*await tx.all("board_live"), *ended[:NEWEST_ENDED]])
     newest_first = sorted((each for _, each in tasks), key=lambda each: each.session_id)
     more = len(ended) > NEWEST_ENDED
-    board = BoardSnapshot(tasks=tuple(newest_first), stats=await stats(tx), truncated=more)
+    board = BoardSnapshot(tasks=tuple(newest_first), stats=await sums.stats(tx), truncated=more)
     return board, await feed.cursor(tx)
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 from msgspec import Struct
 
 from asyncagents.domain.pending_tool import PendingStatus
+from asyncagents.domain.task import TaskStatus
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import next_due
 
@@ -19,8 +20,8 @@ class Census(Struct, frozen=True, kw_only=True):
     sessions: int
     active: dict[str, int]
     """Of one pool, by state: ready, running."""
-    tasks: int
-    live_tasks: int
+    tasks: dict[str, int]
+    """By status."""
     pending: dict[str, int]
     """Calls whose result comes from outside, by status."""
     deliveries: dict[str, int]
@@ -34,10 +35,9 @@ async def take(tx: Tx, pool: str) -> Census:
     due = await next_due(tx)
     active = dict.fromkeys(("ready", "running"), 0) | dict(await tx.all("census_active", pool, MOST_ACTIVE))
     return Census(
-        sessions=await _count(tx, "census_sessions", MOST),
+        sessions=await _count(tx, "census_sessions"),
         active=active,
-        tasks=await _count(tx, "census_tasks", MOST),
-        live_tasks=await _count(tx, "census_live_tasks", MOST),
+        tasks={each: await _count(tx, "census_tasks", each, MOST) for each in get_args(TaskStatus)},
         pending={each: await _count(tx, "census_pending", each, MOST) for each in get_args(PendingStatus)},
         deliveries={each: await _count(tx, "census_deliveries", each, MOST) for each in ("owed", "dead")},
         bytes=await _count(tx, "census_bytes"),

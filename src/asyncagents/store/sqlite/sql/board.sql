@@ -33,6 +33,10 @@ WHERE id IN (SELECT id FROM task INDEXED BY task_words
 SELECT COUNT(*) FROM task INDEXED BY task_words
 WHERE folded GLOB ?3 AND INSTR(folded, ?4) AND (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2);
 
+-- name: board_state
+-- Other than before if a task has changed, or is gone.
+SELECT (SELECT MAX(rev) FROM task), (SELECT MAX(rev) FROM tombstone), horizon FROM revision WHERE id = 1;
+
 -- name: board_sums
 -- In the order of domain/board.py's Sum.
 SELECT status, agent, COUNT(*), COUNT(ended), COALESCE(SUM(MAX(0, ended - created)), 0),

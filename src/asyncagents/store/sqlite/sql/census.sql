@@ -1,6 +1,6 @@
 -- name: census_sessions
--- Counts stop at a limit: what is at the limit is that many, or more. Only small indices are read.
-SELECT COUNT(*) FROM (SELECT 1 FROM session INDEXED BY session_rev LIMIT ?);
+-- Of all, which SQLite counts by pages of its smallest index. The others look at each entry, and stop at a limit.
+SELECT COUNT(*) FROM session;
 
 -- name: census_active
 -- Those at work or to be, by state; few, so their rows may be looked at.
@@ -8,10 +8,7 @@ SELECT state, COUNT(*) FROM (SELECT state FROM session INDEXED BY session_active
 GROUP BY state;
 
 -- name: census_tasks
-SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_rev LIMIT ?);
-
--- name: census_live_tasks
-SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_live WHERE live = 1 LIMIT ?);
+SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_status WHERE status = ? LIMIT ?);
 
 -- name: census_pending
 SELECT COUNT(*) FROM (SELECT 1 FROM call INDEXED BY call_pending WHERE pending IS NOT NULL AND pending = ? LIMIT ?);

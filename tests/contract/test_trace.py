@@ -1,0 +1,82 @@
+"""Where a session stands in a trace: set by who speaks first, kept by its run, the same for a whole turn."""
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.id import SessionId
+from asyncagents.errors import LeaseLost
+from tests.contract.build import ALICE, BOB, Lab
+
+ONE, TWO = (f"00-{digit * 32}-{digit * 16}-01" for digit in "12")
+
+
+async def speak(lab: Lab, session_id: SessionId, trace: str | None, **more: object) -> None:
+    await lab.store.admit(replace(lab.input(session_id, **more), trace=trace))  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("X-08")
+async def test_a_turn_stands_where_its_prompt_came_from(lab: Lab) -> None:
+    session_id = await lab.session()
+    assert await lab.store.trace(session_id) is None
+    await speak(lab, session_id, ONE)
+    snapshot = await lab.store.claim(session_id, ALICE, dead=None)
+    assert snapshot is not None
+    assert snapshot.control.trace == ONE
+    assert await lab.store.trace(SessionId("ses_nobody")) is None
+
+
+async def test_nothing_that_is_said_in_a_turn_moves_it(lab: Lab) -> None:
+    session_id = await lab.session()
+    await speak(lab, session_id, ONE)
+    await speak(lab, session_id, TWO)  # before anybody has begun
+    lease = await lab.claim(session_id)
+    await speak(lab, session_id, None)
+    step = await lab.step(lease)
+    await speak(lab, session_id, TWO)
+    await lab.end(lease, step)
+    await lab.step(lease)
+    assert await lab.store.trace(session_id) == ONE
+
+
+async def rested(lab: Lab, trace: str) -> SessionId:
+    """A session whose turn is over."""
+    session_id = await lab.session()
+    await speak(lab, session_id, trace)
+    lease = await lab.claim(session_id)
+    ended = await lab.end(lease, await lab.step(lease))
+    assert await lab.store.rest(lease, ended.control.wake_seq, "done")
+    return session_id
+
+
+@pytest.mark.parametrize("trace", [TWO, None])
+async def test_the_next_turn_of_a_person_stands_elsewhere(lab: Lab, trace: str | None) -> None:
+    session_id = await rested(lab, ONE)
+    await speak(lab, session_id, trace)
+    assert await lab.store.trace(session_id) == trace
+
+
+async def test_what_no_person_says_goes_on_where_the_last_turn_was(lab: Lab) -> None:
+    session_id = await rested(lab, ONE)
+    await speak(lab, session_id, TWO, wakes=False)
+    await speak(lab, session_id, None, source="system")
+    assert await lab.store.trace(session_id) == ONE
+
+
+async def test_the_same_key_again_moves_nothing(lab: Lab) -> None:
+    session_id = await rested(lab, ONE)
+    fact = replace(lab.input(session_id, key="k"), trace=TWO)
+    await lab.store.admit(fact)
+    lease = await lab.claim(session_id)
+    ended = await lab.end(lease, await lab.step(lease))
+    assert await lab.store.rest(lease, ended.control.wake_seq, "done")
+    await lab.store.admit(replace(fact, trace=ONE))
+    assert await lab.store.trace(session_id) == TWO
+
+
+async def test_only_who_holds_a_session_says_where_it_stands(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    await lab.store.keep_trace(lease, ONE)
+    await lab.claim(session_id, BOB, dead=ALICE)
+    with pytest.raises(LeaseLost):
+        await lab.store.keep_trace(lease, TWO)
+    assert await lab.store.trace(session_id) == ONE

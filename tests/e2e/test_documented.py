@@ -1,0 +1,72 @@
+"""What the server answers is what its document says, whatever is sent."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.server.routes import ROUTES
+from tests.e2e.documented import Outcome, document, populated, storm
+
+SEED = 8
+EXAMPLES = 8
+
+
+async def _storm(data: Path, spoil: Any = None) -> Outcome:
+    async with populated(data) as (listing, known):
+        said = None
+        if spoil is not None:
+            said = await asyncio.to_thread(document, listing)
+            spoil(said)
+        return await asyncio.to_thread(storm, listing, known, examples=EXAMPLES, seed=SEED, said=said)
+
+
+@pytest.mark.spec("P-03")
+async def test_no_request_breaks_the_server_or_is_answered_as_the_document_does_not_say(
+    tmp_path: Path,
+) -> None:
+    outcome = await _storm(tmp_path)
+
+    assert not outcome.failures, "\n\n".join(outcome.failures)
+    asked = {operation for operation, _ in outcome.answers}
+    streams = {f"{route.method} {route.path}" for route in ROUTES if route.gives == "text/event-stream"}
+    assert asked == {f"{route.method} {route.path}" for route in ROUTES} - streams
+    assert asked == {operation for operation, status in outcome.answers if status < 300} | UNSIGNED
+    assert {200, 400, 401, 404, 405, 409, 415} <= outcome.statuses().keys()
+
+
+UNSIGNED = {"POST /async-tool/webhook"}
+"""No generator of requests signs."""
+
+
+def _only(said: Any, path: str) -> Any:
+    said["paths"] = {path: said["paths"][path]}
+    return said["paths"][path]["get"]["responses"]
+
+
+def no_404(said: Any) -> None:
+    del _only(said, "/v1/tasks/{id}")["404"]
+
+
+def another_shape(said: Any) -> None:
+    _only(said, "/v1/stats")
+    said["components"]["schemas"]["TaskStats"]["required"].append("mood")
+
+
+def another_kind(said: Any) -> None:
+    answer = _only(said, "/v1/stats")["200"]
+    answer["content"] = {"text/plain": answer["content"]["application/json"]}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "check"),
+    [
+        (no_404, "status_code_conformance"),
+        (another_shape, "response_schema_conformance"),
+        (another_kind, "content_type_conformance"),
+    ],
+)
+async def test_a_document_that_is_not_true_is_found_out(tmp_path: Path, spoil: Any, check: str) -> None:
+    outcome = await _storm(tmp_path, spoil)
+    assert any(failure.startswith(check) for failure in outcome.failures)

@@ -1,0 +1,27 @@
+"""Listeners that stall and listeners that are cut off, beside one that hears all; the soak does more."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.streams import beside_the_deaf, cut_off
+
+EVENTS = 18_000
+GROWTH = 12.0
+"""Megabytes, with what an allocator keeps: less than all the events together."""
+
+
+@pytest.mark.spec("H-06")
+async def test_who_stalls_costs_nothing_and_who_listens_misses_nothing(tmp_path: Path) -> None:
+    held = await beside_the_deaf(tmp_path, stalled=30, events=EVENTS, together=1_500)
+    assert held.events >= EVENTS
+    assert held.after - held.before < GROWTH, held
+    assert held.kept < 1, held
+
+
+@pytest.mark.spec("H-06", "H-09")
+async def test_who_is_cut_off_again_and_again_ends_with_what_a_fresh_snapshot_says(tmp_path: Path) -> None:
+    cut = await cut_off(tmp_path, cuts=24, restarts=2, seed=7)
+    assert cut.resumed > 5
+    assert cut.heard > cut.cuts
+    assert cut.tasks > 0

@@ -1,0 +1,170 @@
+"""A server under attack: raw bytes over real sockets, and what comes back."""
+
+import asyncio
+import socket
+import struct
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents import Runtime, ScriptedModel, open_runtime
+from asyncagents.server.discovery import Listing
+from asyncagents.server.patience import Patience
+from asyncagents.server.serve import Listening, open_server
+
+WAIT = 20.0
+"""So long a test waits for what must come; a healthy run never does."""
+
+SHORT = Patience(
+    header_seconds=0.4,
+    body_seconds=0.4,
+    discard_seconds=0.05,
+    stall_seconds=0.4,
+    idle_seconds=1,
+    linger_seconds=0.3,
+    stop_seconds=0.6,
+)
+
+
+class Heard(Struct, frozen=True):
+    """An answer; all zero and empty: there was none."""
+
+    status: int = 0
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """Of the error that it tells of."""
+        return str(msgspec.json.decode(self.body)["name"])
+
+
+class Wire:
+    """A connection of the attacker's."""
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """As much as it takes; whoever has closed takes nothing."""
+        with suppress(ConnectionError):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def hear(self, *, head: bool = False) -> Heard:
+        """The next answer."""
+        async with asyncio.timeout(WAIT):
+            try:
+                raw = await self.reader.readuntil(b"\r\n\r\n")
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return Heard()
+            first, *lines = raw.decode("latin-1").rstrip().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+            size = 0 if head else int(headers.get("content-length", "0"))
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                return Heard(int(first.split(" ")[1]), headers, await self.reader.readexactly(size))
+            return Heard()
+
+    async def until_closed(self) -> bytes:
+        """All that still comes."""
+        said = b""
+        async with asyncio.timeout(WAIT):
+            with suppress(ConnectionError):
+                while piece := await self.reader.read(65536):
+                    said += piece
+        return said
+
+    def reset(self) -> None:
+        """Hang up without a word."""
+        raw: socket.socket = self.writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.transport.abort()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+class Target:
+    """The server that is attacked."""
+
+    def __init__(self, runtime: Runtime, listing: Listing) -> None:
+        self.runtime = runtime
+        self.listing = listing
+        self.port = listing.port
+        self.host = f"127.0.0.1:{listing.port}"
+        self.token = listing.token or ""
+        self.bearer = {"Authorization": f"Bearer {self.token}"}
+
+    async def connect(self, address: str = "127.0.0.1", *, buffer: int = 0) -> Wire:
+        """`buffer`: so little is taken of what nobody reads."""
+        raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        raw.setblocking(False)
+        if buffer:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        try:
+            await asyncio.get_running_loop().sock_connect(raw, (address, self.port))
+        except OSError:
+            raw.close()
+            raise
+        return Wire(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
+
+    async def say(self, raw: bytes, *, head: bool = False) -> Heard:
+        """On a connection of its own."""
+        async with await self.connect() as wire:
+            await wire.send(raw)
+            return await wire.hear(head=head)
+
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Heard:
+        return await self.say(self.request(method, target, headers, body), head=method == "HEAD")
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> bytes:
+        """With a `Host` of ours, unless one is given."""
+        given = {"Host": self.host, **(headers or {})}
+        if body is not None and "Transfer-Encoding" not in given:
+            given["Content-Length"] = given.get("Content-Length", str(len(body)))
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in given.items()),
+            "",
+            "",
+        ]
+        return "\r\n".join(lines).encode("latin-1") + (body or b"")
+
+    async def is_well(self) -> bool:
+        return (await self.ask("GET", "/v1/health")).status == 200
+
+
+@asynccontextmanager
+async def target(data: Path, *, patience: Patience | None = None, **listening: Any) -> AsyncIterator[Target]:
+    """On whichever port is free. It is well after all that was done to it."""
+    where = Listening(port=0, patience=patience or Patience(), **listening)
+    async with (
+        open_runtime(data, model=ScriptedModel([])) as runtime,
+        open_server(runtime, data, where, directory=data) as listing,
+    ):
+        found = Target(runtime, listing)
+        yield found
+        assert await found.is_well()

@@ -1,0 +1,387 @@
+"""The async-tool API over real HTTP: every route of the source, and every status that it promises."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from asyncagents import ToolContext, async_tool
+from asyncagents.config.config import AsyncToolsConfig
+from asyncagents.domain.delivered import MOST_BYTES
+from asyncagents.domain.event import SessionIdle
+from asyncagents.domain.pending_tool import ToolResult
+from asyncagents.engine.tool import Pending
+from asyncagents.llm.model import FromTool
+from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK
+from asyncagents.server.limit import AT_ONCE
+from tests.flows.deliveries import SCRIPT, UNKNOWN, Service, done, failed, hexed, standard
+from tests.flows.kit import PATIENCE, Stage, stage
+from tests.flows.serving import Caller, Told, serve
+
+JSON = {"content-type": "application/json"}
+
+
+class Site(Struct, frozen=True):
+    """A call that waits, and the server that takes its result."""
+
+    stage: Stage
+    caller: Caller
+    id: str
+    secret: str
+
+    async def post(self, path: str, body: bytes | BytesIO | AsyncIterator[bytes], **headers: str) -> Told:
+        """With the token."""
+        return await self.caller.ask(
+            "POST", path, data=body, headers={**JSON, **self.caller.token, **headers}
+        )
+
+    async def webhook(self, body: bytes | BytesIO, **headers: str) -> Told:
+        """Without one."""
+        return await self.caller.ask("POST", WEBHOOK, data=body, headers=headers)
+
+    async def get(self, path: str) -> Told:
+        return await self.caller.ask("GET", path, headers=self.caller.token)
+
+    async def cancel(self, id: str) -> Told:
+        return await self.caller.ask("DELETE", f"{PENDING}/{id}", headers=self.caller.token)
+
+    async def went_on(self) -> list[str]:
+        """The session has gone on with these results."""
+        async with asyncio.timeout(PATIENCE):
+            await self.stage.ears.until(SessionIdle)
+        return [told.output for told in self.stage.told() if isinstance(told, FromTool)]
+
+
+@asynccontextmanager
+async def waiting(data: Path, service: Service | None = None) -> AsyncIterator[Site]:
+    service = service or Service()
+    async with stage(data, SCRIPT, tools=[service.tool]) as at, serve(at.runtime, data) as caller:
+        await at.prompt("ship")
+        yield Site(at, caller, *service.told[0])
+
+
+def refusal(told: Told) -> tuple[int, str, str]:
+    """Every refusal is JSON of one shape."""
+    assert told.headers["content-type"] == "application/json"
+    assert set(told.json) == {"name", "data"}
+    assert set(told.json["data"]) == {"message"}
+    return told.status, told.json["name"], told.json["data"]["message"]
+
+
+@pytest.mark.spec("P-03")
+async def test_200_a_result_is_submitted_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        told = await site.post(RESULT, done(site.id))
+        results = await site.went_on()
+
+    assert (told.status, told.headers["content-type"]) == (200, "application/json")
+    assert told.json["id"] == site.id
+    assert told.json["status"] == "completed"
+    assert told.json["result"] == {"title": "Deployed", "output": "v2 is live", "metadata": {"version": 2}}
+    assert results == ["v2 is live"]
+    assert site.secret not in told.body.decode()
+
+
+@pytest.mark.spec("P-03")
+async def test_200_an_error_is_submitted_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        told = await site.post(ERROR, failed(site.id))
+        results = await site.went_on()
+
+    assert (told.status, told.json["status"], told.json["error"]) == (200, "failed", "no route")
+    assert results == ["no route"]
+
+
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize("signing", ["X-Webhook-Signature", "Standard Webhooks"])
+async def test_200_a_webhook_needs_its_signature_and_no_token(tmp_path: Path, signing: str) -> None:
+    async with waiting(tmp_path) as site:
+        body = done(site.id)
+        now = site.stage.runtime._clock.now() // 1000
+        plain = {signing: hexed(site.secret.encode(), body)}
+        headers = plain if signing.startswith("X-") else dict(standard(site.secret, body, now))
+        told, again = await site.webhook(body, **headers), await site.webhook(body, **headers)
+        results = await site.went_on()
+
+    assert (told.status, told.json) == (200, {"pendingID": site.id, "status": "completed"})
+    assert (again.status, again.body) == (200, told.body)
+    assert results == ["v2 is live"]
+
+
+@pytest.mark.spec("P-03")
+async def test_200_what_is_waited_for_is_listed_and_shown(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        listed, one = await site.get(PENDING), await site.get(f"{PENDING}/{site.id}")
+
+    assert (listed.status, one.status) == (200, 200)
+    assert listed.json == [one.json]
+    assert (one.json["id"], one.json["status"], one.json["tool"]) == (site.id, "waiting", "deploy")
+    assert site.secret not in (listed.body + one.body).decode()
+
+
+@pytest.mark.spec("P-03")
+async def test_200_a_call_is_cancelled(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        told = await site.cancel(site.id)
+        results = await site.went_on()
+
+    assert (told.status, told.json["status"], told.json["error"]) == (200, "failed", "cancelled")
+    assert results == ["cancelled"]
+
+
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (RESULT, b"{"),
+        (RESULT, b"[]"),
+        (RESULT, b""),
+        (RESULT, b'{"pendingID": 7, "result": {"output": "x"}}'),
+        (RESULT, b'{"pendingID": "tool_1", "result": {}}'),
+        (RESULT, b'{"pendingID": "tool_1", "error": "x"}'),
+        (ERROR, b'{"pendingID": "tool_1"}'),
+        (ERROR, b'{"pendingID": "tool_1", "result": {"output": "x"}}'),
+        (f"{PENDING}?limit=0", None),
+        (f"{PENDING}?status=lost", None),
+        (f"{PENDING}?what=ever", None),
+    ],
+)
+async def test_400_malformed(tmp_path: Path, path: str, body: bytes | None) -> None:
+    async with waiting(tmp_path) as site:
+        told = await (site.get(path) if body is None else site.post(path, body))
+        left = await site.get(f"{PENDING}/{site.id}")
+
+    assert refusal(told)[:2] == (400, "BadRequest")
+    assert left.json["status"] == "waiting"
+
+
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize(
+    "proof", [{}, {"authorization": "Bearer wrong"}, {"authorization": "Basic d3Jvbmc6eA=="}]
+)
+async def test_401_without_the_token(tmp_path: Path, proof: dict[str, str]) -> None:
+    async with waiting(tmp_path) as site:
+        ask, headers = site.caller.ask, {**JSON, **proof}
+        told = [
+            await ask("POST", RESULT, data=done(site.id), headers=headers),
+            await ask("POST", ERROR, data=failed(site.id), headers=headers),
+            await ask("GET", PENDING, headers=proof),
+            await ask("GET", f"{PENDING}/{site.id}", headers=proof),
+            await ask("DELETE", f"{PENDING}/{site.id}", headers=proof),
+        ]
+        left = await site.get(f"{PENDING}/{site.id}")
+
+    assert {refusal(each)[:2] for each in told} == {(401, "UnauthorizedError")}
+    assert all("www-authenticate" in each.headers for each in told)
+    assert left.json["status"] == "waiting"
+
+
+@pytest.mark.spec("P-03")
+async def test_401_a_webhook_that_is_not_signed_whether_its_call_is_known_or_not(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        body = done(site.id)
+        told = [
+            await site.webhook(body),
+            await site.webhook(body, **site.caller.token),
+            await site.webhook(body, **{"x-webhook-signature": "0" * 64}),
+            await site.webhook(done(UNKNOWN), **{"x-webhook-signature": hexed(b"guess", done(UNKNOWN))}),
+        ]
+        left = await site.get(f"{PENDING}/{site.id}")
+
+    assert {refusal(each)[:2] for each in told} == {(401, "UnauthorizedError")}
+    assert left.json["status"] == "waiting"
+
+
+@pytest.mark.spec("P-03")
+async def test_404_unknown_or_of_a_session_that_is_gone(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        unknown = [
+            await site.post(RESULT, done(UNKNOWN)),
+            await site.post(ERROR, failed(UNKNOWN)),
+            await site.get(f"{PENDING}/{UNKNOWN}"),
+            await site.cancel(UNKNOWN),
+        ]
+        await site.stage.runtime.delete_session(site.stage.session_id)
+        signature = hexed(site.secret.encode(), done(site.id))
+        gone = [
+            await site.post(RESULT, done(site.id)),
+            await site.get(f"{PENDING}/{site.id}"),
+            await site.get(f"{PENDING}?sessionID={site.stage.session_id}"),
+            await site.webhook(done(site.id), **{"x-webhook-signature": signature}),
+        ]
+
+    assert {refusal(told)[:2] for told in unknown + gone} == {(404, "NotFoundError")}
+
+
+@pytest.mark.spec("P-03")
+async def test_409_settled_otherwise_and_the_message_names_the_first(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        first = await site.post(RESULT, done(site.id))
+        await site.went_on()
+        again = await site.post(RESULT, done(site.id))
+        other = [
+            await site.post(RESULT, done(site.id, "v3")),
+            await site.post(ERROR, failed(site.id)),
+            await site.cancel(site.id),
+        ]
+
+    assert (again.status, again.body) == (200, first.body)
+    assert {refusal(told)[:2] for told in other} == {(409, "ConflictError")}
+    assert all("v2 is live" in refusal(told)[2] for told in other)
+
+
+@pytest.mark.spec("P-03")
+async def test_422_refused_by_validate_result_and_the_call_still_waits(tmp_path: Path) -> None:
+    def is_large(result: ToolResult) -> bool:
+        return len(result.output) > 5
+
+    async with waiting(tmp_path, Service(check=is_large)) as site:
+        small = done(site.id, "v2")
+        told = await site.post(RESULT, small)
+        signed = await site.webhook(small, **{"x-webhook-signature": hexed(site.secret.encode(), small)})
+        left = await site.get(f"{PENDING}/{site.id}")
+        taken = await site.post(RESULT, done(site.id))
+
+    assert {refusal(told)[:2], refusal(signed)[:2]} == {(422, "ResultRefusedError")}
+    assert (left.json["status"], taken.status) == ("waiting", 200)
+
+
+@pytest.mark.spec("P-03", "P-10")
+async def test_429_who_sends_too_many_is_told_when_to_go_on_and_others_are_not_kept_waiting(
+    tmp_path: Path,
+) -> None:
+    async with waiting(tmp_path) as site:
+        body = done(UNKNOWN)
+        told = await asyncio.gather(*(site.webhook(body) for _ in range(3 * AT_ONCE)))
+        limited = [each for each in told if each.status == 429]
+        looked = await site.get(PENDING)
+        again = await _until_let(site, body)
+
+    assert {each.status for each in told} == {401, 429}
+    assert {refusal(each)[1] for each in limited} == {"TooManyRequestsError"}
+    assert all(int(each.headers["retry-after"]) >= 1 for each in limited)
+    assert looked.status == 200
+    assert again.status == 401
+
+
+async def _until_let(site: Site, body: bytes) -> Told:
+    async with asyncio.timeout(PATIENCE):
+        while (told := await site.webhook(body)).status == 429:
+            pass
+    return told
+
+
+@pytest.mark.spec("P-10", "P-03")
+async def test_413_a_result_has_at_most_ten_mebibytes(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as site:
+        frame = len(done(site.id, ""))
+        largest = done(site.id, "x" * (MOST_BYTES - frame))
+        assert len(largest) == MOST_BYTES == 10 * 1024 * 1024
+        told = [
+            await site.post(RESULT, BytesIO(largest + b" ")),
+            await site.post(RESULT, _pieces(largest + b" ")),
+            await site.post(ERROR, BytesIO(largest + b" ")),
+            await site.webhook(BytesIO(largest + b" ")),
+        ]
+        left = await site.get(f"{PENDING}/{site.id}")
+        taken = await site.post(RESULT, _pieces(largest))
+
+    assert {refusal(each)[:2] for each in told} == {(413, "PayloadTooLargeError")}
+    assert left.json["status"] == "waiting"
+    assert (taken.status, len(taken.json["result"]["output"])) == (200, MOST_BYTES - frame)
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    """Sent in chunks, so that nothing says beforehand how much it is."""
+    for at in range(0, len(body), 2**20):
+        yield body[at : at + 2**20]
+
+
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_415_results_come_as_json(tmp_path: Path, kind: str) -> None:
+    async with waiting(tmp_path) as site:
+        told = [
+            await site.post(RESULT, done(site.id), **{"content-type": kind}),
+            await site.post(ERROR, failed(site.id), **{"content-type": kind}),
+        ]
+        left = await site.get(f"{PENDING}/{site.id}")
+
+    assert {refusal(each)[:2] for each in told} == {(415, "UnsupportedMediaTypeError")}
+    assert left.json["status"] == "waiting"
+
+
+@pytest.mark.spec("P-03")
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", RESULT), ("PUT", ERROR), ("GET", WEBHOOK), ("POST", PENDING)]
+)
+async def test_405_a_route_says_which_methods_it_takes(tmp_path: Path, method: str, path: str) -> None:
+    async with waiting(tmp_path) as site:
+        told = await site.caller.ask(method, path, headers=site.caller.token)
+
+    assert refusal(told)[:2] == (405, "MethodNotAllowedError")
+    assert told.headers["allow"] in {"GET", "POST"}
+
+
+def _noting(seen: list[str | None]) -> Any:
+    @async_tool(name="deploy")
+    async def start(context: ToolContext) -> Pending:
+        """Deploy."""
+        seen.append(context.callback_url)
+        return Pending()
+
+    return start
+
+
+@pytest.mark.spec("P-03")
+async def test_without_a_configured_address_results_are_posted_to_the_server_that_runs(
+    tmp_path: Path,
+) -> None:
+    seen: list[str | None] = []
+    async with stage(tmp_path, SCRIPT, tools=[_noting(seen)]) as at:
+        await at.prompt("ship")
+        async with serve(at.runtime, tmp_path) as caller:
+            other = await at.runtime.create_session(directory=tmp_path)
+            await at.runtime.prompt(other.id, "ship too")
+            told = await caller.ask("POST", str(seen[1]).removeprefix(caller.listing.url), data=b"{}")
+            listening = f"{caller.listing.url}/async-tool/webhook"
+
+    assert seen == [None, listening]
+    assert told.status == 401
+
+
+async def test_a_configured_address_goes_before_the_server_that_runs(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+    config = AsyncToolsConfig(url="https://agents.example.test/")
+    async with (
+        stage(tmp_path, SCRIPT, tools=[_noting(seen)], async_tools=config) as at,
+        serve(at.runtime, tmp_path),
+    ):
+        await at.prompt("ship")
+
+    assert seen == ["https://agents.example.test/async-tool/webhook"]
+
+
+@pytest.mark.spec("P-03")
+async def test_the_example_of_the_source_is_taken_to_the_letter(tmp_path: Path) -> None:
+    """A preview is deployed: the body is the one that the source shows, with the call's own id."""
+    result = {
+        "title": "Deployment Complete",
+        "output": "Preview deployed to https://preview-123.example.com",
+        "metadata": {"url": "https://preview-123.example.com", "deploymentID": "deploy-123"},
+    }
+    async with waiting(tmp_path) as site:
+        body = json.dumps({"pendingID": site.id, "result": result}).encode()
+        told = await site.webhook(body, **{"X-Webhook-Signature": hexed(site.secret.encode(), body)})
+        shown = await site.get(f"{PENDING}/{site.id}")
+        results = await site.went_on()
+
+    assert told.status == 200
+    assert shown.json["result"] == result
+    assert results == [result["output"]]

@@ -1,0 +1,204 @@
+"""`/metrics` as Prometheus reads it, and `/ready`: numbers of the store and of this process."""
+
+import re
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from asyncagents.app import open_runtime
+from asyncagents.domain.id import CallId
+from asyncagents.engine.counters import BOUNDS, MOST_LABELS, OTHER, Counters
+from asyncagents.errors import StoreError
+from asyncagents.llm.scripted import ScriptedModel, call, fail, say
+from asyncagents.server.metrics import KIND
+from asyncagents.testing.clock import FakeClock
+from tests.flows.delegating import launch, until_quiet
+from tests.flows.deliveries import SCRIPT, Service, done
+from tests.flows.kit import ECHO, later
+from tests.flows.serving import Caller, serve, serving
+from tests.flows.tracing import Collector, trace_id, traced
+
+SAMPLE = re.compile(
+    r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (?P<value>[-+0-9.e]+)'
+)
+
+
+THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def scraped(caller: Caller) -> dict[str, float]:
+    """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
+    told = await caller.get("/metrics")
+    assert (told.status, told.headers["content-type"]) == (200, KIND)
+    samples: dict[str, float] = {}
+    types: set[str] = set()
+    text = told.body.decode()
+    assert text.endswith("\n")
+    for line in text.removesuffix("\n").split("\n"):
+        if line.startswith("#"):
+            types |= {line.split()[2]} if line.startswith("# TYPE") else set()
+            continue
+        found = SAMPLE.fullmatch(line)
+        assert found is not None, line
+        assert types & {found["name"], re.sub("_(bucket|sum|count)$", "", found["name"])}, line
+        key = line.rpartition(" ")[0].removeprefix("asyncagents_")
+        assert key not in samples
+        samples[key] = float(found["value"])
+    return samples
+
+
+async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_path: Path) -> None:
+    scenes = {
+        "go": [
+            [launch("A", "a"), launch("B", "b"), call("echo", text="x"), call("nosuch")],
+            [call("job")],
+            [say("Waiting.")],
+        ],
+        "b": [[fail("no", status=401)]],
+    }
+    async with serving(tmp_path, scenes, ECHO, later("job")) as at:
+        before = await scraped(at.caller)
+        await at.stage.prompt("go")
+        await until_quiet(at.runtime, at.stage.session_id)
+        after = await scraped(at.caller)
+        await at.get("/no/such/route/1")
+        await at.get("/no/such/route/2")
+        await at.get("/v1/tasks/one")
+        await at.get("/v1/tasks/two")
+        last = await scraped(at.caller)
+        await at.runtime.abort(at.stage.session_id)
+
+    assert (before["sessions"], before['tasks{status="completed"}']) == (1, 0)
+    assert (after["sessions"], after['tasks{status="completed"}'], after['tasks{status="error"}']) == (
+        3,
+        1,
+        1,
+    )
+    assert after['sessions_active{state="running"}'] == after['sessions_active{state="ready"}'] == 0
+    assert after['turns_total{outcome="error"}'] == 1
+    assert after['tool_calls_total{tool="echo",outcome="completed"}'] == 1
+    assert after['tool_calls_total{tool="nosuch",outcome="refused"}'] == 1
+    assert after['model_requests_total{model="scripted/scripted",outcome="error"}'] == 1
+    assert after['model_requests_total{model="scripted/scripted",outcome="stop"}'] >= 2
+    assert after['tokens_total{model="scripted/scripted",kind="output"}'] > 0
+    assert after['run_seconds_bucket{le="+Inf"}'] == after["run_seconds_count"] >= 3
+    assert after['tool_call_seconds_count{tool="echo"}'] == 1
+    assert after["store_bytes"] > 10_000
+    assert after["overdue_seconds"] == 0
+    assert after['http_requests_total{route="GET /metrics",status="200"}'] == 1
+    assert last['http_requests_total{route="none",status="404"}'] == 2
+    assert last['http_requests_total{route="GET /v1/tasks/{id}",status="404"}'] == 2
+
+
+async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path) -> None:
+    service = Service()
+    async with serving(tmp_path, SCRIPT, service.tool) as at:
+        await at.stage.prompt("ship")
+        waiting = await scraped(at.caller)
+        await at.runtime.complete(CallId(service.told[0][0]), "up")
+        await until_quiet(at.runtime, at.stage.session_id)
+        settled = await scraped(at.caller)
+    assert waiting['pending_calls{status="waiting"}'] == 1
+    assert waiting['tool_calls_total{tool="deploy",outcome="waiting"}'] == 1
+    assert settled['pending_calls{status="waiting"}'] == 0
+    assert settled['pending_calls{status="completed"}'] == 1
+    assert settled['results_total{tool="deploy",outcome="completed"}'] == 1
+    assert (settled['deliveries{state="owed"}'], settled['deliveries{state="dead"}']) == (0, 0)
+
+
+async def test_open_event_streams_are_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path, {}) as at:
+        before = await scraped(at.caller)
+        async with at.listen() as stream:
+            await stream.next()
+            during = await scraped(at.caller)
+    assert (before["event_streams"], during["event_streams"]) == (0, 1)
+
+
+HOSTILE = 'a"} 1\nasyncagents_sessions 666\n# \\'
+
+
+async def test_a_tool_that_a_model_invents_cannot_forge_a_sample(tmp_path: Path) -> None:
+    async with serving(tmp_path, {"go": [[call(HOSTILE)], [say("Well.")]]}) as at:
+        await at.stage.prompt("go")
+        samples = await scraped(at.caller)
+    assert samples["sessions"] == 1
+    assert [name for name in samples if "666" in name and name.startswith("tool_calls_total")]
+
+
+def test_labels_are_bounded_whatever_models_invent() -> None:
+    counters = Counters(FakeClock())
+    for number in range(10 * MOST_LABELS):
+        counters.calls.add(counters._tools.of(f"tool {number}"), "refused")
+    assert len(counters.calls.counts) == MOST_LABELS + 1
+    assert counters.calls.counts[OTHER, "refused"] == 9 * MOST_LABELS
+
+
+def test_a_duration_lies_within_its_bound_and_none_is_lost() -> None:
+    counters = Counters(FakeClock())
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] + 0.001, BOUNDS[-1] + 1):
+        counters.answer_seconds.add("", seconds)
+    buckets = counters.answer_seconds.buckets[""]
+    assert (buckets[0], buckets[1], buckets[-1], sum(buckets)) == (2, 1, 1, 4)
+
+
+async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
+    async with (
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime,
+        serve(runtime, tmp_path) as caller,
+    ):
+        idle = await caller.get("/ready")
+        runtime.serve_tree((await runtime.create_session(directory=tmp_path)).id)
+        working = await caller.get("/ready")
+        runtime._dispatcher.trouble = StoreError(f"the database {tmp_path} could not be written")
+        troubled = await caller.get("/ready")
+    assert [each.status for each in (idle, working, troubled)] == [503, 200, 503]
+    assert working.json == {"status": "ready"}
+    assert "only reads" in idle.json["data"]["message"]
+    assert "the log says why" in troubled.json["data"]["message"]
+    assert str(tmp_path) not in troubled.body.decode()
+
+
+async def test_metrics_are_for_this_machine_and_readiness_for_anybody(tmp_path: Path) -> None:
+    foreign = {"origin": "https://evil.example"}
+    async with serving(tmp_path, {}) as at:
+        told = [
+            (await at.caller.ask("GET", path, headers=headers)).status
+            for path in ("/metrics", "/ready")
+            for headers in ({}, foreign, foreign | at.caller.token)
+        ]
+        refused = await at.caller.ask("POST", "/metrics")
+    assert told == [200, 401, 200, 200, 200, 200]
+    assert refused.status == 405
+
+
+@pytest.mark.spec("X-08")
+async def test_a_result_that_comes_by_http_with_a_traceparent_is_linked_to_it(tmp_path: Path) -> None:
+    collector, service = Collector(), Service()
+    async with traced(tmp_path, SCRIPT, collector, service.tool) as runtime:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "ship")
+        async with serve(runtime, tmp_path) as caller:
+            headers = caller.token | {"traceparent": THEIRS, "content-type": "application/json"}
+            body = done(service.told[0][0])
+            told = await caller.ask("POST", "/async-tool/result", headers=headers, data=body)
+            assert told.status == 200, told
+            await until_quiet(runtime, session.id)
+    result: ReadableSpan = collector.one("tool_result deploy")
+    assert [f"{link.context.trace_id:032x}" for link in result.links] == [THEIRS[3:35]]
+    assert len({span.context.trace_id for span in collector.spans}) == 1
+
+
+@pytest.mark.spec("X-08")
+async def test_a_prompt_that_comes_by_http_with_a_traceparent_is_answered_under_it(tmp_path: Path) -> None:
+    collector = Collector()
+    async with traced(tmp_path, {}, collector) as runtime, serve(runtime, tmp_path) as caller:
+        session = await runtime.create_session(directory=tmp_path)
+        path, body = f"/session/{session.id}/message", {"parts": [{"type": "text", "text": "hello"}]}
+        for trace in (THEIRS, "nonsense", "", f"{THEIRS}-and-more"):
+            told = await caller.ask("POST", path, headers=caller.token | {"traceparent": trace}, json=body)
+            assert told.status == 200, told
+    under, *own = collector.named("invoke_agent build")
+    assert (under.parent is not None, trace_id(under)) == (True, THEIRS[3:35])
+    assert [span.parent for span in own] == [None] * 3

@@ -1,0 +1,173 @@
+"""Pages of other origins: what they may neither do nor read, and what `--cors` opens."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.server.route import Route
+from asyncagents.server.routes import ROUTES
+from tests.flows.attack import Target, target
+
+EVIL = "http://evil.example"
+PAGE = "http://localhost:3000"
+JSON = {"Content-Type": "application/json"}
+FOREIGN = (
+    {"Origin": EVIL},
+    {"Origin": "null"},
+    {"Origin": "https://127.0.0.1:{port}"},
+    {"Origin": "http://127.0.0.1"},
+    {"Origin": "http://localhost:{port}"},
+    {"Origin": "http://127.0.0.1:{port}.evil.example"},
+    {"Origin": "http://127.0.0.1:{port}@evil.example"},
+    {"Origin": "chrome-extension://abcdefghijklmnop"},
+    {"Origin": "file://"},
+    {"Origin": EVIL, "Sec-Fetch-Site": "same-origin"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+    {"Origin": "", "Sec-Fetch-Site": "cross-site"},
+)
+CHANGING = [route for route in ROUTES if route.changes and route.access != "signature"]
+READING = [route for route in ROUTES if not route.changes and route.access in {"local", "token"}]
+
+
+def _path(route: Route) -> str:
+    return "/".join("x" if part.startswith("{") else part for part in route.path.split("/"))
+
+
+def _filled(headers: dict[str, str], at: Target) -> dict[str, str]:
+    return {name: value.format(port=at.port) for name, value in headers.items()}
+
+
+async def test_no_page_of_another_origin_changes_anything_even_with_the_token(tmp_path: Path) -> None:
+    through = []
+    async with target(tmp_path) as at:
+        for route in CHANGING:
+            for page in FOREIGN:
+                headers = {**_filled(page, at), **JSON, **at.bearer}
+                heard = await at.ask(route.method, _path(route), headers, b"{}")
+                if heard.status != 403 or "access-control-allow-credentials" in heard.headers:
+                    through.append((route.path, page, heard))
+
+    assert CHANGING
+    assert not through
+
+
+async def test_no_page_of_another_origin_reads_anything_without_the_token(tmp_path: Path) -> None:
+    through = []
+    async with target(tmp_path) as at:
+        for route in READING:
+            for page in FOREIGN:
+                heard = await at.ask(route.method, _path(route), _filled(page, at))
+                if heard.status != 401:
+                    through.append((route.path, page, heard))
+
+    assert {route.path for route in READING} >= {"/v1/tasks", "/v1/events"}
+    assert not through
+
+
+async def test_two_origins_are_those_of_a_stranger_if_one_is(tmp_path: Path) -> None:
+    async with target(tmp_path) as at:
+        raw = (
+            f"GET /v1/tasks HTTP/1.1\r\nHost: {at.host}\r\nOrigin: http://{at.host}\r\nOrigin: {EVIL}\r\n\r\n"
+        )
+        heard = await at.say(raw.encode())
+
+    assert heard.status == 401
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "text/plain; application/json",
+        "application/jsonx",
+        "text/json",
+        "application/json-patch",
+        "json",
+        "*/*",
+    ],
+)
+async def test_what_a_form_of_any_page_can_send_is_not_taken(tmp_path: Path, kind: str) -> None:
+    """A browser asks before it sends JSON across origins; before it sends these it does not."""
+    body = b'{"pendingID": "call_1", "result": {"output": "forged"}}'
+    async with target(tmp_path, auth=False) as at:
+        kinds = {"Content-Type": kind} if kind else {}
+        refused = await at.ask("POST", "/async-tool/result", kinds, body)
+        taken = await at.ask("POST", "/async-tool/result", JSON, body)
+
+    assert (refused.status, refused.name) == (415, "UnsupportedMediaTypeError")
+    assert taken.status == 404  # there is no such call
+
+
+async def test_without_a_token_pages_of_other_origins_are_kept_out_all_the_same(tmp_path: Path) -> None:
+    async with target(tmp_path, auth=False) as at:
+        assert at.token == ""
+        read = await at.ask("GET", "/async-tool/pending")
+        by_page = await at.ask("GET", "/async-tool/pending", {"Origin": EVIL})
+        sent = await at.ask("POST", "/async-tool/result", {"Origin": EVIL, **JSON}, b"{}")
+        handed_on = await at.ask("GET", "/async-tool/pending", {"X-Forwarded-For": "203.0.113.9"})
+        empty = await at.ask("GET", "/async-tool/pending", {"Authorization": "Bearer "})
+
+    assert (read.status, by_page.status, sent.status, handed_on.status) == (200, 401, 403, 401)
+    assert empty.status == 200
+
+
+async def test_what_status_says_of_origins_lets_a_page_read_only_with_the_token(tmp_path: Path) -> None:
+    async with target(tmp_path) as at:
+        preflight = await at.ask(
+            "OPTIONS", "/v1/tasks", {"Origin": EVIL, "Access-Control-Request-Method": "GET"}
+        )
+        without = await at.ask("GET", "/v1/tasks", {"Origin": EVIL})
+        proven = await at.ask("GET", "/v1/tasks", {"Origin": EVIL, **at.bearer})
+        local = await at.ask("GET", "/v1/tasks")
+
+    assert (preflight.status, without.status, proven.status, local.status) == (204, 401, 200, 200)
+    assert preflight.headers["access-control-allow-origin"] == "*"
+    assert "POST" not in preflight.headers["access-control-allow-methods"]
+    assert all("access-control-allow-credentials" not in each.headers for each in (preflight, proven, local))
+
+
+async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
+    ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    async with target(tmp_path, origins=(PAGE,)) as at:
+        let_in = await at.ask("OPTIONS", "/async-tool/result", {"Origin": PAGE, **ask})
+        kept_out = await at.ask("OPTIONS", "/async-tool/result", {"Origin": EVIL, **ask})
+        near = await at.ask("OPTIONS", "/async-tool/result", {"Origin": f"{PAGE}0", **ask})
+        reads = await at.ask("GET", "/v1/tasks", {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"})
+        without = await at.ask("POST", "/async-tool/result", {"Origin": PAGE, **JSON}, b"{}")
+        sends = await at.ask("POST", "/async-tool/result", {"Origin": PAGE, **JSON, **at.bearer}, b"{}")
+        strange = await at.ask("POST", "/async-tool/result", {"Origin": EVIL, **JSON, **at.bearer}, b"{}")
+
+    assert let_in.headers["access-control-allow-origin"] == PAGE
+    assert let_in.headers["vary"] == "Origin"
+    assert "POST" in let_in.headers["access-control-allow-methods"]
+    assert "access-control-allow-origin" not in kept_out.headers
+    assert "access-control-allow-origin" not in near.headers
+    assert reads.status == 200
+    assert (without.status, sends.status, strange.status) == (401, 400, 403)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Forwarded-For",
+        "Forwarded",
+        "Via",
+        "X-Real-IP",
+        "X-Forwarded-Host",
+        "X-Forwarded-Proto",
+        "CF-Connecting-IP",
+    ],
+)
+async def test_what_a_proxy_on_this_machine_hands_on_is_no_local_program(tmp_path: Path, header: str) -> None:
+    """Neither does what the header says make one of it."""
+    async with target(tmp_path) as at:
+        for value in ("203.0.113.9", "127.0.0.1", "for=127.0.0.1", ""):
+            assert (await at.ask("GET", "/v1/tasks", {header: value})).status == 401
+            assert (await at.ask("GET", "/v1/events", {header: value})).status == 401
+            assert (await at.ask("GET", "/v1/tasks", {header: value, **at.bearer})).status == 200
+            assert (await at.ask("GET", "/v1/health", {header: value})).status == 200

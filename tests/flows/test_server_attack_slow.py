@@ -1,0 +1,339 @@
+"""Slow ones, stalled ones and floods: each is cut off in its time, and nobody else waits for them."""
+
+import asyncio
+import resource
+from pathlib import Path
+
+import pytest
+
+from asyncagents import ScriptedModel, open_runtime
+from asyncagents.server.patience import Patience
+from asyncagents.server.protocol import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
+from asyncagents.server.serve import Listening, open_server
+from tests.flows.attack import SHORT, WAIT, Heard, Target, Wire, target
+
+HEALTH = "/v1/health"
+RESULT = "/async-tool/result"
+JSON = {"Content-Type": "application/json"}
+MEGABYTE = 1024 * 1024
+
+
+async def _drip(wire: Wire, data: bytes) -> Heard:
+    """Byte by byte, for as long as it is taken; then what was said to it."""
+    closed = asyncio.Event()
+
+    async def sender() -> None:
+        for byte in data:
+            await wire.send(bytes([byte]))
+            await asyncio.sleep(0.02)  # its slowness is the attack
+            if closed.is_set():
+                return
+
+    async with asyncio.TaskGroup() as group:
+        dripping = group.create_task(sender())
+        heard = await wire.hear()
+        await wire.until_closed()
+        closed.set()
+        dripping.cancel()
+    return heard
+
+
+async def _until_gone(wire: Wire) -> None:
+    """It reads nothing, so only what it sends tells."""
+    async with asyncio.timeout(WAIT):
+        while not wire.writer.transport.is_closing():
+            await wire.send(b"\r\n")
+            await asyncio.sleep(0.02)
+
+
+async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
+    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+        heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
+
+    assert (heard.status, heard.name) == (408, "RequestTimeoutError")
+
+
+async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_first(tmp_path: Path) -> None:
+    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+        await wire.send(at.request("GET", HEALTH))
+        assert (await wire.hear()).status == 200
+        heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
+
+    assert heard.status == 408
+
+
+@pytest.mark.parametrize("first", [b"", b"\r\n", b"\r\n\r\n\r\n", b"G", b"GET /v1/health HTTP/1.1\r\nHost"])
+async def test_who_connects_and_says_nothing_more_is_not_kept(tmp_path: Path, first: bytes) -> None:
+    async with target(tmp_path, patience=SHORT) as at:
+        async with await at.connect() as fresh:
+            await fresh.send(first)
+            await fresh.until_closed()
+        async with await at.connect() as kept:
+            await kept.send(at.request("GET", HEALTH))
+            assert (await kept.hear()).status == 200
+            await kept.send(first)
+            await kept.until_closed()
+
+
+async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
+    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+        await wire.send(at.request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "100000"}, b"{"))
+        heard = await _drip(wire, b" " * 10_000)
+
+    assert (heard.status, heard.headers["connection"]) == (408, "close")
+
+
+async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) -> None:
+    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+        await wire.send(
+            at.request("POST", RESULT, {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}, b"")
+        )
+        heard = await _drip(wire, b"1\r\n{\r\n" * 10_000)
+
+    assert heard.status == 408
+
+
+async def test_a_body_that_nobody_reads_does_not_keep_the_connection(tmp_path: Path) -> None:
+    """It is refused for another reason, answered without it, or for another route."""
+    async with target(tmp_path, patience=SHORT) as at:
+        for path in (HEALTH, "/nowhere", RESULT, "/v1/tasks"):
+            for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+                async with await at.connect() as wire:
+                    await wire.send(at.request(method, path, {"Content-Length": "100000"}, b"{"))
+                    heard = await wire.hear()
+                    await wire.until_closed()
+                assert heard.headers["connection"] == "close", (method, path, heard)
+
+
+async def test_who_waits_to_be_told_to_send_his_body_is_refused_without_it(tmp_path: Path) -> None:
+    async with target(tmp_path) as at, await at.connect() as wire:
+        head = {**JSON, "Expect": "100-continue", "Content-Length": "1000"}
+        await wire.send(at.request("POST", RESULT, head))
+        refused = await wire.hear()
+        await wire.until_closed()
+        async with await at.connect() as other:
+            await other.send(at.request("POST", RESULT, {**head, **at.bearer}))
+            told = await other.hear()
+
+    assert (refused.status, told.status) == (401, 100)
+
+
+async def test_a_refusal_is_read_by_who_still_sends_and_the_connection_is_kept_if_it_was_all(
+    tmp_path: Path,
+) -> None:
+    async with target(tmp_path) as at, await at.connect() as wire:
+        for _ in range(2):
+            await wire.send(at.request("POST", RESULT, JSON, b" " * 3 * MEGABYTE))
+            heard = await wire.hear()
+            assert (heard.status, heard.headers.get("connection")) == (401, None)
+
+
+async def test_an_idle_connection_is_not_kept_for_ever(tmp_path: Path) -> None:
+    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+        await wire.send(at.request("GET", HEALTH))
+        assert (await wire.hear()).status == 200
+        assert await wire.until_closed() == b""
+
+
+async def test_what_comes_before_the_answer_is_not_read_and_costs_nothing(tmp_path: Path) -> None:
+    """A hundred thousand requests in a row: one is answered, and its sender is told that it was the last."""
+    async with target(tmp_path) as at, await at.connect() as wire:
+        many = at.request("GET", HEALTH) * 100_000
+        sending = asyncio.ensure_future(wire.send(many))
+        heard = await wire.hear()
+        rest = await wire.until_closed()
+        sending.cancel()
+
+    assert (heard.status, heard.headers["connection"], rest) == (200, "close", b"")
+
+
+async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: Path) -> None:
+    """What is asked after a stream was begun must not hide from the stream that its listener is gone."""
+    async with target(tmp_path) as at:
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            async with await at.connect() as wire:
+                await wire.send(at.request("GET", "/v1/events") + at.request("GET", HEALTH))
+                assert (await wire.hear()).status == 200
+                await wire.send(at.request("GET", HEALTH))
+                wire.reset()
+        async with asyncio.timeout(WAIT):
+            while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
+                await asyncio.sleep(0.01)
+
+
+async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
+    chunk = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
+    async with target(tmp_path) as at:
+        before, sent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
+        async with await at.connect() as wire:
+            head = {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}
+            await wire.send(at.request("POST", RESULT, head, b""))
+
+            async def flood() -> None:
+                nonlocal sent
+                while sent < 300 and not wire.writer.is_closing():
+                    await wire.send(chunk)
+                    sent += 1
+
+            async with asyncio.TaskGroup() as group:
+                flooding = group.create_task(flood())
+                heard = await wire.hear()
+                await wire.until_closed()
+                flooding.cancel()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+
+    assert heard.status in {413, 0}  # a sender that goes on sending may lose the answer
+    assert sent < 300
+    assert grown < 60, f"{grown} MiB"
+
+
+@pytest.mark.parametrize(
+    ("size", "path"), [(10 * MEGABYTE + 1, RESULT), (10 * MEGABYTE + 1, "/async-tool/webhook")]
+)
+async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
+    tmp_path: Path, size: int, path: str
+) -> None:
+    async with target(tmp_path) as at:
+        said = await at.ask("POST", path, {**at.bearer, **JSON, "Content-Length": str(size)}, b"")
+        sent = await at.ask("POST", path, {**at.bearer, **JSON}, b" " * size)
+        absurd = await at.ask("POST", path, {**at.bearer, **JSON, "Content-Length": "9" * 18}, b"")
+
+    assert [each.status for each in (said, sent, absurd)] == [413, 413, 413]
+    assert sent.name == "PayloadTooLargeError"
+
+
+async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> None:
+    """Each fits into what the machines between us hold; together they do not."""
+    async with target(tmp_path, patience=SHORT) as at, await at.connect(buffer=4096) as wire:
+        wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(10_000):
+            if wire.writer.transport.is_closing():
+                break
+            await wire.send(at.request("GET", "/doc"))
+            await asyncio.sleep(0)
+        await _until_gone(wire)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"GET /v1/health?" + b"a" * HEADER_BYTES + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * HEADER_BYTES + b"\r\n\r\n", 431),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * MOST_HEADERS + b"\r\n", 431),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 100_000 + b"\r\n", 431),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X" * 1_000_000, 431),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 5_000_000, 431),
+        (b"GET /" + b"a" * 5_000_000, 431),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * (MOST_HEADERS - 1) + b"\r\n", 200),
+        (b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 60_000 + b"\r\n\r\n", 200),
+    ],
+)
+async def test_a_head_has_a_size(tmp_path: Path, raw: bytes, status: int) -> None:
+    async with target(tmp_path) as at:
+        heard = await at.say(raw)
+
+    assert heard.status in {status, 0 if len(raw) > 200_000 else status}
+    if heard.status == 431:
+        assert (heard.name, heard.headers["connection"]) == ("HeaderFieldsTooLargeError", "close")
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"0\r\nX: " + b"a" * 1000, b"0\r\n" + b"X: y\r\n" * 200, b"1;x=" + b"a" * 1000],
+    ids=["a trailer", "trailers", "an extension"],
+)
+async def test_nothing_without_an_end_hides_in_a_body(tmp_path: Path, endless: bytes) -> None:
+    async with target(tmp_path) as at, await at.connect() as wire:
+        head = {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}
+        await wire.send(at.request("POST", RESULT, head, endless))
+        more = endless[-1000:] if endless.endswith(b"a" * 1000) else b"X: y\r\n" * 200
+
+        async def flood() -> None:
+            for _ in range(2 * SURPLUS_BYTES // 1000):
+                await wire.send(more)
+
+        async with asyncio.TaskGroup() as group:
+            flooding = group.create_task(flood())
+            await wire.until_closed()
+            flooding.cancel()
+
+
+async def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
+    async with target(tmp_path) as at:
+        head = {**JSON, "Transfer-Encoding": "chunked"}
+        trailer = f"Authorization: Bearer {at.token}\r\n".encode()
+        heard = await at.ask("POST", RESULT, head, b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n")
+
+    assert heard.status == 401
+
+
+async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_path: Path) -> None:
+    async with target(tmp_path, patience=Patience(connections=4)) as at:
+        busy = [await at.connect() for _ in range(4)]
+        for wire in busy:
+            await wire.send(at.request("GET", "/v1/events"))
+            assert (await wire.hear()).status == 200
+        async with await at.connect() as late:
+            refused = await late.hear()
+        await busy[0].__aexit__()
+        kept = await at.connect()
+        await kept.send(at.request("GET", HEALTH))
+        served = await kept.hear()
+        in_its_place = await at.ask("GET", HEALTH)
+        gone = await kept.until_closed()
+        for wire in (*busy, kept):
+            await wire.__aexit__()
+        async with asyncio.timeout(WAIT):
+            while not await at.is_well():  # noqa: ASYNC110  once the others are gone
+                await asyncio.sleep(0.01)
+
+    assert (refused.status, refused.name) == (503, "ServiceUnavailableError")
+    assert (served.status, in_its_place.status, gone) == (200, 200, b"")
+
+
+async def test_fifty_slow_ones_are_all_sent_away_and_nobody_else_waits(tmp_path: Path) -> None:
+    """The attack of `benchmarks`, with 500 of them, in small."""
+    async with target(tmp_path, patience=SHORT) as at:
+        wires = [await at.connect() for _ in range(50)]
+        for number, wire in enumerate(wires):
+            await wire.send(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"[: number + 5])
+        well = [await at.is_well() for _ in range(20)]
+        said = [await wire.until_closed() for wire in wires]
+        for wire in wires:
+            await wire.__aexit__()
+
+    assert all(well)
+    assert all(answer.startswith(b"HTTP/1.1 408") for answer in said)
+
+
+async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_slow_senders(
+    tmp_path: Path,
+) -> None:
+    """With the server's own patience: the streams end, and the rest is cut off."""
+    wires: list[Wire] = []
+    async with open_runtime(tmp_path, model=ScriptedModel([])) as runtime:
+        async with open_server(runtime, tmp_path, Listening(port=0), directory=tmp_path) as listing:
+            at = Target(runtime, listing)
+            for request in (
+                at.request("GET", "/v1/events"),
+                at.request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "1000"}, b"{"),
+                b"GET /v1/health HTTP/1.1\r\n",
+                b"",
+            ):
+                wires.append(await at.connect())
+                await wires[-1].send(request)
+            assert (await wires[0].hear()).status == 200
+            stalled = await at.connect(buffer=4096)
+            stalled.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            await stalled.send(at.request("GET", "/doc"))
+            began = asyncio.get_running_loop().time()
+        took = asyncio.get_running_loop().time() - began
+        for wire in wires:
+            await wire.until_closed()
+            await wire.__aexit__()
+        await stalled.__aexit__()
+
+    assert took < 6
+    with pytest.raises(ConnectionRefusedError):
+        await at.connect()

@@ -1,0 +1,86 @@
+"""A program that has set up OpenTelemetry, and what it was told."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from asyncagents.app import Setup, bare
+from asyncagents.config.config import DelegationConfig
+from asyncagents.config.system import SystemClock
+from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import AnyTool
+from asyncagents.llm.scripted import Script, ScriptedModel
+from asyncagents.telemetry.tracing import Tracing
+from tests.flows.delegating import allow
+from tests.flows.kit import open_world
+
+
+class Collector:
+    """It outlives runtimes, as a backend outlives processes."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self.tracers = TracerProvider(shutdown_on_exit=False)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
+        self.tracer = self.tracers.get_tracer("the program")
+
+    def watch(self, *, content: bool = False) -> Tracing:
+        return Tracing(SystemClock(), content=content, tracers=self.tracers, meters=self.meters)
+
+    @property
+    def spans(self) -> Sequence[ReadableSpan]:
+        """Those that ended, in that order."""
+        return self._exporter.get_finished_spans()
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.spans if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        (found,) = self.named(name)
+        return found
+
+    def points(self, name: str) -> list[HistogramDataPoint]:
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+        found = [metric for scope in scopes for metric in scope.metrics if metric.name == name]
+        points = [point for metric in found for point in metric.data.data_points]
+        assert all(isinstance(point, HistogramDataPoint) for point in points)
+        return [point for point in points if isinstance(point, HistogramDataPoint)]
+
+
+@asynccontextmanager
+async def traced(
+    data: Path,
+    script: Script | ScriptedModel,
+    collector: Collector | None,
+    *tools: AnyTool,
+    content: bool = False,
+) -> AsyncIterator[Runtime]:
+    """A runtime where agents launch agents and nobody is asked; without a collector nobody traces it."""
+    more: dict[str, Any] = {"watch": collector.watch(content=content)} if collector else {}
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
+    furnish = bare(tools, allow, DelegationConfig())
+    async with open_world(data, Setup(model=model, furnish=furnish, **more)) as runtime:
+        yield runtime
+
+
+def trace_id(span: ReadableSpan) -> str:
+    return f"{span.context.trace_id:032x}"
+
+
+def parent_of(span: ReadableSpan) -> int | None:
+    return span.parent.span_id if span.parent is not None else None
+
+
+def said(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
