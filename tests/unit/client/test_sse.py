@@ -1,6 +1,7 @@
 """Frames of a stream, in whatever pieces they come."""
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ async def chunks(pieces: list[bytes]) -> AsyncIterator[bytes]:
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
 async def test_frames_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
-    pieces = [STREAM[start:end] for start, end in zip(places, places[1:], strict=False)]
+    pieces = [STREAM[start:end] for start, end in pairwise(places)]
     assert [frame async for frame in frames(chunks(pieces))] == FRAMES
 
 
