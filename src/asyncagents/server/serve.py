@@ -73,12 +73,7 @@ async def open_server(
         directory=_absolute(directory),
         silence=listening.silence,
     )
-    gate = Gate(
-        token=token,
-        is_loopback=address.is_loopback,
-        hosts=names(listening.hosts),
-        origins=pages(listening.origins),
-    )
+    gate = _gate(listening, token, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
     with (
@@ -90,6 +85,11 @@ async def open_server(
         async with _answering(app, bound, site, patience):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
+
+
+def _gate(listening: Listening, token: str | None, *, is_loopback: bool) -> Gate:
+    hosts, origins = names(listening.hosts), pages(listening.origins)
+    return Gate(token=token, is_loopback=is_loopback, hosts=hosts, origins=origins)
 
 
 @asynccontextmanager
