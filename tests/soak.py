@@ -114,6 +114,17 @@ def _run(*words: str, examples: str = "same") -> int:
     return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False).returncode
 
 
+def _server(options: argparse.Namespace) -> bool:
+    """Whether anything failed."""
+    failed = False
+    if options.requests:
+        failed |= _run("tests.e2e.documented", "--cases", str(options.requests)) != 0
+    if options.events or options.disconnects:
+        events, cuts = str(options.events), str(options.disconnects)
+        failed |= _run("tests.e2e.streams", "--events", events, "--cuts", cuts) != 0
+    return failed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1200, help="for the simulation")
@@ -146,11 +157,7 @@ def main() -> int:
     if options.cuts or options.waiting:
         cuts, waiting = str(options.cuts + options.waiting), str(options.waiting)
         failed |= _run("tests.e2e.powercuts", "--cuts", cuts, "--waiting", waiting) != 0
-    if options.requests:
-        failed |= _run("tests.e2e.documented", "--cases", str(options.requests)) != 0
-    if options.events or options.disconnects:
-        events, cuts = str(options.events), str(options.disconnects)
-        failed |= _run("tests.e2e.streams", "--events", events, "--cuts", cuts) != 0
+    failed |= _server(options)
     if options.properties:
         failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
     return int(failed)
