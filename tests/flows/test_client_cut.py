@@ -19,7 +19,7 @@ from asyncagents.server.serve import Listening, open_server
 from tests.e2e.test_client_kills import Screen
 from tests.flows.cutting import Cutter, cutting
 from tests.flows.delegating import launch, office
-from tests.flows.kit import CAREFUL, PATIENCE, Stage, later, stage
+from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, later, stage
 
 PROMPTS = 30
 MUCH = 6_000
@@ -186,3 +186,27 @@ async def test_a_board_that_is_cut_ends_in_the_state_of_a_fresh_one(tmp_path: Pa
     assert isinstance(first, BoardSnapshot)
     assert (len(first.tasks), len(tasks), snapshots) == (0, 2, 0)
     assert {task.status for task in tasks.values()} == {"completed"}
+
+
+async def test_patience_begins_when_the_server_goes_away(tmp_path: Path) -> None:
+    """Not when it last had something to say, nor when a long question was asked."""
+    gate = Gate("gate")
+    script: Script = {"go": [[call("gate")], [say("Through.")]]}
+    async with (
+        stage(tmp_path, script, tools=[gate.tool]) as at,
+        open_client(data=tmp_path, patience=2.0) as client,
+        asyncio.timeout(PATIENCE),
+        asyncio.TaskGroup() as group,
+    ):
+        loop = asyncio.get_running_loop()
+        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+            answer = group.create_task(client.prompt(at.session_id, "go"))
+            await gate.until_started()
+            silent = asyncio.Event()
+            loop.call_later(2.5, silent.set)
+            await silent.wait()
+        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+            gate.go.set()
+            said = await answer
+
+    assert said.text == "Through."

@@ -26,6 +26,8 @@ ANSWER_SECONDS = 90.0
 """Without a byte; no request here waits for a model."""
 SILENCE_SECONDS = 60.0
 """Of a stream: a living server says something four times as often."""
+MOST_TRIES = 10
+"""So often a question may take the server down, or its connection; then only patience counts."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 LOST = (ClientError, TimeoutError, ConnectionError)
@@ -114,10 +116,13 @@ class Link:
         """Raises what the server refuses it with, and `Unavailable` if there is none for too long."""
         patience, tries = self.patience(), Tries()
         while True:
+            before = tries.count
             try:
                 async with self._sent(self._find(), question, _ANSWERED, tries) as response:
                     body = await response.read()
             except (Unavailable, *LOST) as error:
+                if before < tries.count <= MOST_TRIES:  # it was there until just now
+                    patience.heard()
                 await patience.rest(error)
                 continue
             if response.status < 400:

@@ -58,16 +58,19 @@ async def followed(link: Link, question: Question) -> AsyncGenerator[Frame, None
     patience = link.patience()
     while True:
         error: Exception = Unavailable("the server ended the stream")
+        there = False
         try:
             async with (
                 link.listen(question) as response,
                 aclosing(frames(response.content.iter_any())) as heard,
             ):
                 async for frame in heard:
-                    patience.heard()
+                    there = True
                     if frame.id is not None:
                         question = replace(question, query={**question.query, "after": frame.id})
                     yield frame
         except (Unavailable, *LOST) as lost:
             error = lost
+        if there:  # until just now, however long it had nothing to say
+            patience.heard()
         await patience.rest(error)
