@@ -152,7 +152,7 @@ async def test_a_path_is_what_it_is_and_nothing_else(tmp_path: Path, path: str) 
 
 @pytest.mark.parametrize(
     "query",
-    ["a=%ff", "a=%ed%a0%80", "&".join(f"a{n}=1" for n in range(200)), "\xff=1"],
+    ["a=%ff", "a=%ed%a0%80", "search=%00", "%00=1", "&".join(f"a{n}=1" for n in range(200)), "\xff=1"],
 )
 async def test_a_query_that_is_no_text_is_refused(tmp_path: Path, query: str) -> None:
     async with target(tmp_path) as at:
