@@ -7,8 +7,11 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.call import Completed
 from asyncagents.domain.id import SessionId
 from asyncagents.engine import board as board_module
 from asyncagents.engine.board import Board
@@ -139,3 +142,58 @@ async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told
             assert (await told).type == "task.created"
             delayed.go.set()
             assert await late == told.result()
+
+
+async def _place(board: Board, cursor: str, child: SessionId, *, heard: asyncio.Event) -> int | None:
+    """Of a task in its queue, once news of it have come."""
+    async with aclosing(board.follow(cursor)) as news:
+        while True:
+            waiting = asyncio.ensure_future(anext(news))
+            while not board._followers:  # noqa: ASYNC110  nothing tells that it has joined
+                await asyncio.sleep(0)
+            heard.set()
+            task = msgspec.json.decode((await waiting).body, type=BackgroundTask)
+            if task.session_id == child:
+                assert task.progress is not None
+                return task.progress.place
+
+
+async def _tick(board: Board) -> None:
+    board._next_progress = 0.0
+    board._wanted.set()
+
+
+@pytest.mark.spec("H-06")
+async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_saw_another(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_module, "PROGRESS_SECONDS", 3_600)
+    crew = await parent(lab, 3)
+    first, _, last = [await crew.launch(call, crowd=1) for call in crew.calls]
+    lease = await lab.claim(first)
+    async with read(lab) as board, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        _, cursor = await board.snapshot()
+        early, late = asyncio.Event(), asyncio.Event()
+        told = group.create_task(_place(board, cursor, last, heard=early))
+        keeper = group.create_task(_watch(board, Watcher(*await board.snapshot()), random.Random(0)))
+        await early.wait()
+        step = await lab.step(lease)
+        await _tick(board)
+        assert await told == 2
+        call = lab.call(step)
+        await lab.end(lease, step, call)
+        await lab.move(lease, call, lab.waiting())
+        assert await lab.store.park(lease, (await lab.store.control(first)).wake_seq)
+        snapshot, cursor = await board.snapshot()
+        (seen,) = [task.progress for task in snapshot.tasks if task.session_id == last]
+        assert seen is not None
+        assert seen.place == 1
+        again = group.create_task(_place(board, cursor, last, heard=late))
+        await late.wait()
+        while len(board._followers) < 2:  # noqa: ASYNC110  as above
+            await asyncio.sleep(0)
+        await lab.store.settle(call.id, Completed("v2"))
+        await lab.claim(first)
+        await _tick(board)
+        assert await again == 2
+        keeper.cancel()
