@@ -1,10 +1,22 @@
 """DNS rebinding: a name that somebody else lets point here, in whatever way it is written."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from tests.flows.attack import target
+from tests.flows.attack import Target, target
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def at(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Target]:
+    """One for all: none of these attacks leaves a trace."""
+    async with target(tmp_path_factory.mktemp("attacked")) as found:
+        yield found
+
 
 LET_IN = (
     "127.0.0.1",
@@ -87,17 +99,16 @@ SENT_AWAY = (
 )
 
 
-async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(tmp_path: Path) -> None:
+async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(at: Target) -> None:
     """By whatever route: also where nothing else is asked for."""
     let_in, sent_away = {}, {}
-    async with target(tmp_path) as at:
-        for name in LET_IN:
-            heard = await at.ask("GET", "/v1/health", {"Host": name.format(port=at.port)})
-            let_in[name] = heard.status
-        for name in SENT_AWAY:
-            for path in ("/v1/health", "/v1/tasks", "/async-tool/pending", "/nowhere"):
-                heard = await at.ask("GET", path, {"Host": name.format(port=at.port), **at.bearer})
-                sent_away[name, path] = heard.status
+    for name in LET_IN:
+        heard = await at.ask("GET", "/v1/health", {"Host": name.format(port=at.port)})
+        let_in[name] = heard.status
+    for name in SENT_AWAY:
+        for path in ("/v1/health", "/v1/tasks", "/async-tool/pending", "/nowhere"):
+            heard = await at.ask("GET", path, {"Host": name.format(port=at.port), **at.bearer})
+            sent_away[name, path] = heard.status
 
     assert set(let_in.values()) == {200}, {name: code for name, code in let_in.items() if code != 200}
     through = {key: code for key, code in sent_away.items() if code != 403}
@@ -125,9 +136,8 @@ async def test_a_name_of_this_machine_lets_in_and_any_other_is_sent_away(tmp_pat
         (b"GET /v1/health HTTP/1.1\r\nHost: evil.example\r\n localhost\r\n\r\n", 400),
     ],
 )
-async def test_no_second_way_of_naming_a_host_counts(tmp_path: Path, raw: bytes, status: int) -> None:
-    async with target(tmp_path) as at:
-        heard = await at.say(raw)
+async def test_no_second_way_of_naming_a_host_counts(at: Target, raw: bytes, status: int) -> None:
+    heard = await at.say(raw)
 
     assert heard.status == status, heard
 

@@ -191,6 +191,8 @@ def _request(scope: Scope) -> Request | None:
             max_num_fields=MOST_FIELDS,
             errors="strict",
         )
+        if any("\0" in text for pair in query for text in pair):
+            return None
         return Request(
             method=scope["method"],
             path=scope["raw_path"].decode("ascii"),
