@@ -32,6 +32,8 @@ from tests.flows.delegating import allow, launch
 
 TOGETHER = 100
 """Rows of one transaction, of one parent."""
+PROMPT = "Look at it, and say what it is. " * 60
+"""Whoever kept the events for those who do not read would be seen by it."""
 PARENTS = 3
 SCRIPT = {
     "go": [[launch("Well", "well"), launch("Badly", "badly"), launch("Slowly", "slowly")], [say("Off.")]],
@@ -102,7 +104,7 @@ def _tasks(ids: Ids, now: int) -> list[Task]:
             parent_agent="build",
             agent="general",
             description=f"Look at thing {number}",
-            prompt="Look at it, and say what it is.",
+            prompt=PROMPT,
             batch=f"bat_{parent_id}",
             created=now,
             began=now,
