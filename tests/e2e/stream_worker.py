@@ -22,6 +22,7 @@ from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.task import Account, Task
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.scripted import call, fail, pause, say
+from asyncagents.server.patience import Patience
 from asyncagents.server.serve import Listening, open_server
 from asyncagents.store.door import Door
 from asyncagents.store.tx import Tx
@@ -42,6 +43,10 @@ SCRIPT = {
     "badly": [[call("look")], [fail("no")]],
     "slowly": [[pause(0.02), call("look")], [pause(0.02), call("look")], [pause(0.02), say("Done.")]],
 }
+
+
+ENDLESS = Listening(port=0, patience=Patience(stall_seconds=86_400))
+"""Whoever stalls is not cut off: what he costs is to be seen."""
 
 
 class Nothing(Struct, frozen=True):
@@ -187,7 +192,7 @@ async def main(data: Path) -> None:
     limits = DelegationConfig(tools="both")
     async with (
         open_runtime(data, model=model, tools=[LOOK], delegation=limits, policy=allow) as runtime,
-        open_server(runtime, data, Listening(port=0)) as listing,
+        open_server(runtime, data, ENDLESS) as listing,
     ):
         sys.stdout.write(f"{listing.url}\n")
         sys.stdout.flush()
