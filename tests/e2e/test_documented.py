@@ -24,6 +24,7 @@ async def _storm(data: Path, spoil: Any = None) -> Outcome:
         return await asyncio.to_thread(storm, listing, known, PLAN, said)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.spec("P-03")
 async def test_no_request_breaks_the_server_or_is_answered_as_the_document_does_not_say(
     tmp_path: Path,

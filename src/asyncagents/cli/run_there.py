@@ -3,7 +3,6 @@
 import asyncio
 
 from asyncagents.cli.option import data_directory
-from asyncagents.cli.run_here import find_here, work_here
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.server_find import find_there
@@ -14,7 +13,9 @@ def carry_out(order: Order, screen: Screen) -> int:
     data = data_directory(order.data_dir)
     there = find_there(data, order.attach, order.token)
     if there is None:
+        from asyncagents.cli.run_here import find_here, work_here  # start-up: as below
+
         return asyncio.run(work_here(order, find_here(order, screen), screen))
-    from asyncagents.cli.run_attached import work_there  # start-up: most runs work here
+    from asyncagents.cli.run_attached import work_there  # start-up: a client is no runtime
 
     return asyncio.run(work_there(order, there, data, screen))

@@ -31,6 +31,12 @@ def find_there(data: Path, attach: str | None, token: Secret | None) -> There | 
     asked = _address(attach)
     listing = find_server(data)
     own = listing is not None and _same(asked, urlsplit(listing.url))
+    if own and listing is not None and not listing.serves_all:
+        raise Complaint(
+            f"the server at {attach} belongs to a run, and takes no other work",
+            hint="leave out --attach, and it is done here",
+            code=USAGE,
+        )
     given = token or _secret(system_environment().get(TOKEN_VARIABLE).strip())
     if given is None and own and listing is not None:
         given = _secret(listing.token)

@@ -91,7 +91,8 @@ class Application:
     async def _in_time(self, request: Request, body: Body) -> Reply:
         """There is no limit until the server stops."""
         try:
-            async with asyncio.timeout(None) as deadline:
+            limit = self._patience.stop_seconds if self._site.closing.is_set() else None
+            async with asyncio.timeout(limit) as deadline:
                 self._deadlines.add(deadline)
                 try:
                     return await self._reply(request, body)
@@ -190,8 +191,6 @@ def _request(scope: Scope) -> Request | None:
             max_num_fields=MOST_FIELDS,
             errors="strict",
         )
-        if any("\0" in text for pair in query for text in pair):
-            return None
         return Request(
             method=scope["method"],
             path=scope["raw_path"].decode("ascii"),

@@ -41,6 +41,8 @@ def test_one_that_belongs_to_a_run_gets_no_other_work(tmp_path: Path) -> None:
     with closing(Lock(tmp_path)):
         write_listing(tmp_path, Listing(port=1, pid=1, started_at="", url="http://h:1", serves_all=False))
         assert find_there(tmp_path, None, None) is None
+        with pytest.raises(Complaint, match="belongs to a run"):
+            find_there(tmp_path, "http://h:1", None)
 
 
 @pytest.mark.parametrize(
