@@ -22,6 +22,7 @@ from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.task import Account, Task
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.scripted import call, fail, pause, say
+from asyncagents.server.patience import Patience
 from asyncagents.server.serve import Listening, open_server
 from asyncagents.store.door import Door
 from asyncagents.store.tx import Tx
@@ -32,6 +33,8 @@ from tests.flows.delegating import allow, launch
 
 TOGETHER = 100
 """Rows of one transaction, of one parent."""
+PROMPT = "Look at it, and say what it is. " * 60
+"""Whoever kept the events for those who do not read would be seen by it."""
 PARENTS = 3
 SCRIPT = {
     "go": [[launch("Well", "well"), launch("Badly", "badly"), launch("Slowly", "slowly")], [say("Off.")]],
@@ -40,6 +43,10 @@ SCRIPT = {
     "badly": [[call("look")], [fail("no")]],
     "slowly": [[pause(0.02), call("look")], [pause(0.02), call("look")], [pause(0.02), say("Done.")]],
 }
+
+
+ENDLESS = Listening(port=0, patience=Patience(stall_seconds=86_400))
+"""Whoever stalls is not cut off: what he costs is to be seen."""
 
 
 class Nothing(Struct, frozen=True):
@@ -102,7 +109,7 @@ def _tasks(ids: Ids, now: int) -> list[Task]:
             parent_agent="build",
             agent="general",
             description=f"Look at thing {number}",
-            prompt="Look at it, and say what it is.",
+            prompt=PROMPT,
             batch=f"bat_{parent_id}",
             created=now,
             began=now,
@@ -185,7 +192,7 @@ async def main(data: Path) -> None:
     limits = DelegationConfig(tools="both")
     async with (
         open_runtime(data, model=model, tools=[LOOK], delegation=limits, policy=allow) as runtime,
-        open_server(runtime, data, Listening(port=0)) as listing,
+        open_server(runtime, data, ENDLESS) as listing,
     ):
         sys.stdout.write(f"{listing.url}\n")
         sys.stdout.flush()

@@ -8,7 +8,7 @@ from tests.e2e.streams import beside_the_deaf, cut_off
 
 EVENTS = 18_000
 GROWTH = 12.0
-"""Megabytes, with what an allocator keeps: less than all the events together."""
+"""Megabytes, with what an allocator keeps: a third of what all the events would take."""
 
 
 @pytest.mark.spec("H-06")

@@ -280,6 +280,17 @@ async def test_a_cursor_of_another_store_is_told_to_begin_afresh(tmp_path: Path)
 
 
 @pytest.mark.spec("H-06")
+async def test_a_cursor_that_is_ahead_of_its_store_is_told_to_begin_afresh(tmp_path: Path) -> None:
+    """As after a backup was brought back."""
+    async with serving(tmp_path, SCENES) as at:
+        async with at.listen() as listener:
+            epoch = (await listener.until("snapshot")).id.split("-")[0]
+        async with at.listen(f"/v1/events?after={epoch}-0-{10**17}") as listener:
+            await listener.until("snapshot")
+    assert [each.type for each in listener.heard] == ["reset", "snapshot"]
+
+
+@pytest.mark.spec("H-06")
 async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(tmp_path: Path) -> None:
     async with serving(tmp_path, SCENES) as at:
         async with at.listen() as listener:
