@@ -4,16 +4,21 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from asyncagents.domain.id import SessionId
 from asyncagents.engine import board as board_module
 from asyncagents.engine.board import Board
 from asyncagents.engine.follower import QUEUE, News
+from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Database, Verb
+from asyncagents.testing.clock import SeededRng
 from tests.contract.board_walk import TaskWalk, Watcher, fresh
 from tests.contract.build import Lab
+from tests.contract.conftest import connect
 from tests.contract.tasks import parent
 
 T = TypeVar("T")
@@ -52,23 +57,50 @@ async def _watch(board: Board, watcher: Watcher, rng: random.Random) -> None:
                     break
 
 
+async def _until_all_know(watchers: list[Watcher], wanted: dict[SessionId, bytes]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while any(watcher.state != wanted for watcher in watchers):  # noqa: ASYNC110  of many, by any news
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.spec("H-06")
 @pytest.mark.parametrize("seed", range(400, 406))
 async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
-    rng, walk = random.Random(seed), TaskWalk(lab, seed)
-    async with read(lab, size=4) as board:
-        watchers = [Watcher(*await board.snapshot()) for _ in range(5)]
-        async with asyncio.TaskGroup() as group:
+    """Also over the end of a runtime: the next goes on from the cursors of the one before."""
+    rng, walk, watchers = random.Random(seed), TaskWalk(lab, seed), list[Watcher]()
+    for _ in range(3):
+        async with read(lab, size=4) as board, asyncio.TaskGroup() as group:
+            watchers += [Watcher(*await board.snapshot()) for _ in range(2)]
             tasks = [group.create_task(_watch(board, each, random.Random(rng.random()))) for each in watchers]
-            for _ in range(40):
+            for _ in range(20):
                 await walk.go(rng.randrange(1, 8))
-            wanted = await fresh(lab)
-            async with asyncio.timeout(PATIENCE):
-                while any(watcher.state != wanted for watcher in watchers):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            if rng.random() < 0.7:
+                await _until_all_know(watchers, await fresh(lab))
             for task in tasks:
                 task.cancel()
-    assert len(wanted) > 1
+        await walk.go(rng.randrange(8))
+    assert {"task.created", "task.updated"} <= {kind for each in watchers for kind, _ in each.heard}
+
+
+@pytest.mark.spec("H-06")
+@pytest.mark.parametrize("seed", range(410, 413))
+async def test_who_follows_in_another_process_ends_with_a_fresh_snapshot(
+    lab: Lab, tmp_path: Path, seed: int
+) -> None:
+    rng, walk, clock = random.Random(seed), TaskWalk(lab, seed), lab.clock
+    path = tmp_path / "store.db"
+    async with open_sqlite(path, clock=clock, rng=SeededRng(3), ids=lab.ids, connect=connect) as database:
+        other = Lab(database, clock, lab.ids)
+        async with read(other, size=4) as board, asyncio.TaskGroup() as group:
+            watchers = [Watcher(*await board.snapshot()) for _ in range(3)]
+            tasks = [group.create_task(_watch(board, each, random.Random(rng.random()))) for each in watchers]
+            for _ in range(30):
+                await walk.go(rng.randrange(1, 8))
+                database.poll()
+            await _until_all_know(watchers, await fresh(lab))
+            for task in tasks:
+                task.cancel()
+    assert watchers[0].heard
 
 
 class Delayed:

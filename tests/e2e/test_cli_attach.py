@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.domain.event import PartUpdated
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import Desk, ended, on_a_terminal, open_desk, said, slow
 from tests.e2e.serve_kit import Server, serving
@@ -133,11 +132,26 @@ async def test_what_a_server_of_other_data_waits_for_is_answered_there(tmp_path:
 
 
 async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as (desk, _):
-        ran = await desk.run("run", "go", "--attach", "http://127.0.0.1:9")
+    async with open_desk(tmp_path) as (desk, provider):
+        nobody = await desk.run("run", "go", "--attach", "http://127.0.0.1:9")
+        stranger = await desk.run("run", "go", "--attach", provider.url)
+
+    assert (nobody.code, stranger.code) == (1, 1)
+    assert "error: no server of asyncagents answers at http://127.0.0.1:9" in nobody.err
+    assert f"error: no server of asyncagents answers at {provider.url}" in stranger.err
+
+
+async def test_a_session_that_is_deleted_there_ends_the_run(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _), serving(desk):
+        run = await desk.start("run", "go")
+        await said(run, "one two")
+        session_id = await only_session(desk)
+        async with desk.look() as runtime:
+            await runtime.delete_session(session_id)
+        ran = await ended(run)
 
     assert ran.code == 1
-    assert "error: no server of asyncagents answers at http://127.0.0.1:9" in ran.err
+    assert f"error: session {session_id} was deleted while it was followed" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -146,6 +160,7 @@ async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> Non
         (("--model", "local/unheard-of"), "unheard-of"),
         (("--agent", "nobody"), "nobody"),
         (("--model", "nonsense"), "nonsense"),
+        (("--session", "../../v1/health"), "no session with id"),
     ],
 )
 async def test_what_the_server_does_not_know_is_told_as_its_error(
@@ -159,13 +174,10 @@ async def test_what_the_server_does_not_know_is_told_as_its_error(
 
 
 async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _):
+    async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider):
         async with serving(desk) as server:
             run = await desk.start("run", "go", "--json")
-            async with desk.look() as runtime, runtime.events() as events:
-                async for event in events:
-                    if isinstance(event, PartUpdated):
-                        break
+            await provider.wait_for(lambda: provider.active == 1)
             await server.end(signal.SIGKILL)
         async with serving(desk) as second:
             ran = await ended(run)
@@ -186,6 +198,6 @@ async def test_a_server_that_stays_away_is_said_and_what_to_do(tmp_path: Path) -
 
     assert ran.code == 1
     assert "waiting for it to come back" in ran.err
-    assert f"error: the server at {server.url} is gone" in ran.err
+    assert f"error: the server at {server.url} is lost" in ran.err
     assert f"`asyncagents run --session {session_id}` goes on with it" in ran.err
     assert (after.code, after.out) == (0, "one two three four\n")

@@ -16,7 +16,7 @@ from asyncagents.cli.server_find import TOKEN_VARIABLE, There
 from asyncagents.client.client import Client, open_client
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.input import model_ref
-from asyncagents.errors import Unauthorized, Unavailable
+from asyncagents.errors import NotFound, RequestError, Unauthorized, Unavailable
 
 PATIENCE_SECONDS = 10.0
 """So long a server may be away before it is given up."""
@@ -58,7 +58,7 @@ async def _reach(there: There) -> None:
     try:
         async with open_client(there.url, patience=0) as client:
             await client.health()
-    except Unavailable as error:
+    except (Unavailable, RequestError) as error:
         raise Complaint(
             f"no server of asyncagents answers at {there.url}: {error}",
             hint="`asyncagents serve` starts one, and prints its address",
@@ -69,12 +69,14 @@ def _told(error: BaseException, where: Where, session_id: SessionId | None) -> B
     match error:
         case Unavailable() if session_id is not None:
             return Complaint(
-                f"the server at {where.url} is gone: {error}",
+                f"the server at {where.url} is lost: {error}",
                 hint=f"what was accepted is kept; `{where.again(session_id)}` goes on with it",
             )
         case Unavailable():
             hint = "`asyncagents sessions` shows whether the prompt was stored by then"
-            return Complaint(f"the server at {where.url} is gone: {error}", hint="" if where.far else hint)
+            return Complaint(f"the server at {where.url} is lost: {error}", hint="" if where.far else hint)
+        case NotFound() if where.far:
+            return Complaint(f"{error} at {where.url}", code=USAGE)
         case Unauthorized():
             return Complaint(
                 f"the server at {where.url} refuses: {error}",

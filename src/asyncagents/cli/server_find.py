@@ -34,11 +34,18 @@ def find_there(data: Path, attach: str | None, token: Secret | None) -> There | 
     given = token or _secret(system_environment().get(TOKEN_VARIABLE).strip())
     if given is None and own and listing is not None:
         given = _secret(listing.token)
-    return There(f"{asked.scheme}://{asked.netloc}{asked.path}", given, own)
+    return There(f"{asked.scheme}://{asked.netloc}{asked.path}", _sendable(given), own)
 
 
 def _secret(token: str | None) -> Secret | None:
     return Secret(token) if token else None
+
+
+def _sendable(token: Secret | None) -> Secret | None:
+    text = token.reveal() if token is not None else ""
+    if text.isascii() and text.isprintable():
+        return token
+    raise Complaint("a token has no line breaks, and no letters beyond ASCII", code=USAGE)
 
 
 def _address(text: str) -> SplitResult:

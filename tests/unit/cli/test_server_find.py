@@ -84,6 +84,13 @@ def test_what_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
     assert "secret" not in refused.value.message
 
 
+@pytest.mark.parametrize("token", ["a\nb", "ä", "a\0b"])
+def test_a_token_that_no_request_could_carry_is_refused(tmp_path: Path, token: str) -> None:
+    with pytest.raises(Complaint, match="a token has no line breaks") as refused:
+        find_there(tmp_path, "http://127.0.0.1:5170", Secret(token))
+    assert token not in refused.value.message
+
+
 def test_only_a_server_that_works_on_part_says_so(tmp_path: Path) -> None:
     write_listing(tmp_path, LISTING)
     assert "servesAll" not in json.loads((tmp_path / "server.json").read_text())
