@@ -6,7 +6,20 @@ import platform
 import tempfile
 from pathlib import Path
 
-from benchmarks import board, commit, context, delegate, fan, history, machine, parked, stream, turn, waiting
+from benchmarks import (
+    board,
+    commit,
+    context,
+    delegate,
+    fan,
+    history,
+    machine,
+    parked,
+    status,
+    stream,
+    turn,
+    waiting,
+)
 from benchmarks.report import Figure, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -30,6 +43,7 @@ def _figures(full: bool) -> list[Figure]:
         figures += asyncio.run(parked.measure(Path(directory), full=full))
         figures += asyncio.run(waiting.measure(Path(directory), full=full))
         figures += asyncio.run(board.measure(Path(directory), full=full))
+        figures += asyncio.run(status.measure(Path(directory), full=full))
     return figures
 
 

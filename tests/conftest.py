@@ -1,14 +1,22 @@
-"""What the tests did that a count of dots does not show."""
+"""What the tests did that a count of dots does not show; and what all of them have in common."""
 
+import gc
 import os
 
 import pytest
 from hypothesis import settings
 
-# The same examples on every machine: what a new draw of them would find is found by `make soak`.
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("drawn", print_blob=True)
+# The same examples on every machine: what more and new ones would find is found by `make soak`. No deadline:
+# how long one takes says how busy the machine is.
+settings.register_profile("same", derandomize=True, database=None, max_examples=50, deadline=None)
+settings.register_profile("drawn", print_blob=True, max_examples=200, deadline=None)
 settings.load_profile(os.environ.get("ASYNCAGENTS_EXAMPLES", "same"))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all they import stay until the end: no collection need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -114,43 +114,58 @@ def _run(*words: str, examples: str = "same") -> int:
     return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False).returncode
 
 
-def main() -> int:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1200, help="for the simulation")
-    parser.add_argument("--kills", type=int, default=200, help="of real processes, afterwards")
-    parser.add_argument("--runs", type=int, default=50, help="kills of `asyncagents run`, afterwards")
-    parser.add_argument("--fans", type=int, default=20, help="fan-outs, killed five times each, afterwards")
-    parser.add_argument("--parks", type=int, default=100, help="kills around waits for results, afterwards")
-    parser.add_argument("--cuts", type=int, default=2000, help="of the power, afterwards")
-    parser.add_argument("--waiting", type=int, default=2000, help="cuts while results come in, afterwards")
-    parser.add_argument("--events", type=int, default=1_000_000, help="of tasks, to streams, afterwards")
-    parser.add_argument("--disconnects", type=int, default=500, help="of streams of events, afterwards")
-    parser.add_argument("--properties", type=int, default=1, help="0 leaves out new examples for them")
-    options = parser.parse_args()
+    for name, many, what in COUNTS:
+        parser.add_argument(f"--{name}", type=int, default=many, help=f"{what}, afterwards")
+    return parser.parse_args()
+
+
+COUNTS = (
+    ("servers", 20, "kills of `asyncagents serve`"),
+    ("loris", 500, "slow connections to one"),
+    ("kills", 200, "kills of real processes"),
+    ("runs", 50, "kills of `asyncagents run`"),
+    ("fans", 20, "fan-outs, killed five times each"),
+    ("parks", 100, "kills around waits for results"),
+    ("cuts", 2000, "power cuts"),
+    ("waiting", 2000, "power cuts while results come in"),
+    ("requests", 20_000, "requests made of the API's document"),
+    ("events", 1_000_000, "events of tasks to streams"),
+    ("disconnects", 500, "ends of streams of events"),
+    ("properties", 1, "new examples for properties (0 leaves them out)"),
+)
+
+
+def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
+    """What is run after the simulation, if any of it is wanted."""
+    cuts, events = of.cuts + of.waiting, of.events + of.disconnects
+    return [
+        (of.servers > 0, ("tests.e2e.serve_kills", "--kills", str(of.servers))),
+        (of.loris > 0, ("tests.e2e.loris", "--connections", str(of.loris))),
+        (of.kills > 0, ("tests.e2e.kills", "--kills", str(of.kills))),
+        (of.runs > 0, ("tests.e2e.run_kills", "--kills", str(of.runs))),
+        (of.fans > 0, ("tests.e2e.task_kills", "--rounds", str(of.fans))),
+        (of.parks > 0, ("tests.e2e.park_kills", "--kills", str(of.parks))),
+        (cuts > 0, ("tests.e2e.powercuts", "--cuts", str(cuts), "--waiting", str(of.waiting))),
+        (of.requests > 0, ("tests.e2e.documented", "--cases", str(of.requests))),
+        (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
+    ]
+
+
+def main() -> int:
+    options = _options()
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{commit()}.json"
     before = decode(file.read_bytes(), type=Tally) if file.exists() else Tally()
     tally = simulate(before, options.seconds)
     file.write_bytes(encode(tally))
     _report(tally)
-    failed = bool(tally.broken)
-    if options.kills:
-        failed |= _run("tests.e2e.kills", "--kills", str(options.kills)) != 0
-    if options.runs:
-        failed |= _run("tests.e2e.run_kills", "--kills", str(options.runs)) != 0
-    if options.fans:
-        failed |= _run("tests.e2e.task_kills", "--rounds", str(options.fans)) != 0
-    if options.parks:
-        failed |= _run("tests.e2e.park_kills", "--kills", str(options.parks)) != 0
-    if options.cuts or options.waiting:
-        cuts, waiting = str(options.cuts + options.waiting), str(options.waiting)
-        failed |= _run("tests.e2e.powercuts", "--cuts", cuts, "--waiting", waiting) != 0
-    if options.events or options.disconnects:
-        events, cuts = str(options.events), str(options.disconnects)
-        failed |= _run("tests.e2e.streams", "--events", events, "--cuts", cuts) != 0
+    failed = [_run(*words) != 0 for wanted, words in _plan(options) if wanted]
     if options.properties:
-        failed |= _run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0
-    return int(failed)
+        failed.append(_run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0)
+    return int(bool(tally.broken) or any(failed))
 
 
 if __name__ == "__main__":

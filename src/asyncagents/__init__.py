@@ -16,6 +16,7 @@ from asyncagents.config.config import (
 from asyncagents.config.secret import Secret
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.delivery import Delivery
 from asyncagents.domain.event import (
@@ -89,6 +90,7 @@ __all__ = [
     "AsyncToolsConfig",
     "Attachment",
     "BackgroundTask",
+    "BoardSnapshot",
     "Busy",
     "Call",
     "CallId",
@@ -149,6 +151,10 @@ __all__ = [
     "TaskCompleted",
     "TaskCreated",
     "TaskFailed",
+    "TaskGroup",
+    "TaskPage",
+    "TaskQuery",
+    "TaskStats",
     "TaskUpdated",
     "TelemetryConfig",
     "TextInput",

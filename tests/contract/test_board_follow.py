@@ -4,16 +4,24 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 
+from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.call import Completed
+from asyncagents.domain.id import SessionId
 from asyncagents.engine import board as board_module
 from asyncagents.engine.board import Board
 from asyncagents.engine.follower import QUEUE, News
+from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Database, Verb
+from asyncagents.testing.clock import SeededRng
 from tests.contract.board_walk import TaskWalk, Watcher, fresh
 from tests.contract.build import Lab
+from tests.contract.conftest import connect
 from tests.contract.tasks import parent
 
 T = TypeVar("T")
@@ -52,23 +60,50 @@ async def _watch(board: Board, watcher: Watcher, rng: random.Random) -> None:
                     break
 
 
+async def _until_all_know(watchers: list[Watcher], wanted: dict[SessionId, bytes]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while any(watcher.state != wanted for watcher in watchers):  # noqa: ASYNC110  of many, by any news
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.spec("H-06")
 @pytest.mark.parametrize("seed", range(400, 406))
 async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
-    rng, walk = random.Random(seed), TaskWalk(lab, seed)
-    async with read(lab, size=4) as board:
-        watchers = [Watcher(*await board.snapshot()) for _ in range(5)]
-        async with asyncio.TaskGroup() as group:
+    """Also over the end of a runtime: the next goes on from the cursors of the one before."""
+    rng, walk, watchers = random.Random(seed), TaskWalk(lab, seed), list[Watcher]()
+    for _ in range(3):
+        async with read(lab, size=4) as board, asyncio.TaskGroup() as group:
+            watchers += [Watcher(*await board.snapshot()) for _ in range(2)]
             tasks = [group.create_task(_watch(board, each, random.Random(rng.random()))) for each in watchers]
-            for _ in range(40):
+            for _ in range(20):
                 await walk.go(rng.randrange(1, 8))
-            wanted = await fresh(lab)
-            async with asyncio.timeout(PATIENCE):
-                while any(watcher.state != wanted for watcher in watchers):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            if rng.random() < 0.7:
+                await _until_all_know(watchers, await fresh(lab))
             for task in tasks:
                 task.cancel()
-    assert len(wanted) > 1
+        await walk.go(rng.randrange(8))
+    assert {"task.created", "task.updated"} <= {kind for each in watchers for kind, _ in each.heard}
+
+
+@pytest.mark.spec("H-06")
+@pytest.mark.parametrize("seed", range(410, 413))
+async def test_who_follows_in_another_process_ends_with_a_fresh_snapshot(
+    lab: Lab, tmp_path: Path, seed: int
+) -> None:
+    rng, walk, clock = random.Random(seed), TaskWalk(lab, seed), lab.clock
+    path = tmp_path / "store.db"
+    async with open_sqlite(path, clock=clock, rng=SeededRng(3), ids=lab.ids, connect=connect) as database:
+        other = Lab(database, clock, lab.ids)
+        async with read(other, size=4) as board, asyncio.TaskGroup() as group:
+            watchers = [Watcher(*await board.snapshot()) for _ in range(3)]
+            tasks = [group.create_task(_watch(board, each, random.Random(rng.random()))) for each in watchers]
+            for _ in range(30):
+                await walk.go(rng.randrange(1, 8))
+                database.poll()
+            await _until_all_know(watchers, await fresh(lab))
+            for task in tasks:
+                task.cancel()
+    assert watchers[0].heard
 
 
 class Delayed:
@@ -107,3 +142,58 @@ async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told
             assert (await told).type == "task.created"
             delayed.go.set()
             assert await late == told.result()
+
+
+async def _place(board: Board, cursor: str, child: SessionId, *, heard: asyncio.Event) -> int | None:
+    """Of a task in its queue, once news of it have come."""
+    async with aclosing(board.follow(cursor)) as news:
+        while True:
+            waiting = asyncio.ensure_future(anext(news))
+            while not board._followers:  # noqa: ASYNC110  nothing tells that it has joined
+                await asyncio.sleep(0)
+            heard.set()
+            task = msgspec.json.decode((await waiting).body, type=BackgroundTask)
+            if task.session_id == child:
+                assert task.progress is not None
+                return task.progress.place
+
+
+async def _tick(board: Board) -> None:
+    board._next_progress = 0.0
+    board._wanted.set()
+
+
+@pytest.mark.spec("H-06")
+async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_saw_another(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_module, "PROGRESS_SECONDS", 3_600)
+    crew = await parent(lab, 3)
+    first, _, last = [await crew.launch(call, crowd=1) for call in crew.calls]
+    lease = await lab.claim(first)
+    async with read(lab) as board, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        _, cursor = await board.snapshot()
+        early, late = asyncio.Event(), asyncio.Event()
+        told = group.create_task(_place(board, cursor, last, heard=early))
+        keeper = group.create_task(_watch(board, Watcher(*await board.snapshot()), random.Random(0)))
+        await early.wait()
+        step = await lab.step(lease)
+        await _tick(board)
+        assert await told == 2
+        call = lab.call(step)
+        await lab.end(lease, step, call)
+        await lab.move(lease, call, lab.waiting())
+        assert await lab.store.park(lease, (await lab.store.control(first)).wake_seq)
+        snapshot, cursor = await board.snapshot()
+        (seen,) = [task.progress for task in snapshot.tasks if task.session_id == last]
+        assert seen is not None
+        assert seen.place == 1
+        again = group.create_task(_place(board, cursor, last, heard=late))
+        await late.wait()
+        while len(board._followers) < 2:  # noqa: ASYNC110  as above
+            await asyncio.sleep(0)
+        await lab.store.settle(call.id, Completed("v2"))
+        await lab.claim(first)
+        await _tick(board)
+        assert await again == 2
+        keeper.cancel()

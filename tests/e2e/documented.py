@@ -10,50 +10,92 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import urlopen
 
 import msgspec
 import schemathesis
 from msgspec import Struct
 from schemathesis.engine import events, from_schema
+from schemathesis.hooks import GLOBAL_HOOK_DISPATCHER
 
 from asyncagents.app import open_runtime
 from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.ask import Question
+from asyncagents.domain.call import Call
+from asyncagents.domain.event import MessageUpdated, PermissionAsked, QuestionAsked
+from asyncagents.domain.message import UserMessage
 from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tool import Ask, ToolContext
+from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
-from tests.flows.delegating import allow, launch, sync
+from tests.flows.delegating import launch, sync
 from tests.flows.deliveries import Service
-from tests.flows.kit import CAREFUL, ECHO, assert_nothing_is_half_open
+from tests.flows.kit import CAREFUL, ECHO, PATIENCE, assert_nothing_is_half_open, later
 from tests.flows.serving import serve
 
 SCENES = {
     "ship": [[call("deploy")], [say("Shipped.")]],
     "delegate": [[launch("one", "dig"), launch("two", "ship")], [say("Launched.")]],
     "dig": [[call("echo", text="deep")], [say("Dug.")]],
+    "be careful": [[call("careful", text="boo")], [say("Done.")]],
+    "wonder": [[call("wonder")], [say("I see.")]],
     "wait for it": [[sync("three", "dig")], [say("It is dug.")]],
 }
+WONDER = later(
+    "wonder", kind="question", questions=(Question(question="Why?", header="Why", options=()),), seconds=None
+)
+ALIKE = ("/session/{id}/prompt_async", "/v1/sessions/{id}/prompts")
+"""They take what others take, too: hundreds of bodies each."""
+
+T = TypeVar("T")
 UNCHECKED = ("positive_data_acceptance", "use_after_free")
 """A text may be refused for what no schema says of it; a call that was cancelled is still shown."""
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """Ids of what there is, by the names that paths and bodies have for them."""
+    """Ids of what there is, by the word before their place in a path."""
 
+    messages: tuple[tuple[str, str], ...]
+    """Each with its session."""
+    spare: tuple[str, ...]
+    """Sessions that may be deleted; of the others something else is known."""
     tasks: tuple[str, ...]
     batches: tuple[str, ...]
-    sessions: tuple[str, ...]
     calls: tuple[str, ...]
+    permissions: tuple[str, ...]
+    questions: tuple[str, ...]
 
-    def of(self, path: str) -> tuple[str, ...]:
-        if "pending" in path:
-            return self.calls
-        if "task-groups" in path:
-            return self.batches
-        return self.tasks if "tasks" in path else self.sessions
+    def hit(self, label: str, number: int, values: Any) -> Any:
+        session_id, message_id = self._one(self.messages, number)
+        found = {"id": session_id, "messageID": message_id}
+        for word, ids in self._words():
+            if f"{word}/{{id}}" in label:
+                found["id"] = found["pendingID"] = self._one(ids, number)
+        if not isinstance(values, dict):
+            return values
+        hits = {
+            name: found[name] for name, value in values.items() if name in found and isinstance(value, str)
+        }
+        return {**values, **hits}
+
+    def _words(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return (
+            ("DELETE /session", self.spare),
+            ("/tasks", self.tasks),
+            ("/task-groups", self.batches),
+            ("/pending", self.calls),
+            ("/permission", self.permissions),
+            ("/question", self.questions),
+            ("/asks", self.permissions + self.questions),
+        )
+
+    @staticmethod
+    def _one(ids: tuple[T, ...], number: int) -> T:
+        return ids[number % len(ids)]
 
 
 class Outcome(Struct):
@@ -62,7 +104,7 @@ class Outcome(Struct):
     cases: int = 0
     seconds: float = 0
     answers: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
-    """By operation and status."""
+    """By method and path, and status."""
     failures: list[str] = msgspec.field(default_factory=list)
 
     def statuses(self) -> dict[int, int]:
@@ -72,30 +114,67 @@ class Outcome(Struct):
         return dict(sorted(found.items()))
 
 
+def only_careful(ask: Ask, context: ToolContext) -> Any:
+    return "ask" if ask.permission == "echo" else "allow"
+
+
 @asynccontextmanager
 async def populated(data: Path) -> AsyncIterator[tuple[Listing, Known]]:
-    """Tasks that ended, one that waits, calls that wait, sessions of both kinds; and the server."""
+    """Tasks that ended, calls that wait, people who are asked; and the server."""
     service, model = Service(), ScriptedModel(SCENES, remember=False)
-    delegation = DelegationConfig(tools="both")
     async with open_runtime(
-        data, model=model, tools=[service.tool, ECHO, CAREFUL], delegation=delegation, policy=allow
+        data,
+        model=model,
+        tools=[service.tool, ECHO, CAREFUL, WONDER],
+        delegation=DelegationConfig(tools="both"),
+        policy=only_careful,
     ) as runtime:
         for prompt in ("ship", "ship", "wait for it", "delegate"):
             session = await runtime.create_session(directory=data)
             await runtime.prompt(session.id, prompt)
-        async with serve(runtime, data) as caller:
-            yield caller.listing, await _known(runtime, data, service)
+        known = await _known(runtime, data, service, await _asked(runtime, data))
+        async with serve(runtime, data) as caller, asyncio.TaskGroup() as group:
+            person = group.create_task(_answer_whoever_is_held_up(runtime))
+            yield caller.listing, known
+            person.cancel()
         await assert_nothing_is_half_open(runtime, data)
 
 
-async def _known(runtime: Runtime, data: Path, service: Service) -> Known:
-    sessions = [session.id for session in await runtime.sessions(data)]
+async def _asked(runtime: Runtime, data: Path) -> tuple[Call, ...]:
+    async with asyncio.timeout(PATIENCE), runtime.events() as events:
+        for prompt in ("be careful", "wonder") * 2:
+            session = await runtime.create_session(directory=data)
+            await runtime.send(session.id, prompt)
+        asked = 0
+        while asked < 4:
+            asked += isinstance(await anext(events), PermissionAsked | QuestionAsked)
+    return tuple(each.call for each in await runtime.asks())
+
+
+async def _answer_whoever_is_held_up(runtime: Runtime) -> None:
+    """Else a prompt to a session that asks somebody would be answered when that is, and that is never."""
+    async with runtime.events() as events:
+        async for event in events:
+            if isinstance(event, MessageUpdated) and isinstance(event.info, UserMessage):
+                for asked in await runtime.asks():
+                    if asked.call.session_id == event.info.session_id and asked.call.ask_id:
+                        with suppress(RequestError):
+                            await runtime.answer(asked.call.ask_id, "reject")
+
+
+async def _known(runtime: Runtime, data: Path, service: Service, asked: tuple[Call, ...]) -> Known:
+    held = {call.session_id for call in asked}
+    sessions = [each.id for each in await runtime.sessions(data) if each.id not in held]
     tasks = {task.session_id: task for each in sessions for task in await runtime.tasks.list(each)}
+    asks = [call.open for call in asked if call.open]
     return Known(
+        messages=tuple([(each, (await runtime.messages(each))[0].info.id) for each in sessions]),
+        spare=tuple([(await runtime.create_session(directory=data)).id for _ in range(4)]),
         tasks=tuple(tasks),
         batches=tuple(dict.fromkeys(task.batch_id for task in tasks.values())),
-        sessions=tuple(sessions),
         calls=tuple(pending_id for pending_id, _ in service.told),
+        permissions=tuple(each.ask.id for each in asks if each.ask),
+        questions=tuple(each.question.id for each in asks if each.question),
     )
 
 
@@ -104,60 +183,78 @@ def document(listing: Listing) -> Any:
         return msgspec.json.decode(answer.read())
 
 
-def storm(listing: Listing, known: Known, *, examples: int, seed: int, said: Any = None) -> Outcome:
+class Plan(Struct, frozen=True, kw_only=True):
+    """`examples`: for each operation. `once`: bodies that several operations take are tried at one."""
+
+    examples: int
+    seed: int
+    once: bool = False
+
+
+def storm(listing: Listing, known: Known, plan: Plan, said: Any = None) -> Outcome:
     """All operations but streams: what the document allows, and what it does not.
 
     `said`: another document than the server's own.
     """
     outcome, begin = Outcome(), time.process_time()
-    schema = _schema(known, said or document(listing), _config(listing, examples, seed))
-    for event in from_schema(schema).execute():
-        match event:
-            case events.ScenarioFinished(recorder=recorder):
-                _count(outcome, recorder)
-            case events.NonFatalError(label=label, value=error):
-                outcome.failures.append(f"{label}: {error}")
-            case events.FatalError(exception=error):
-                outcome.failures.append(f"schemathesis failed: {error!r}")
-            case _:
-                pass
+    schema = _schema(said or document(listing), _config(listing, plan))
+    with _hitting(known):
+        for event in from_schema(schema).execute():
+            _note(outcome, event)
     outcome.seconds = time.process_time() - begin
     return outcome
 
 
-def _config(listing: Listing, examples: int, seed: int) -> schemathesis.Config:
+def _note(outcome: Outcome, event: events.EngineEvent) -> None:
+    match event:
+        case events.ScenarioFinished(recorder=recorder):
+            _count(outcome, recorder)
+        case events.NonFatalError(label=label, value=error):
+            outcome.failures.append(f"{label}: {error}")
+        case events.FatalError(exception=error):
+            outcome.failures.append(f"schemathesis failed: {error!r}")
+        case _:
+            pass
+
+
+@contextmanager
+def _hitting(known: Known) -> Iterator[None]:
+    """Three of four requests are about something that there is."""
+    many: Counter[str] = Counter()
+
+    def before_call(context: Any, case: Any, kwargs: Any) -> None:
+        label = case.operation.label
+        many[label] += 1
+        if many[label] % 4:
+            case.path_parameters = known.hit(label, many[label], case.path_parameters)
+            case.body = known.hit("/pending/{id}", many[label], case.body)
+
+    GLOBAL_HOOK_DISPATCHER.register_hook_with_name(before_call, "before_call")
+    try:
+        yield
+    finally:
+        GLOBAL_HOOK_DISPATCHER.unregister(before_call)
+
+
+def _config(listing: Listing, plan: Plan) -> schemathesis.Config:
     return schemathesis.Config.from_dict(
         {
-            "seed": seed,
+            "seed": plan.seed,
             "base-url": listing.url,
             "request-timeout": 30,
             "auth": {"openapi": {"token": {"bearer": listing.token}}},
-            "generation": {"max-examples": examples, "database": "none", "no-shrink": True},
+            "generation": {"max-examples": plan.examples, "database": "none", "no-shrink": True},
             "checks": {name: {"enabled": False} for name in UNCHECKED},
+            "operations": [
+                {"include-path": path, "phases": {"coverage": {"enabled": False}}}
+                for path in (ALIKE if plan.once else ())
+            ],
         }
     )
 
 
-def _schema(known: Known, said: Any, config: schemathesis.Config) -> Any:
-    schema = schemathesis.openapi.from_dict(_without_streams(said), config=config)
-
-    @schema.hook
-    def map_path_parameters(context: Any, path_parameters: Any) -> Any:
-        """Every other one is of something that there is."""
-        return _hit(path_parameters, known.of(context.operation.path), "id")
-
-    @schema.hook
-    def map_body(context: Any, body: Any) -> Any:
-        return _hit(body, known.calls, "pendingID")
-
-    return schema
-
-
-def _hit(values: Any, ids: tuple[str, ...], name: str) -> Any:
-    if not isinstance(values, dict) or not isinstance(values.get(name), str) or not ids:
-        return values
-    number = sum(values[name].encode("utf-8", "replace"))
-    return {**values, name: ids[number // 2 % len(ids)]} if number % 2 else values
+def _schema(said: Any, config: schemathesis.Config) -> Any:
+    return schemathesis.openapi.from_dict(_without_streams(said), config=config)
 
 
 def _without_streams(document: Any) -> Any:
@@ -176,7 +273,8 @@ def _count(outcome: Outcome, recorder: Any) -> None:
     for case_id, interaction in recorder.interactions.items():
         outcome.cases += 1
         status = interaction.response.status_code if interaction.response else 0
-        outcome.answers[recorder.cases[case_id].value.operation.label, status] += 1
+        case = recorder.cases[case_id].value
+        outcome.answers[f"{case.method} {case.operation.path}", status] += 1
     outcome.failures += _failures(recorder)
 
 
@@ -193,7 +291,7 @@ async def _storms(cases: int, seed: int) -> Outcome:
     while total.cases < cases and not total.failures:
         with tempfile.TemporaryDirectory() as folder:
             async with populated(Path(folder)) as (listing, known):
-                one = await asyncio.to_thread(storm, listing, known, examples=100, seed=seed)
+                one = await asyncio.to_thread(storm, listing, known, Plan(examples=100, seed=seed))
         total.cases += one.cases
         total.seconds += one.seconds
         total.answers.update(one.answers)

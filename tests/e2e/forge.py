@@ -15,7 +15,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -72,7 +73,11 @@ async def forge(order: Order, stdin: int, stdout: int, stderr: int) -> Forged:
         socket.send_fds(_master(order.loaded), [b"."], [theirs.fileno(), stdin, stdout, stderr])
     ours.sendall(written)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    return Forged(int(await reader.readline()), reader, writer)
+    try:
+        return Forged(int(await reader.readline()), reader, writer)
+    except asyncio.CancelledError:
+        writer.close()  # so it ends, if it has begun
+        raise
 
 
 async def forged(order: Order) -> tuple[int, bytes, bytes]:
@@ -138,15 +143,22 @@ class _Master:
     def serve(self) -> Order | None:
         """Returns in every process that it forks, with what that one is to do; and here at the end."""
         while True:
-            ready, _, _ = select.select([self._control, self._ended], [], [])
+            ready, _, _ = select.select([self._control, self._ended, *self._heirs.values()], [], [])
             if self._ended in ready:
                 self._reap()
+            self._end([pid for pid, asker in self._heirs.items() if asker in ready])
             if self._control in ready:
                 _, fds, _, _ = socket.recv_fds(self._control, 1, 4)
                 if not fds:
+                    self._end(self._heirs)
                     return None
                 if (order := self._fork(socket.socket(fileno=fds[0]), fds[1:])) is not None:
                     return order
+
+    def _end(self, heirs: Iterable[int]) -> None:
+        """Nobody waits for them any more: who asks says nothing but that it has gone."""
+        for pid in heirs:
+            os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
         self._ended.recv(4096)
@@ -154,7 +166,7 @@ class _Master:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            with self._heirs.pop(pid) as asker:
+            with self._heirs.pop(pid) as asker, suppress(OSError):
                 asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
     def _fork(self, asker: socket.socket, fds: Sequence[int]) -> Order | None:
@@ -164,7 +176,8 @@ class _Master:
             self._heirs[pid] = asker
             for fd in fds:
                 os.close(fd)
-            asker.sendall(b"%d\n" % pid)
+            with suppress(OSError):
+                asker.sendall(b"%d\n" % pid)
             return None
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -20,7 +20,7 @@ from asyncagents import Entry, Runtime
 from asyncagents.cli.run_result import failure_text
 from asyncagents.domain.message import AssistantMessage, UserMessage
 from asyncagents.testing.provider import Provider
-from tests.e2e.cli_kit import Desk, ended, open_desk
+from tests.e2e.cli_kit import Desk, open_desk
 from tests.simulation.stage import Violation
 
 WORDS = 12
@@ -113,7 +113,7 @@ class Siege:
         self.answered[prompt.key] = await self._clean(*prompt.words)
 
     async def _clean(self, *words: str) -> str:
-        ran = await ended(await self.desk.start(*words))
+        ran = await self.desk.run(*words)
         if ran.code not in CLEAN or "Traceback" in ran.err:
             raise Violation(f"{words} ended with {ran.code}: {ran.err}")
         self.counts["gone on"] += 1

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Provider
 from tests.e2e.cli_kit import Desk, open_desk
 from tests.e2e.serve_load import Client, Outside, check
@@ -61,12 +62,12 @@ class Siege:
         if self._rng.random() < 0.85:
             await self._moment()
         await asyncio.sleep(self._rng.choice([0, 0.001, 0.01, 0.1]) * self._rng.random())
-        children = _descendants(self.process.pid)
+        children = descendants(self.process.pid)
         self.process.kill()
         await self.process.wait()
         self.kills += 1
         self.orphans += len(children)
-        await _until_dead(children)
+        await until_dead(children)
         self._check_silent()
         await self.start()
         await self._breathe()
@@ -74,14 +75,16 @@ class Siege:
     async def _moment(self) -> None:
         """So many answers further; then while the model is asked, while a process works, or anywhen."""
         seen, wanted = self.outside.answers, self._rng.choice([20, 40, 80])
-        await self._until(lambda: self.outside.answers >= seen + wanted, START_SECONDS)
+        await self.until(lambda: self.outside.answers >= seen + wanted, START_SECONDS)
         match self._rng.choice(["asks", "works", "works", "anywhen"]):
             case "asks":
-                await self._until(lambda: self._provider.active > 0, MOMENT_SECONDS)
+                await self.until(lambda: self._provider.active > 0, MOMENT_SECONDS)
             case "works":
-                await self._until(lambda: bool(_descendants(self.process.pid)), MOMENT_SECONDS)
+                await self.until(lambda: bool(descendants(self.process.pid)), MOMENT_SECONDS)
+            case _:
+                pass
 
-    async def _until(self, there: Callable[[], bool], seconds: float) -> None:
+    async def until(self, there: Callable[[], bool], seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not there():  # noqa: ASYNC110  others do
@@ -100,11 +103,11 @@ class Siege:
 
     async def retire(self) -> None:
         """An orderly end: nothing of it is left."""
-        children = _descendants(self.process.pid)
+        children = descendants(self.process.pid)
         self.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_SECONDS):
             code = await self.process.wait()
-        await _until_dead(children)
+        await until_dead(children)
         said = self._said.read_text()
         if code or said != "stopping\n" or (self.desk.data / "server.json").exists():
             raise Violation(f"the server was told to stop, ended with {code} and said {said!r}")
@@ -131,6 +134,7 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
         siege = Siege(desk, provider, outside, random.Random(f"serve:{seed}"))
         await siege.start()
         try:
+            await siege.until(lambda: find_server(desk.data) is not None, START_SECONDS)
             async with asyncio.TaskGroup() as group:
                 for number in range(CLIENTS):
                     client = Client(desk.data, outside, random.Random(f"client:{seed}:{number}"), number)
@@ -147,7 +151,7 @@ async def besiege(directory: Path, *, kills: int, seed: int) -> Summary:
     return Summary(siege.kills, time.monotonic() - began, dict(counts))
 
 
-def _descendants(pid: int) -> dict[int, str]:
+def descendants(pid: int) -> dict[int, str]:
     """And when each was started: a number is given again."""
     found: dict[int, str] = {}
     parents = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdecimal()}
@@ -168,7 +172,7 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-async def _until_dead(children: dict[int, str]) -> None:
+async def until_dead(children: dict[int, str]) -> None:
     def living() -> list[int]:
         stats = {pid: _stat(pid) for pid in children}
         return [pid for pid, stat in stats.items() if stat and stat[19] == children[pid] and stat[0] != "Z"]

@@ -41,7 +41,7 @@ class Outside:
 class Client:
     """Begins sessions, sends results, and sees to it that each session comes to its end."""
 
-    def __init__(self, data: Path, outside: Outside, rng: random.Random, number: int) -> None:
+    def __init__(self, data: Path, outside: Outside, rng: random.Random, number: int = 0) -> None:
         self._data = data
         self._outside = outside
         self._rng = rng
@@ -104,6 +104,11 @@ class Client:
             other = {"pendingID": call_id, "result": {"output": "another"}}
             await self._ask(http, "POST", "/async-tool/result", other, wanted=409)
             self._outside.counts["results refused"] += 1
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Once, on a connection of its own."""
+        async with ClientSession(timeout=ClientTimeout(total=ASK_SECONDS)) as http:
+            return await self._ask(http, method, path, body)
 
     def _key(self) -> str:
         self._keys += 1

@@ -62,10 +62,10 @@ def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def on_a_terminal(tmp_path: Path, *options: str, **more: str) -> bytes:
+def on_a_terminal(tmp_path: Path, *command: str, **more: str) -> bytes:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*COMMAND, *options],
+        command,
         env=environment(tmp_path, TERM="xterm", **more),
         stdin=theirs,
         stdout=theirs,
@@ -100,15 +100,19 @@ def test_the_demo_shows_that_killed_work_goes_on(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_is_coloured_and_its_trees_are_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
-    output = on_a_terminal(tmp_path)
-    assert COLOUR.search(output)
-    assert b"\x1b[1A" in output
+def test_the_demo_is_coloured_on_a_terminal(tmp_path: Path) -> None:
+    """Its screen alone: what is shown on it takes a while."""
+    program = "from asyncagents.cli.demo_screen import Screen; Screen().line('agent', 'Hello.')"
+    assert COLOUR.search(on_a_terminal(tmp_path, sys.executable, "-c", program))
 
 
-def test_the_demo_respects_no_color_and_keeps_its_directory_when_asked_to(tmp_path: Path) -> None:
+def test_the_demo_draws_in_place_on_a_terminal_respects_no_color_and_keeps_its_directory_when_asked_to(
+    tmp_path: Path,
+) -> None:
     kept = tmp_path / "kept"
-    assert not COLOUR.search(on_a_terminal(tmp_path, "--keep", str(kept), NO_COLOR="1"))
+    output = on_a_terminal(tmp_path, *COMMAND, "--keep", str(kept), NO_COLOR="1")
+    assert not COLOUR.search(output)
+    assert b"\x1b[1A" in output
     assert (kept / "asyncagents.db").exists()
     again = run(tmp_path, "--keep", str(kept))
     assert again.returncode == 2

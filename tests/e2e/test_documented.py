@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from asyncagents.server.routes import ROUTES
-from tests.e2e.documented import Outcome, document, populated, storm
+from tests.e2e.documented import ALIKE, Outcome, Plan, document, populated, storm
 
-SEED = 8
-EXAMPLES = 8
+UNSIGNED = {"POST /async-tool/webhook"}
+"""No generator of requests signs."""
+
+PLAN = Plan(examples=2, seed=8, once=True)
 
 
 async def _storm(data: Path, spoil: Any = None) -> Outcome:
@@ -19,9 +21,10 @@ async def _storm(data: Path, spoil: Any = None) -> Outcome:
         if spoil is not None:
             said = await asyncio.to_thread(document, listing)
             spoil(said)
-        return await asyncio.to_thread(storm, listing, known, examples=EXAMPLES, seed=SEED, said=said)
+        return await asyncio.to_thread(storm, listing, known, PLAN, said)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.spec("P-03")
 async def test_no_request_breaks_the_server_or_is_answered_as_the_document_does_not_say(
     tmp_path: Path,
@@ -29,15 +32,11 @@ async def test_no_request_breaks_the_server_or_is_answered_as_the_document_does_
     outcome = await _storm(tmp_path)
 
     assert not outcome.failures, "\n\n".join(outcome.failures)
-    asked = {operation for operation, _ in outcome.answers}
-    streams = {f"{route.method} {route.path}" for route in ROUTES if route.gives == "text/event-stream"}
-    assert asked == {f"{route.method} {route.path}" for route in ROUTES} - streams
-    assert asked == {operation for operation, status in outcome.answers if status < 300} | UNSIGNED
-    assert {200, 400, 401, 404, 405, 409, 415} <= outcome.statuses().keys()
-
-
-UNSIGNED = {"POST /async-tool/webhook"}
-"""No generator of requests signs."""
+    there = {f"{route.method} {route.path}" for route in ROUTES if route.gives != "text/event-stream"}
+    met = {operation for operation, status in outcome.answers if status < 300 or status == 409}
+    assert there <= {operation for operation, _ in outcome.answers}
+    assert there - met <= UNSIGNED | {f"POST {path}" for path in ALIKE}, "requests met what there is"
+    assert {200, 204, 400, 401, 404, 405, 409, 415} <= outcome.statuses().keys()
 
 
 def _only(said: Any, path: str) -> Any:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.e2e.powercuts import WAITING, cut_often, cut_once
 
-SLICES = 5
+SLICES = 4
 CUTS_A_SLICE = 25
-CONTROLS = 40
+CONTROLS = 20
 EVERY_VERB = {
     "create_session",
     "admit",

@@ -9,6 +9,7 @@ from tests.e2e.serve_kills import besiege
 KILLS = 5
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.spec("P-03", "X-11")
 async def test_what_was_accepted_over_http_is_answered_once_however_often_the_server_is_killed(
     tmp_path: Path,

@@ -1,10 +1,11 @@
 """A server under attack: raw bytes over real sockets, and what comes back."""
 
 import asyncio
+import gc
 import socket
 import struct
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -13,8 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
+from asyncagents.llm.scripted import Script
 from asyncagents.server.discovery import Listing
 from asyncagents.server.patience import Patience
+from asyncagents.server.protocol import Protocol
 from asyncagents.server.serve import Listening, open_server
 
 WAIT = 20.0
@@ -79,6 +82,25 @@ class Wire:
                 while piece := await self.reader.read(65536):
                     said += piece
         return said
+
+    async def until_said(self, text: bytes) -> bytes:
+        """All that came by then."""
+        said = b""
+        async with asyncio.timeout(WAIT):
+            while text not in said[-2 * 2**20 :]:
+                piece = await self.reader.read(2**20)
+                assert piece, said[-200:]
+                said += piece
+        return said
+
+    async def until(self, there: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT):
+            while not there():  # noqa: ASYNC110  the other side does it
+                await asyncio.sleep(0.01)
+
+    def pause(self) -> None:
+        """From here on nothing is read."""
+        self.reader._transport.pause_reading()  # type: ignore[attr-defined]
 
     def reset(self) -> None:
         """Hang up without a word."""
@@ -153,16 +175,23 @@ class Target:
         ]
         return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
+    def buffered(self) -> list[int]:
+        """How much the server holds for each of its connections."""
+        found = [each for each in gc.get_objects() if isinstance(each, Protocol)]
+        return [each.transport.get_write_buffer_size() for each in found if not each._is_lost]
+
     async def is_well(self) -> bool:
         return (await self.ask("GET", "/v1/health")).status == 200
 
 
 @asynccontextmanager
-async def target(data: Path, *, patience: Patience | None = None, **listening: Any) -> AsyncIterator[Target]:
+async def target(
+    data: Path, *, patience: Patience | None = None, script: Script | None = None, **listening: Any
+) -> AsyncIterator[Target]:
     """On whichever port is free. It is well after all that was done to it."""
     where = Listening(port=0, patience=patience or Patience(), **listening)
     async with (
-        open_runtime(data, model=ScriptedModel([])) as runtime,
+        open_runtime(data, model=ScriptedModel(script or {})) as runtime,
         open_server(runtime, data, where, directory=data) as listing,
     ):
         found = Target(runtime, listing)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.errors import ConfigError
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 from tests.flows.attack import Target, target
@@ -171,3 +172,51 @@ async def test_what_a_proxy_on_this_machine_hands_on_is_no_local_program(tmp_pat
             assert (await at.ask("GET", "/v1/events", {header: value})).status == 401
             assert (await at.ask("GET", "/v1/tasks", {header: value, **at.bearer})).status == 200
             assert (await at.ask("GET", "/v1/health", {header: value})).status == 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "*",
+        "null",
+        "",
+        "localhost:3000",
+        "http://",
+        "://x",
+        "http://*.example.org",
+        "http://x/y",
+        "http://a@b",
+        "http://x y",
+    ],
+)
+async def test_an_origin_that_no_page_has_or_that_any_has_is_not_let_in(tmp_path: Path, origin: str) -> None:
+    """Whoever frames a page can make it one of `null`."""
+    with pytest.raises(ConfigError, match="is no origin of a page"):
+        async with target(tmp_path, origins=(origin,)):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("http://localhost:3000/", "http://localhost:3000"),
+        ("HTTP://LocalHost:3000", "http://localhost:3000"),
+        ("http://app.example:80", "http://app.example"),
+        ("https://app.example:443", "https://app.example"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("tauri://localhost", "tauri://localhost"),
+    ],
+)
+async def test_an_origin_may_be_written_as_people_write_it(tmp_path: Path, given: str, sent: str) -> None:
+    async with target(tmp_path, origins=(given,)) as at:
+        heard = await at.ask("GET", "/v1/tasks", {"Origin": sent})
+        near = await at.ask("GET", "/v1/tasks", {"Origin": f"{sent}1"})
+
+    assert (heard.status, near.status) == (200, 401)
+
+
+@pytest.mark.parametrize("host", ["", "http://x", "a/b", "user@host", "*.example.org", "a b", "a:b:c:x"])
+async def test_a_name_that_no_request_has_is_not_let_in(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match="is no name of a host"):
+        async with target(tmp_path, hosts=(host,)):
+            pass

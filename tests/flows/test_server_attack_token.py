@@ -94,7 +94,7 @@ async def test_nobody_listens_to_other_machines_without_a_token(tmp_path: Path, 
     named = {"lan": _lan(), "name": socket.gethostname()}.get(hostname, hostname)
     if hostname == "name" and socket.gethostbyname(named).startswith("127."):
         pytest.skip("this machine's name stands for itself alone")
-    async with open_runtime(tmp_path, model=ScriptedModel([])) as runtime:
+    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         with pytest.raises(ConfigError, match="without a token only this machine may come"):
             async with open_server(runtime, tmp_path, Listening(hostname=named, port=0, auth=False)):
                 pass
@@ -108,7 +108,7 @@ async def test_addresses_of_this_machine_alone_may_do_without(tmp_path: Path, ho
     if hostname == "::1" and not _has_ipv6():
         pytest.skip("there is no IPv6 here")
     async with (
-        open_runtime(tmp_path, model=ScriptedModel([])) as runtime,
+        open_runtime(tmp_path, model=ScriptedModel({})) as runtime,
         open_server(runtime, tmp_path, Listening(hostname=hostname, port=0, auth=False)) as listing,
     ):
         assert listing.token is None
@@ -119,7 +119,7 @@ async def test_addresses_of_this_machine_alone_may_do_without(tmp_path: Path, ho
 async def test_an_address_that_is_none_of_ours_is_refused_with_a_sentence(
     tmp_path: Path, hostname: str
 ) -> None:
-    async with open_runtime(tmp_path, model=ScriptedModel([])) as runtime:
+    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         with pytest.raises(ConfigError, match="listen at"):
             async with open_server(runtime, tmp_path, Listening(hostname=hostname, port=0)):
                 pass
@@ -152,7 +152,7 @@ async def test_files_with_the_token_are_for_the_owner_alone_and_gone_with_the_se
     assert at.token in said
     assert len(at.token) == 64
     assert not listing.exists()
-    assert sorted(path.name for path in tmp_path.iterdir() if "token" in path.name) == ["token"]
+    assert [name for name in os.listdir(tmp_path) if "token" in name] == ["token"]
     async with target(tmp_path) as again:
         assert again.token == at.token
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from asyncagents.app import open_runtime
 from asyncagents.llm.model import ModelEvent, Request, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from tests.flows.calling import Caller, Frame, calling
@@ -149,6 +150,22 @@ async def test_a_tree_is_followed_and_other_sessions_are_not_heard(tmp_path: Pat
             seen += await until(frames, "prompt.answered")
 
     assert {frame.data["sessionID"] for frame in seen if "sessionID" in frame.data} == {child.id, root_id}
+
+
+async def test_what_another_process_does_is_told_too(tmp_path: Path) -> None:
+    async with (
+        calling(tmp_path, HELLO) as at,
+        open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
+        at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
+    ):
+        start = await anext(frames)
+        await other.send(at.stage.session_id, "note", wakes=False)
+        seen = await until(frames, "message.part.updated")
+        async with at.stream(f"/v1/sessions/{at.stage.session_id}/events?after={start.id}") as again:
+            caught_up = await until(again, "message.part.updated")
+
+    assert "note" in texts(seen).values()
+    assert "note" in texts(caught_up).values()
 
 
 async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.serve import Listening, open_server
 from asyncagents.server.sse import RETRY_MS
 from tests.flows.delegating import Players, Scenes, allow, launch, task_named, until_quiet
-from tests.flows.kit import ECHO, Gate
+from tests.flows.kit import ECHO, PATIENCE, Gate
 from tests.flows.serving import Listener, Served, calling, serve, serving
 
 SCENES: Scenes = {
@@ -347,3 +347,38 @@ async def test_a_stream_ends_whole_when_the_server_stops(tmp_path: Path) -> None
             group.create_task(server.aclose())
             heard = await listener.until_end()
     assert [each.type for each in heard] == ["snapshot"]
+
+
+@pytest.mark.spec("H-06")
+async def test_nothing_is_left_of_listeners_who_hang_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, SCENES) as at:
+        for number in range(30):
+            async with at.listen() as listener:
+                if number % 3:
+                    await listener.until("snapshot")
+        board = at.runtime.board
+        async with asyncio.timeout(PATIENCE):
+            while board._followers:  # noqa: ASYNC110  no event tells that somebody hung up
+                await asyncio.sleep(0)
+        await said(at, "bad")
+        assert [task["status"] for task in (await fresh(at))["tasks"]] == ["error"]
+
+
+@pytest.mark.spec("H-06")
+async def test_line_ends_in_what_a_task_is_called_forge_no_event(tmp_path: Path) -> None:
+    name = "A\n\nevent: task.removed\r\ndata: {}\r\r\u2028id: 7"
+    scenes: Scenes = {"go": [[launch(name, "a")], [say("Off.")]]}
+    async with serving(tmp_path, scenes) as at, at.listen() as listener:
+        await listener.until("snapshot")
+        await said(at, "go")
+        ended = await listener.until("task.completed")
+        (task,) = (await at.json("/v1/tasks"))["tasks"]
+
+    assert {each.type for each in listener.heard} <= {
+        "snapshot",
+        "task.created",
+        "task.updated",
+        "task.completed",
+    }
+    assert ended.data == task
+    assert ended.id.count("-") >= 2

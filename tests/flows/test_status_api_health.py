@@ -1,14 +1,20 @@
 """The status API: health, sums, what browsers are told. Each scenario of the source is a test."""
 
+import asyncio
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from asyncagents.app import PolledDatabase, Setup
 from asyncagents.engine.runtime import VERSION
-from asyncagents.llm.scripted import call, fail, say
+from asyncagents.llm.scripted import ScriptedModel, call, fail, say
+from asyncagents.store.tx import Verb
 from tests.flows.delegating import Scenes, launch, task_named, until_quiet, until_rest
-from tests.flows.kit import Gate
-from tests.flows.serving import serving
+from tests.flows.kit import PATIENCE, Gate, open_world
+from tests.flows.serving import serve, serving
+
+T = TypeVar("T")
 
 SCENES: Scenes = {
     "go": [
@@ -108,3 +114,49 @@ async def test_options_preflight_returns_204_with_cors_headers(tmp_path: Path) -
     for each in told:
         assert (each.status, each.body) == (204, b"")
         assert each.headers.items() >= CORS.items()
+
+
+class Held:
+    """A database whose readers wait from here on, until they are let go."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.waiting = 0
+        self.came = asyncio.Event()
+        self.go = asyncio.Event()
+
+    def behind(self, database: PolledDatabase) -> PolledDatabase:
+        self._inner = database
+        self.write, self.listen, self.poll = database.write, database.listen, database.poll
+        return self
+
+    async def read(self, verb: Verb[T]) -> T:
+        if self.holds:
+            self.waiting += 1
+            self.came.set()
+            await self.go.wait()
+        return await self._inner.read(verb)
+
+
+@pytest.mark.spec("H-07")
+async def test_health_is_told_while_many_ask_for_much(tmp_path: Path) -> None:
+    """They wait for each other, and take one reader of the store between them."""
+    held = Held()
+    async with (
+        open_world(tmp_path, Setup(model=ScriptedModel({}), serve=False), behind=held.behind) as runtime,
+        serve(runtime, tmp_path) as caller,
+        asyncio.timeout(PATIENCE),
+        asyncio.TaskGroup() as group,
+    ):
+        held.holds = True
+        paths = ("/v1/tasks?search=x", "/v1/stats", "/v1/tasks", "/v1/task-groups/x", "/v1/tasks/x/logs")
+        asked = [group.create_task(caller.get(path)) for path in paths]
+        await held.came.wait()
+        held.holds = False
+        health = await caller.json("/v1/health")
+        done = [each.done() for each in asked]
+        held.go.set()
+
+    assert health["status"] == "ok"
+    assert (held.waiting, any(done)) == (1, False)
+    assert [each.result().status for each in asked] == [200, 200, 200, 404, 404]

@@ -50,9 +50,10 @@ def serve(  # noqa: PLR0913  its options
 
     Whatever is unfinished goes on. The address is printed, and stands with the token in server.json of the
     data directory, where every other command finds it. SIGINT or SIGTERM end it: answers finish, and work
-    that is cut off goes on with the next start. ASYNCAGENTS_API_ENABLED=false: it works, and does not listen.
+    that is cut off goes on with the next start. A second one ends it at once: nothing is lost by that either.
+    ASYNCAGENTS_API_ENABLED=false: it works, and does not listen.
 
-    Exit codes: 0 stopped; 2 wrong usage; 4 a server works on that data already.
+    Exit codes: 0 stopped; 2 wrong usage; 4 a server works on that data already; 130 and 143 ended at once.
     """
     from asyncagents.cli.serve_work import Wanted, work
 

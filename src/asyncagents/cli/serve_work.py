@@ -1,7 +1,6 @@
 """Open a data directory, serve it until a signal comes, and say where."""
 
 import asyncio
-import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from asyncagents.app import open_runtime
 from asyncagents.cli.exit import CONFLICT, Complaint
+from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.config.api import api_config
 from asyncagents.config.env import system_environment
@@ -43,20 +43,17 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, screen: Screen) ->
     loaded = load(system_environment(), directory=directory, data_dir=data)
     for warning in loaded.warnings:
         screen.warn(warning)
-    api, stop = api_config(system_environment()), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    with _alone(data) if api.enabled else nullcontext() as lock:
+    api = api_config(system_environment())
+    with Signals() as signals, _alone(data) if api.enabled else nullcontext() as lock:
         async with open_runtime(
             data, config=loaded.config, coding="each directory", serve="later"
         ) as runtime:
             if lock is not None:
-                await _listen(runtime, wanted, directory, lock=lock, stop=stop)
+                await _listen(runtime, wanted, directory, lock=lock, stop=signals.heard)
                 return
             runtime.serve_tree()
             click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
-            await stop.wait()
+            await signals.heard.wait()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from asyncagents.client.async_tools import AsyncTools
 from asyncagents.client.call import Calls, at
 from asyncagents.client.follow import Anew, BoardEvent, News, board_news, session_news
 from asyncagents.client.key import fresh_key
-from asyncagents.client.link import Link
+from asyncagents.client.link import Link, counting
 from asyncagents.client.read import read_answer, read_entries, read_entry
 from asyncagents.client.tasks import Tasks
 from asyncagents.domain.board import TaskStats
@@ -55,7 +55,7 @@ async def open_client(
     `patience`: for so many seconds a server may be away, as when it is started again, before `Unavailable`
     is raised. Until then everything goes on by itself, and nothing is done twice.
     """
-    async with ClientSession(connector=TCPConnector(limit=0)) as http:
+    async with ClientSession(connector=TCPConnector(limit=0), trace_configs=[counting()]) as http:
         yield Client(Link(http, _finder(url, token, data), patience=patience))
 
 

@@ -3,9 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    TraceConfig,
+    TraceRequestHeadersSentParams,
+)
 from msgspec import Struct
 
 from asyncagents.client.address import Address, Finder
@@ -70,7 +78,30 @@ def _told(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+class Tries:
+    """How often a question was sent. aiohttp sends some again by itself, without a word."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def counting() -> TraceConfig:
+    """Has the tries of each question counted, in what is given along with it."""
+    config = TraceConfig()
+    config.on_request_headers_sent.append(_count)
+    return config
+
+
+async def _count(
+    session: ClientSession, context: SimpleNamespace, sent: TraceRequestHeadersSentParams
+) -> None:
+    if isinstance(context.trace_request_ctx, Tries):
+        context.trace_request_ctx.count += 1
+
+
 class Link:
+    """`http` was opened with `counting`."""
+
     def __init__(self, http: ClientSession, find: Finder, *, patience: float) -> None:
         self._http = http
         self._find = find
@@ -81,18 +112,17 @@ class Link:
 
     async def ask(self, question: Question) -> bytes:
         """Raises what the server refuses it with, and `Unavailable` if there is none for too long."""
-        patience, tries = self.patience(), 0
+        patience, tries = self.patience(), Tries()
         while True:
-            tries += 1
             try:
-                async with self._sent(self._find(), question, _ANSWERED) as response:
+                async with self._sent(self._find(), question, _ANSWERED, tries) as response:
                     body = await response.read()
             except (Unavailable, *LOST) as error:
                 await patience.rest(error)
                 continue
             if response.status < 400:
                 return body
-            if response.status == 404 and question.gone is not None and tries > 1:
+            if response.status == 404 and question.gone is not None and tries.count > 1:
                 return question.gone
             refused = refusal(response.status, body)
             if not _comes_back(response):
@@ -102,7 +132,7 @@ class Link:
     @asynccontextmanager
     async def listen(self, question: Question) -> AsyncIterator[ClientResponse]:
         """One try; raises what went wrong."""
-        async with self._sent(self._find(), question, _STREAMED) as response:
+        async with self._sent(self._find(), question, _STREAMED, Tries()) as response:
             if response.status >= 400:
                 error = refusal(response.status, await response.read())
                 raise Unavailable(str(error)) if _comes_back(response) else error
@@ -110,7 +140,7 @@ class Link:
 
     @asynccontextmanager
     async def _sent(
-        self, to: Address, question: Question, timeout: ClientTimeout
+        self, to: Address, question: Question, timeout: ClientTimeout, tries: Tries
     ) -> AsyncIterator[ClientResponse]:
         async with self._http.request(
             question.method,
@@ -119,6 +149,7 @@ class Link:
             data=question.content,
             headers=to.headers | question.headers,
             timeout=timeout,
+            trace_request_ctx=tries,
             allow_redirects=False,
         ) as response:
             yield response

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from asyncagents.domain.call import Call, Completed, Settled
 from asyncagents.domain.control import Snapshot
@@ -23,11 +23,12 @@ from asyncagents.engine.watch import (
     Watch,
     result_in,
 )
-from asyncagents.llm.model import FromModel, Request, StepFinish
+from asyncagents.llm.model import Finish, FromModel, Request, StepFinish
 
 MOST_LABELS = 200
 """So many names of models, and of tools: a model may invent them, and each is kept for ever."""
 OTHER = "other"
+FINISHES = frozenset(get_args(Finish))
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Of durations, in seconds."""
 
@@ -134,55 +135,56 @@ class Counters:
 
 
 class _Counted:
-    def __init__(self, counters: Counters, name: str) -> None:
+    """Something that is also seen by the other watch, and counted when it is over."""
+
+    def __init__(self, counters: Counters, name: str, seen: Seen) -> None:
         self._counters = counters
         self._name = name
+        self._seen = seen
         self._began = counters.now()
 
     @property
-    def _seconds(self) -> float:
-        return max(0, self._counters.now() - self._began) / 1000
-
-
-class _CountedRun(_Counted):
-    def __init__(self, counters: Counters, also: Seen, run: Run) -> None:
-        super().__init__(counters, "")
-        self._also = also
-        self._run = run
-
-    @property
     def trace(self) -> Trace | None:
-        return self._also.trace
+        return self._seen.trace
 
     def __enter__(self) -> Self:
-        self._also.__enter__()
+        self._seen.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._also.__exit__(kind, error, where)
+        self._seen.__exit__(kind, error, where)
+        self._over(max(0, self._counters.now() - self._began) / 1000, error)
+
+    def _over(self, seconds: float, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+
+class _CountedRun(_Counted):
+    def __init__(self, counters: Counters, also: Seen, run: Run) -> None:
+        super().__init__(counters, "", also)
+        self._run = run
+
+    def _over(self, seconds: float, error: BaseException | None) -> None:
         outcome = self._run.outcome
         if outcome and outcome != PARKED:
             self._counters.turns.add(outcome)
-        self._counters.runs.add("", self._seconds)
+        self._counters.runs.add("", seconds)
 
 
 class _CountedModel(_Counted):
     def __init__(self, counters: Counters, also: SeenModel, name: str) -> None:
-        super().__init__(counters, name)
+        super().__init__(counters, name, also)
         self._also = also
         self._outcome = "aborted"
-
-    @property
-    def trace(self) -> Trace | None:
-        return self._also.trace
 
     def ended(
         self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
     ) -> None:
         self._also.ended(finish, failure, said)
-        self._outcome = "error" if failure is not None or finish is None else finish.finish
+        known = finish is not None and finish.finish in FINISHES
+        self._outcome = "error" if failure is not None or finish is None or not known else finish.finish
         if finish is not None and finish.tokens is not None:
             self._count(finish.tokens)
 
@@ -198,29 +200,17 @@ class _CountedModel(_Counted):
             if count > 0:
                 add(self._name, kind, by=count)
 
-    def __enter__(self) -> Self:
-        self._also.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._also.__exit__(kind, error, where)
-        if isinstance(error, Exception):
-            self._outcome = "error"
-        self._counters.requests.add(self._name, self._outcome)
-        self._counters.request_seconds.add(self._name, self._seconds)
+    def _over(self, seconds: float, error: BaseException | None) -> None:
+        outcome = "error" if isinstance(error, Exception) else self._outcome
+        self._counters.requests.add(self._name, outcome)
+        self._counters.request_seconds.add(self._name, seconds)
 
 
 class _CountedTool(_Counted):
     def __init__(self, counters: Counters, also: SeenTool, name: str) -> None:
-        super().__init__(counters, name)
+        super().__init__(counters, name, also)
         self._also = also
         self._outcome = "aborted"
-
-    @property
-    def trace(self) -> Trace | None:
-        return self._also.trace
 
     def ended(self, outcome: Ended) -> None:
         self._also.ended(outcome)
@@ -230,13 +220,6 @@ class _CountedTool(_Counted):
         else:
             self._outcome = "completed" if isinstance(result, Completed) else "failed"
 
-    def __enter__(self) -> Self:
-        self._also.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._also.__exit__(kind, error, where)
+    def _over(self, seconds: float, error: BaseException | None) -> None:
         self._counters.calls.add(self._name, self._outcome)
-        self._counters.call_seconds.add(self._name, self._seconds)
+        self._counters.call_seconds.add(self._name, seconds)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -171,7 +172,7 @@ class _Ear(Subscription):
 async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> AsyncGenerator[Heard, None]:
     """Until whoever asks has enough. A slow reader may miss states, never the last of them.
 
-    First comes a cursor, with the texts that are being written just now as far as they are. Raises
+    First comes a cursor, then the texts that are being written just now, as far as they are. Raises
     `NotFound` before that, and `Closed` when the runtime ends.
     """
     await circle.enter()
@@ -181,22 +182,21 @@ async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> Async
         with bus.attach(ear, circle.ear):
             if cursor is None:
                 cursor = await circle.store.cursor()
+                yield Heard((), cursor)
             else:
-                async for heard in _catch_up(circle, cursor):
-                    yield heard
-                    cursor = heard.cursor
+                async with aclosing(_catch_up(circle, cursor)) as pieces:
+                    async for heard in pieces:
+                        yield heard
+                        cursor = heard.cursor
             ear.skip(at_revision(cursor))
-            events, upto = ear.take()
-            growing = bus.being_written(circle.holds)
-            cursor = _later(cursor, upto)
-            yield Heard((*await circle.of(events), *growing), cursor)
-            while not ear.lagging:
-                silent = not await ear.news()
+            growing, silent = bus.being_written(circle.holds), False
+            while not ear.lagging:  # what an ear that lags has heard is not all there was
                 events, upto = ear.take()
-                told = await circle.of(events)
-                cursor = _later(cursor, upto)
+                told = (*await circle.of(events), *growing)
+                cursor, growing = _later(cursor, upto), []
                 if told or silent:
                     yield Heard(told, cursor)
+                silent = not await ear.news()
             if ear.closed:
                 raise Closed("the runtime was closed")
 

@@ -77,3 +77,10 @@ def is_loopback(text: str) -> bool:
         return False
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return (mapped or found).is_loopback
+
+
+def is_ipv6(text: str) -> bool:
+    try:
+        return ip_address(text).version == 6
+    except ValueError:
+        return False

@@ -35,25 +35,33 @@ class Application:
     """What the server runs for each request."""
 
     def __init__(
-        self, site: Site, gate: Gate, routes: Iterable[Route], rates: Rates, *, patience: Patience
+        self,
+        site: Site,
+        gate: Gate,
+        routes: Iterable[Route],
+        rates: Rates,
+        *,
+        patience: Patience | None = None,
     ) -> None:
         self._site = site
         self._gate = gate
         self._table = Table(routes)
         self._rates = rates
-        self._patience = patience
+        self._patience = patience or Patience()
         self._deadlines: set[asyncio.Timeout] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "there are no other kinds here"
         request = _request(scope)
         if request is None:
-            await _tell(send, refused(400, "the request is not text"), CLOSE)
+            cors = self._gate.cors(Request(method=scope["method"], path=scope["raw_path"].decode("latin-1")))
+            await _tell(send, refused(400, "the request is not text"), (*cors, *CLOSE))
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
             reply = await self._in_time(request, body)
-            await body.discard(self._patience.discard_seconds)
+            if isinstance(reply, Answer) and not self._site.closing.is_set():
+                await body.discard(self._patience.discard_seconds)
         except Gone:
             return
         self._count(request, reply, asyncio.get_running_loop().time() - began)
@@ -83,7 +91,8 @@ class Application:
     async def _in_time(self, request: Request, body: Body) -> Reply:
         """There is no limit until the server stops."""
         try:
-            async with asyncio.timeout(None) as deadline:
+            limit = self._patience.stop_seconds if self._site.closing.is_set() else None
+            async with asyncio.timeout(limit) as deadline:
                 self._deadlines.add(deadline)
                 try:
                     return await self._reply(request, body)
@@ -182,8 +191,6 @@ def _request(scope: Scope) -> Request | None:
             max_num_fields=MOST_FIELDS,
             errors="strict",
         )
-        if any("\0" in text for pair in query for text in pair):
-            return None
         return Request(
             method=scope["method"],
             path=scope["raw_path"].decode("ascii"),

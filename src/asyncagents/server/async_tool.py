@@ -175,7 +175,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Tell a call that what it waits for has failed",
         body=SentFailed,
         answer=PendingToolCall,
-        statuses=_SUBMITTED,
+        statuses=(400, 404, 409),
         most_bytes=MOST_BYTES,
     ),
     Route(

@@ -7,7 +7,7 @@ from base64 import b64decode
 from msgspec import Struct
 
 from asyncagents.errors import ConfigError
-from asyncagents.server.address import is_loopback
+from asyncagents.server.address import is_ipv6, is_loopback
 from asyncagents.server.http import Answer, Pairs, Request, refused
 from asyncagents.server.route import Route
 
@@ -42,6 +42,8 @@ _LET_IN: Pairs = (
     ),
     ("vary", "Origin"),
 )
+_PORTS = {"http": ":80", "https": ":443"}
+"""Browsers leave them out."""
 _CHALLENGE: Pairs = (("www-authenticate", 'Bearer realm="asyncagents"'),)
 _NO_HOST = "this server is not reached by that name; `asyncagents serve --allow-host NAME` lets one in"
 _NO_TOKEN = "a token is wanted: `authorization: Bearer …`; it is in server.json of the data directory"
@@ -89,7 +91,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         if not any(origins):
             return any(site in {"cross-site", "same-site"} for site in _all(request, "sec-fetch-site"))
         own = f"http://{request.header('host').lower()}"
-        return not all(origin in self.origins or origin.lower() == own for origin in origins)
+        return not all(origin.lower() in (*self.origins, own) for origin in origins)
 
     def is_local(self, request: Request) -> bool:
         """Whether it comes from a program of this machine, not through something that hands on."""
@@ -101,7 +103,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         """What browsers are told."""
         origin = request.header("origin")
         status = request.path.startswith("/v1/")
-        if origin in self.origins:
+        if origin.lower() in self.origins:
             return (("access-control-allow-origin", "*" if status else origin), *_LET_IN)
         return _STATUS_CORS if status else ()
 
@@ -130,10 +132,22 @@ def names(given: tuple[str, ...]) -> tuple[str, ...]:
     """Of other hosts, as they are compared. Raises `ConfigError` for one that no request has."""
     found = []
     for each in given:
-        name = _host(each) or _host(f"[{each}]")
+        name = _host(f"[{each}]" if is_ipv6(each) else each)
         if name is None or not name.isascii() or not set(name).isdisjoint("/@*? "):
             raise ConfigError(f"{each[:80]!r} is no name of a host: give one such as agents.example.org")
         found.append(name)
+    return tuple(found)
+
+
+def pages(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Origins, as they are compared. Raises `ConfigError` for one that no page has, or that any page has."""
+    found = []
+    for each in given:
+        scheme, apart, rest = each.lower().removesuffix("/").partition("://")
+        host = _host(rest)
+        if not apart or not scheme or host is None or not set(rest).isdisjoint("/@*? #"):
+            raise ConfigError(f"{each[:80]!r} is no origin of a page: give one such as http://localhost:3000")
+        found.append(f"{scheme}://{rest.removesuffix(_PORTS.get(scheme, ':'))}")
     return tuple(found)
 
 

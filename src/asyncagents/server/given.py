@@ -18,7 +18,6 @@ DIRECTED = Param("X-Opencode-Directory", "The same, percent-encoded, where the q
 KEYED = Param("Idempotency-Key", "The same one again is the same request again", most=LONGEST)
 
 
-
 def session_id(request: Request) -> SessionId:
     return SessionId(path_id(request, "id", "session"))
 

@@ -12,7 +12,7 @@ from asyncagents.engine.runtime import VERSION
 from asyncagents.server.http import JSON, NAMES, Answer, Request
 from asyncagents.server.limit import is_limited
 from asyncagents.server.route import Param, Route, Site
-from asyncagents.server.schema import Schema, Schemas
+from asyncagents.server.schema import Schema, Schemas, without_twins
 
 PATH = "/doc"
 STREAM = "text/event-stream"
@@ -109,7 +109,7 @@ def document(routes: Iterable[Route]) -> Schema:
             schemas.given(data)
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
-    return {
+    shown: Schema = {
         "openapi": "3.1.0",
         "info": {"title": "asyncagents", "version": VERSION, "description": _ABOUT},
         "servers": [{"url": "/"}],
@@ -120,6 +120,7 @@ def document(routes: Iterable[Route]) -> Schema:
             "securitySchemes": _SCHEMES,
         },
     }
+    return without_twins(shown)
 
 
 def statuses(route: Route) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,8 @@ from asyncagents.server.patience import Patience
 HEADER_BYTES = 64 * 1024
 MOST_HEADERS = 128
 SURPLUS_BYTES = 1024 * 1024
+TAKEN_BYTES = 16 * 1024
+"""Whoever takes so much of an answer does read it."""
 
 _NO_HTTP = "this is no request of HTTP/1.1 that can be read"
 _NO_PATH = "the target of a request is a path, such as /v1/health"
@@ -32,6 +35,8 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._head_since: float | None = None
         self._stalled_since: float | None = None
+        self._held = 0
+        """Of an answer, when it stalled."""
         self._closing_since: float | None = None
         self._idle_since: float | None = None
         self._at_work = False
@@ -40,6 +45,7 @@ class Protocol(HttpToolsProtocol):
         self._unspent = 0
         """Bytes that came since the last that told us something: the parser keeps them all."""
         self._deaf = False
+        self._is_lost = False
         self._surplus = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -152,7 +158,7 @@ class Protocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled_since = self.loop.time()
+        self._stalled_since, self._held = self.loop.time(), self._left()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -162,6 +168,8 @@ class Protocol(HttpToolsProtocol):
         """Now and then: whether something takes too long. To close is not enough: who reads nothing stays."""
         if self.transport.is_closing() and self._closing_since is None:
             self._closing_since = now
+        if self._stalled_since is not None and self._held - self._left() >= TAKEN_BYTES:
+            self._stalled_since, self._held = now, self._left()
         if self._is_over(self._closing_since, now, self.patience.linger_seconds) or self._is_over(
             self._stalled_since, now, self.patience.stall_seconds
         ):
@@ -172,6 +180,9 @@ class Protocol(HttpToolsProtocol):
             else:
                 self.transport.close()
 
+    def _left(self) -> int:
+        return self.transport.get_write_buffer_size()
+
     def _is_over(self, since: float | None, now: float, seconds: float) -> bool:
         return since is not None and now - since > seconds
 
@@ -179,14 +190,20 @@ class Protocol(HttpToolsProtocol):
         super().shutdown()
         self.loop.call_later(self.patience.stop_seconds / 2, self._end)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        super().connection_lost(exc)
+
     def _end(self) -> None:
         if self.transport.is_closing() or self.flow.write_paused:
             self.cut_off()
 
     def cut_off(self) -> None:
         """At once: neither we nor the kernel keep what nobody reads."""
-        raw = self.transport.get_extra_info("socket")
-        if raw is not None:
+        if self._is_lost:
+            return
+        with suppress(OSError, ValueError):  # it may be closed by now
+            raw = self.transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime import Runtime
@@ -30,6 +30,8 @@ class Site(Struct, frozen=True, kw_only=True):
     """Where sessions work whose maker names no directory."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
+    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""
 
 
 Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]

@@ -38,6 +38,7 @@ _BOUNDS = {
     "lt": "exclusiveMaximum",
 }
 """Of `msgspec.Meta`: of texts and numbers."""
+_REF, _INPUT = "#/components/schemas/", "Input"
 _LISTS = (list, tuple, frozenset, set)
 
 
@@ -98,12 +99,12 @@ class Schemas:
             self.named[name] = {}  # it may speak of itself
             self._kinds[name] = kind, taken
             self.named[name] = self._object(kind, taken=taken)
-        return {"$ref": f"#/components/schemas/{name}"}
+        return {"$ref": _REF + name}
 
     def _name(self, kind: Any, *, taken: bool) -> str:
         name: str = kind.__name__
         if taken and self._kinds.get(name) == (kind, False):
-            name += "Input"
+            name += _INPUT
         known = self._kinds.get(name, (kind, taken))
         assert known[0] is kind, f"two types are called {name}: {known[0]} and {kind}"
         return name
@@ -143,6 +144,36 @@ class Schemas:
         if isinstance(field.default, str | bool | int | float):
             schema["default"] = field.default
         return schema
+
+
+def without_twins(document: Schema) -> Schema:
+    """What is taken as it is given is told once."""
+    schemas: dict[str, Schema] = document["components"]["schemas"]
+    twins = {name: name.removesuffix(_INPUT) for name in schemas if name.removesuffix(_INPUT) in schemas}
+    twins = {name: plain for name, plain in twins.items() if name != plain}
+    while True:  # two that speak of others are alike if those are
+        names = {_REF + name: _REF + plain for name, plain in twins.items()}
+        alike = {
+            name: plain for name, plain in twins.items() if _renamed(schemas[name], names) == schemas[plain]
+        }
+        if alike == twins:
+            break
+        twins = alike
+    kept = {name: schema for name, schema in schemas.items() if name not in twins}
+    shown: Schema = _renamed(document | {"components": document["components"] | {"schemas": kept}}, names)
+    return shown
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    match value:
+        case dict():
+            return {key: _renamed(each, names) for key, each in value.items()}
+        case list():
+            return [_renamed(each, names) for each in value]
+        case str():
+            return names.get(value, value)
+        case _:
+            return value
 
 
 def _bounds(marks: Iterable[Any]) -> Schema:

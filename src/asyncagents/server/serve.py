@@ -22,7 +22,7 @@ from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
 from asyncagents.server.asgi import Application
 from asyncagents.server.discovery import Listing, Lock, read_token, remove_listing, write_listing
-from asyncagents.server.gate import Gate, names
+from asyncagents.server.gate import Gate, names, pages
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
 from asyncagents.server.protocol import Protocol, speaking
@@ -73,9 +73,7 @@ async def open_server(
         directory=_absolute(directory),
         silence=listening.silence,
     )
-    gate = Gate(
-        token=token, is_loopback=address.is_loopback, hosts=names(listening.hosts), origins=listening.origins
-    )
+    gate = _gate(listening, token, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
     with (
@@ -87,6 +85,11 @@ async def open_server(
         async with _answering(app, bound, site, patience):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
+
+
+def _gate(listening: Listening, token: str | None, *, is_loopback: bool) -> Gate:
+    hosts, origins = names(listening.hosts), pages(listening.origins)
+    return Gate(token=token, is_loopback=is_loopback, hosts=hosts, origins=origins)
 
 
 @asynccontextmanager

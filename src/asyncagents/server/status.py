@@ -1,8 +1,9 @@
 """`/v1`: what tasks do, for dashboards and other programs that only look."""
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import wraps
 from typing import Any, TypeAlias, get_args
 
 from asyncagents.domain.background_task import BackgroundTask, moment
@@ -14,7 +15,7 @@ from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import TaskStatus
 from asyncagents.domain.why import Why
 from asyncagents.engine.follower import News
-from asyncagents.engine.runtime import VERSION, Runtime
+from asyncagents.engine.runtime import VERSION
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.server.http import Answer, Request, Stream, shown
 from asyncagents.server.query import Query
@@ -28,6 +29,7 @@ _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
 
 Following: TypeAlias = AsyncGenerator[News, None]
+Answering: TypeAlias = Callable[[Site, Request], Awaitable[Answer]]
 
 
 class Beat(Shape, frozen=True, kw_only=True):
@@ -36,16 +38,27 @@ class Beat(Shape, frozen=True, kw_only=True):
     ts: str
 
 
+def one_at_a_time(handler: Answering) -> Answering:
+    @wraps(handler)
+    async def looked(site: Site, request: Request) -> Answer:
+        async with site.looks:
+            return await handler(site, request)
+
+    return looked
+
+
 async def health(site: Site, request: Request) -> Answer:
     uptime = (site.clock.now() - site.started) / 1000
     count = await site.runtime.board.count()
     return shown(Health(status="ok", uptime=uptime, version=VERSION, task_count=count))
 
 
+@one_at_a_time
 async def stats(site: Site, request: Request) -> Answer:
     return shown(await site.runtime.board.stats())
 
 
+@one_at_a_time
 async def tasks(site: Site, request: Request) -> Answer:
     given = Query(request.query)
     query = TaskQuery(
@@ -62,6 +75,7 @@ async def task(site: Site, request: Request) -> Answer:
     return shown(await site.runtime.tasks.get(SessionId(request.params["id"])))
 
 
+@one_at_a_time
 async def logs(site: Site, request: Request) -> Answer:
     """Nothing is masked: who may look at a task may read what it read."""
     task_id = SessionId(request.params["id"])
@@ -69,6 +83,7 @@ async def logs(site: Site, request: Request) -> Answer:
     return shown(await site.runtime.messages(task_id))
 
 
+@one_at_a_time
 async def group(site: Site, request: Request) -> Answer:
     return shown(await site.runtime.board.group(request.params["id"]))
 
@@ -87,17 +102,18 @@ async def events(site: Site, request: Request) -> Stream:
     def beat() -> bytes:
         return frame("heartbeat", encode(Beat(ts=moment(site.clock.now()))))
 
-    return Stream(_frames(site.runtime, following), beat, site.silence)
+    return Stream(_frames(site, following), beat, site.silence)
 
 
-async def _frames(runtime: Runtime, following: Following | None) -> AsyncGenerator[bytes, None]:
+async def _frames(site: Site, following: Following | None) -> AsyncGenerator[bytes, None]:
     """For ever; until the runtime is closed, or cannot read its store: whoever listens comes again."""
     yield opening()
     try:
         while True:
             if following is None:
-                board, cursor = await runtime.board.snapshot()
-                following = runtime.board.follow(cursor)
+                async with site.looks:
+                    board, cursor = await site.runtime.board.snapshot()
+                following = site.runtime.board.follow(cursor)
                 yield frame("snapshot", encode(board), cursor)
             async with aclosing(following) as news:
                 async for each in news:

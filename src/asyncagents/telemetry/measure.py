@@ -50,7 +50,7 @@ class Measures:
     def usage(self, tokens: Tokens, labels: Labels) -> None:
         labels = self._bounded(labels)
         for kind, count in (("input", input_tokens(tokens)), ("output", output_tokens(tokens))):
-            self._usage.record(count, labels | {"gen_ai.token.type": kind})
+            self._usage.record(max(0, count), labels | {"gen_ai.token.type": kind})
 
     def _bounded(self, labels: Labels) -> Labels:
         """A model may invent agents and models, and each would be kept for ever."""

@@ -14,7 +14,7 @@ from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.server.schema import Schema, Schemas
+from asyncagents.server.schema import Schema, Schemas, without_twins
 
 
 class Leaf(Shape, frozen=True, kw_only=True):
@@ -120,6 +120,26 @@ def test_what_is_always_written_is_required_in_what_is_given_alone() -> None:
     schemas.taken(Whole)
     assert schemas.named["Whole"]["required"] == ["one"]
     assert "required" not in schemas.named["WholeInput"]
+
+
+class Pair(Shape, frozen=True, kw_only=True):
+    dog: Dog
+    leaf: Leaf
+
+
+def test_what_is_taken_as_it_is_given_is_told_once() -> None:
+    schemas = Schemas()
+    schemas.given(Pair)
+    body = schemas.taken(Pair)
+    shown = without_twins({"paths": [body, schemas.taken(Dog)], "components": {"schemas": schemas.named}})
+
+    assert set(schemas.named) == {"Pair", "Dog", "Leaf", "PairInput", "DogInput", "LeafInput"}
+    assert set(shown["components"]["schemas"]) == {"Pair", "Dog", "Leaf", "PairInput", "LeafInput"}
+    assert shown["paths"] == [body, {"$ref": "#/components/schemas/Dog"}]
+    assert shown["components"]["schemas"]["PairInput"]["properties"] == {
+        "dog": {"$ref": "#/components/schemas/Dog"},
+        "leaf": {"$ref": "#/components/schemas/LeafInput"},
+    }
 
 
 def test_two_types_of_one_name_are_refused() -> None:

@@ -20,9 +20,10 @@ UPDATE task SET
 WHERE json_valid(CAST(body AS TEXT));
 
 -- Newest first is by id. Each has all that its question needs: rows with their bodies are read for what is shown, no others.
-CREATE INDEX task_page ON task (id);
-CREATE INDEX task_words ON task (id, status, agent, folded);
-CREATE INDEX task_status ON task (status, id);
-CREATE INDEX task_agent ON task (agent, id, status);
+-- Ids descend in time: so a new one is the last of its index, and pages are full (half of the size).
+CREATE INDEX task_page ON task (id DESC);
+CREATE INDEX task_words ON task (id DESC, status, agent, folded);
+CREATE INDEX task_status ON task (status, id DESC);
+CREATE INDEX task_agent ON task (agent, id DESC, status);
 CREATE INDEX task_sums ON task (status, agent, created, ended);
 CREATE INDEX task_ended ON task (ended) WHERE ended IS NOT NULL;

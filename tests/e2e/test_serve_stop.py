@@ -1,0 +1,155 @@
+"""`asyncagents serve` is told to stop, whoever still talks to it; and what others see of it meanwhile."""
+
+import asyncio
+import json
+import random
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from asyncagents.server.discovery import find_server
+from asyncagents.testing.provider import Reply, ToolUse
+from tests.e2e.cli_kit import open_desk
+from tests.e2e.serve_kills import descendants, until_dead
+from tests.e2e.serve_kit import Server, serving
+from tests.e2e.serve_load import Client, Outside
+from tests.flows.attack import Wire
+
+SLEEPS = Reply(text="", tools=(ToolUse("bash", {"command": "sleep 600 | sleep 600"}),))
+STOP_SECONDS = 6.0
+"""What is required of a stop."""
+
+
+class Door:
+    """Raw connections to a server."""
+
+    def __init__(self, server: Server, token: str) -> None:
+        self._port = int(server.url.rpartition(":")[2])
+        self._token = token
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", *, more: int = 0, buffer: int = 0
+    ) -> Wire:
+        """`more`: so much of the body is promised, and never comes; `buffer`: so little is ever read."""
+        raw = socket.socket()
+        raw.setblocking(False)
+        if buffer:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self._port))
+        wire = Wire(*await asyncio.open_connection(sock=raw, limit=buffer or 2**16))
+        head = [
+            f"{method} {path} HTTP/1.1",
+            "Host: localhost",
+            f"Authorization: Bearer {self._token}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body) + more}",
+        ]
+        await wire.send("\r\n".join([*head, "", ""]).encode() + body)
+        return wire
+
+
+async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"Sleep": [SLEEPS], "Long": [Reply(text="x" * 8_000_000)]}) as (desk, _):
+        desk.configure(permission={"*": "allow"})
+        async with serving(desk) as server:
+            token = _token(desk.data)
+            door, client = Door(server, token), _client(desk.data)
+            sleeping, long = await _session(client, "Sleep"), await _session(client, "Long")
+            await _until_child(server)
+            wires = [
+                await door.send("GET", "/v1/events"),
+                await door.send("GET", f"/v1/sessions/{sleeping}/events"),
+                await door.send("POST", f"/session/{sleeping}/message", _prompt("And?")),
+                await door.send("POST", "/async-tool/result", b"{", more=1000),
+                await door.send("GET", f"/session/{long}/message", buffer=4096),
+            ]
+            wires[-1].reader._transport.pause_reading()  # type: ignore[attr-defined]
+            assert [(await wire.hear()).status for wire in wires[:2]] == [200, 200]
+            children = descendants(server.process.pid)
+            async with asyncio.timeout(STOP_SECONDS):
+                said = await server.end()
+            waited = await wires[2].hear()
+            for wire in wires:
+                await wire.__aexit__()
+        await until_dead(children)
+
+    assert (server.process.returncode, said) == (0, "stopping\n")
+    assert children
+    assert waited.status == 503
+    assert not (desk.data / "server.json").exists()
+
+
+async def test_a_second_signal_ends_it_at_once_and_the_next_server_goes_on(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, {"Sleep": [SLEEPS]}) as (desk, _):
+        desk.configure(permission={"*": "allow"})
+        async with serving(desk) as server:
+            client = _client(desk.data)
+            session_id = await _session(client, "Sleep")
+            await _until_child(server)
+            wire = await Door(server, _token(desk.data)).send("POST", "/async-tool/result", b"{", more=1000)
+            children = descendants(server.process.pid)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.stderr is not None
+            assert await server.process.stderr.readline() == b"stopping\n"
+            said = await server.end()
+            await wire.__aexit__()
+        await until_dead(children)
+        left = find_server(desk.data)
+        async with serving(desk) as again:
+            status = await client.ask("GET", f"/session/{session_id}")
+            await again.end()
+
+    assert (server.process.returncode, said, left) == (143, "", None)
+    assert status["id"] == session_id
+    assert again.process.returncode == 0
+
+
+@pytest.mark.parametrize("words", [("--hostname", "0.0.0.0"), ("--hostname", "::")])
+async def test_no_machine_but_this_one_is_listened_to_without_a_token(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        ran = await desk.run("serve", "--no-auth", "--port", "0", *words)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "without a token only this machine may come: leave out --no-auth, or --hostname" in ran.err
+
+
+async def test_the_token_is_seen_in_no_list_of_processes_and_in_nothing_that_is_said(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _), serving(desk) as server:
+        token = _token(desk.data)
+        process = Path(f"/proc/{server.process.pid}")
+        seen = [(process / name).read_text() for name in ("cmdline", "environ", "comm")]
+        doctor = await desk.run("doctor")
+        modes = [stat.S_IMODE((desk.data / name).stat().st_mode) for name in ("server.json", "token")]
+        said = await server.end()
+
+    assert modes == [0o600, 0o600]
+    assert not [text for text in (*seen, doctor.out, doctor.err, said, server.url) if token in text]
+
+
+def _client(data: Path) -> Client:
+    return Client(data, Outside(), random.Random(0))
+
+
+def _token(data: Path) -> str:
+    return str(json.loads((data / "server.json").read_text())["token"])
+
+
+def _prompt(text: str) -> bytes:
+    return json.dumps({"parts": [{"type": "text", "text": text}]}).encode()
+
+
+async def _session(client: Client, text: str) -> str:
+    session = await client.ask("POST", "/session", {"title": text})
+    await client.ask("POST", f"/session/{session['id']}/prompt_async", json.loads(_prompt(text)))
+    return str(session["id"])
+
+
+async def _until_child(server: Server) -> None:
+    async with asyncio.timeout(60):
+        while len(descendants(server.process.pid)) < 2:  # noqa: ASYNC110  it starts them by itself
+            await asyncio.sleep(0.01)

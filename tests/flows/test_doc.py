@@ -1,0 +1,125 @@
+"""`/doc` as the server gives it, and what the server says held against it."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from asyncagents.llm.scripted import call, say
+from scripts.http_api import PAGE, page
+from tests.flows.delegating import launch
+from tests.flows.deliveries import Service
+from tests.flows.kit import ECHO
+from tests.flows.serving import Served, serving
+
+SCENES = {
+    "delegate": [[launch("one", "dig"), call("deploy")], [say("Launched.")]],
+    "dig": [[call("echo", text="deep")], [say("Dug.")]],
+}
+
+
+def fits(document: Any, schema: Any, value: Any) -> None:
+    """Raises what is wrong with it."""
+    jsonschema_rs.validate({**schema, "components": document["components"]}, value)
+
+
+def answers(document: Any, path: str, method: str = "get") -> Any:
+    return document["paths"][path][method]["responses"]
+
+
+async def examples(at: Served) -> dict[str, str]:
+    """Paths of the document, and where something is to be seen."""
+    session_id = at.stage.session_id
+    (task,) = await at.runtime.tasks.list(session_id)
+    (pending,) = await at.runtime.async_tools.waiting_calls()
+    entry = (await at.stage.messages())[0]
+    ids = {
+        "/v1/tasks/{id}": task.session_id,
+        "/v1/task-groups/{id}": task.batch_id,
+        "/async-tool/pending/{id}": pending.id,
+    }
+    document = await at.json("/doc")
+    found = {}
+    for path, methods in document["paths"].items():
+        if "get" in methods and "text/event-stream" not in answers(document, path)["200"]["content"]:
+            known = next(
+                (found_id for prefix, found_id in ids.items() if path.startswith(prefix)), session_id
+            )
+            found[path] = path.replace("{id}", known).replace("{messageID}", entry.info.id)
+    return found
+
+
+@pytest.mark.spec("P-03", "H-04")
+async def test_what_the_server_shows_has_the_shape_that_its_document_says(tmp_path: Path) -> None:
+    service = Service()
+    async with serving(tmp_path, SCENES, ECHO, service.tool) as at:
+        await at.stage.prompt("delegate")
+        document = await at.json("/doc")
+        for path, where in (await examples(at)).items():
+            told = await at.caller.ask("GET", where, headers=at.caller.token)
+            (kind,) = answers(document, path)["200"]["content"]
+            assert (told.status, told.headers["content-type"]) == (200, kind), path
+            if kind == "application/json":
+                fits(document, answers(document, path)["200"]["content"][kind]["schema"], told.json)
+
+
+async def test_what_a_stream_says_has_the_names_and_shapes_that_the_document_says(tmp_path: Path) -> None:
+    async with serving(tmp_path, SCENES, ECHO, Service().tool) as at:
+        document = await at.json("/doc")
+        one = f"/v1/sessions/{at.stage.session_id}/events?tree=true"
+        async with at.listen() as board, at.listen(one, headers=at.caller.token) as session:
+            await at.stage.prompt("delegate")
+            await board.until("task.completed")
+            await session.until("task.completed")
+        for path, heard in (("/v1/events", board.heard), ("/v1/sessions/{id}/events", session.heard)):
+            events = answers(document, path)["200"]["content"]["text/event-stream"]["x-events"]
+            assert len({frame.type for frame in heard}) > 2
+            for frame in heard:
+                fits(document, events[frame.type]["schema"], frame.data)
+
+
+@pytest.mark.parametrize(
+    ("where", "headers", "status"),
+    [
+        ("/v1/events?after=nonsense", {}, 400),
+        ("/v1/events", {"origin": "https://evil.example"}, 401),
+        ("/v1/sessions/{id}/events?after=nonsense", None, 400),
+        ("/v1/sessions/{id}/events?tree=perhaps", None, 400),
+        ("/v1/sessions/{id}/events", {}, 401),
+        ("/v1/sessions/ses_none/events", None, 404),
+    ],
+)
+async def test_streams_that_cannot_be_opened_are_refused_as_the_document_says(
+    tmp_path: Path, where: str, headers: dict[str, str] | None, status: int
+) -> None:
+    async with serving(tmp_path, {}) as at:
+        document = await at.json("/doc")
+        given = at.caller.token if headers is None else headers
+        told = await at.caller.ask("GET", where.replace("{id}", at.stage.session_id), headers=given)
+
+    path = where.partition("?")[0].replace("ses_none", "{id}")
+    reference = answers(document, path)[str(status)]["$ref"].removeprefix("#/components/responses/")
+    schema = document["components"]["responses"][reference]["content"]["application/json"]["schema"]
+    assert told.status == status
+    fits(document, schema, told.json)
+
+
+async def test_the_document_is_for_local_programs_and_who_has_the_token(tmp_path: Path) -> None:
+    page_of = {"origin": "https://evil.example"}
+    async with serving(tmp_path, {}) as at:
+        ours = await at.get("/doc")
+        foreign = await at.caller.ask("GET", "/doc", headers=page_of)
+        proven = await at.caller.ask("GET", "/doc", headers={**page_of, **at.caller.token})
+        head = await at.caller.ask("HEAD", "/doc")
+
+    assert (ours.status, ours.headers["content-type"]) == (200, "application/json")
+    assert (foreign.status, proven.status) == (401, 200)
+    assert (head.body, head.headers["content-length"]) == (b"", str(len(ours.body)))
+    assert at.listing.token is not None
+    assert at.listing.token not in ours.body.decode()
+
+
+def test_the_page_lists_the_routes_that_there_are() -> None:
+    text = PAGE.read_text()
+    assert text == page(text), "run `python scripts/http_api.py`"

@@ -1,0 +1,97 @@
+"""docs/status-api.md: what it asks is answered as it shows, and its code is run."""
+
+import asyncio
+import re
+import shlex
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientSession
+
+from asyncagents.llm.scripted import call, fail, say
+from tests.flows.delegating import Scenes, launch, task_named, until_quiet
+from tests.flows.kit import ECHO, PATIENCE
+from tests.flows.serving import Served, serving
+from tests.flows.test_pages import DOCS, blocks
+
+PAGE = "status-api.md"
+SCENES: Scenes = {
+    "go": [
+        [launch("Read the parser", "parser"), launch("Read the printer", "printer")],
+        [say("Off they go.")],
+    ],
+    "parser": [[call("echo", text="x")], [say("It has no tests for empty input.")]],
+    "printer": [[fail("the provider is overloaded")]],
+}
+
+
+def asked() -> list[tuple[str, Any]]:
+    """What the page asks with curl, and what it says is answered."""
+    text = (DOCS / PAGE).read_text(encoding="utf-8")
+    pairs = re.findall(r"^```sh\n(.*?)^```\n```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(shlex.split(lines.splitlines()[-1])[-1], msgspec.json.decode(said)) for lines, said in pairs]
+
+
+def shape(value: Any) -> Any:
+    """What it is made of, whatever its words and numbers are."""
+    match value:
+        case dict():
+            return {key: shape(each) for key, each in value.items()}
+        case list():
+            return [shape(each) for each in value]
+        case _:
+            return type(value)
+
+
+async def _did(at: Served) -> dict[str, str]:
+    await at.stage.prompt("go")
+    await until_quiet(at.runtime, at.stage.session_id)
+    group = (await task_named(at.runtime, "Read the parser")).batch_id
+    return {"$URL": "", "$GROUP": group, "$SESSION": at.stage.session_id}
+
+
+@pytest.mark.spec("H-03", "H-05", "H-07")
+async def test_what_the_page_asks_is_answered_as_it_says(tmp_path: Path) -> None:
+    async with serving(tmp_path, SCENES, ECHO) as at:
+        words = await _did(at)
+        for path, said in asked():
+            for name, word in words.items():
+                path = path.replace(name, word)
+            answer = await at.json(path)
+            if "stats" in answer and "tasks" in answer:
+                answer["tasks"] = []  # as the page does
+            assert shape(answer) == shape(said), path
+    assert len(asked()) == 5
+
+
+@pytest.mark.spec("H-06")
+async def test_the_dashboard_of_the_page_sees_what_the_board_has(tmp_path: Path) -> None:
+    room: dict[str, Any] = {}
+    exec(blocks(PAGE)[0], room)
+    async with serving(tmp_path, SCENES, ECHO) as at, aclosing(room["watch"](at.listing.url)) as boards:
+        assert await anext(boards) == {}
+        await _did(at)
+        wanted = {task["sessionID"]: task for task in (await at.json("/v1/tasks"))["tasks"]}
+        async for board in boards:
+            if board == wanted:
+                break
+    assert len(board) == 2
+
+
+@pytest.mark.spec("H-10")
+async def test_a_program_of_ones_own_shows_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    told: asyncio.Queue[str] = asyncio.Queue()
+    room: dict[str, Any] = {"__name__": "page", "print": lambda said, url: told.put_nowait(url)}
+    exec(blocks(PAGE)[1], room)
+    async with asyncio.TaskGroup() as group, asyncio.timeout(PATIENCE), ClientSession() as http:
+        program = group.create_task(room["main"]())
+        async with http.get(await told.get()) as answer:
+            page = await answer.json()
+        program.cancel()
+    assert page == {"tasks": [], "total": 0, "limit": 50, "offset": 0}

@@ -1,0 +1,80 @@
+"""What a server refuses is raised as what it is, with the server's words."""
+
+import json
+
+import pytest
+
+from asyncagents.client.refusal import refusal
+from asyncagents.errors import (
+    AsyncAgentsError,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    RequestError,
+    ResultRefused,
+    Unauthorized,
+    Unavailable,
+)
+from asyncagents.server.http import Answer, answered
+
+
+def body(message: str) -> bytes:
+    return json.dumps({"name": "X", "data": {"message": message}}).encode()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound("session", "ses_x"),
+        NotFound("pending call", "it's"),
+        Conflict("it has come to something else"),
+        InvalidInput("write it otherwise"),
+        Unauthorized("no"),
+        ResultRefused("deploy does not take this"),
+    ],
+)
+async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> None:
+    async def fails() -> Answer:
+        raise error
+
+    answer = await answered(fails())
+    raised = refusal(answer.status, answer.body)
+
+    assert (type(raised), str(raised)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, InvalidInput),
+        (401, Unauthorized),
+        (403, Unauthorized),
+        (404, NotFound),
+        (405, InvalidInput),
+        (408, Unavailable),
+        (409, Conflict),
+        (413, InvalidInput),
+        (415, InvalidInput),
+        (422, ResultRefused),
+        (429, Unavailable),
+        (500, Unavailable),
+        (502, Unavailable),
+        (503, Unavailable),
+    ],
+)
+@pytest.mark.parametrize("said", [body("so it is"), b"<html>so</html>", b"", b"\xff", b"[]", b'{"data": 1}'])
+def test_every_status_is_an_error_of_ours(status: int, kind: type[AsyncAgentsError], said: bytes) -> None:
+    raised = refusal(status, said)
+
+    assert type(raised) is kind
+    assert str(raised) in {"so it is", f"the server answered with status {status}"}
+    assert (str(raised) == "so it is") == (said == body("so it is"))
+
+
+def test_what_is_missing_is_named_if_the_server_names_it() -> None:
+    named = refusal(404, body("no task with id 'ses_x'"))
+    unnamed = refusal(404, body("there is no such route"))
+
+    assert isinstance(named, NotFound)
+    assert isinstance(unnamed, NotFound)
+    assert (named.kind, named.id, unnamed.kind, unnamed.id) == ("task", "ses_x", "", "")
