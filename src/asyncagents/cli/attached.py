@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from asyncagents.cli.file_send import attachments
+from asyncagents.cli.run_follow import was_deleted
 from asyncagents.cli.screen import Screen
 from asyncagents.client.client import Client
 from asyncagents.client.client import To as Sent
@@ -20,7 +21,7 @@ from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Idle, Status
 from asyncagents.engine.compose import File
 from asyncagents.engine.input import To
-from asyncagents.errors import StoreError
+from asyncagents.errors import NotFound, StoreError
 
 BEHIND_SECONDS = 10.0
 """So long what was done may be ahead of what is told of it, at most: where nothing is lost it is at once."""
@@ -109,6 +110,14 @@ class Attached:
 
     async def at_work(self, root_id: SessionId) -> bool:
         """True, too, while what was done is ahead of what was told of it, within bounds."""
+        try:
+            return await self._is_at_work(root_id)
+        except NotFound as error:
+            if not self._root.done():
+                raise
+            raise was_deleted(root_id) from error  # the stream may tell it later
+
+    async def _is_at_work(self, root_id: SessionId) -> bool:
         with self._told_if_silent():
             state = await self._client.state(root_id)
         self.trouble = StoreError(state.trouble) if state.trouble is not None else None

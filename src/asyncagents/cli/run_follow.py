@@ -80,7 +80,7 @@ async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view:
         view.show(event)
         match event:
             case SessionDeleted(session_id=session_id) if session_id == root_id:
-                raise Complaint(f"session {root_id} was deleted while it was followed")
+                raise was_deleted(root_id)
             case SessionIdle() | SessionDeleted() | PermissionAsked() | QuestionAsked():
                 return
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
@@ -89,6 +89,10 @@ async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view:
                 return
             case _:
                 pass
+
+
+def was_deleted(root_id: SessionId) -> Complaint:
+    return Complaint(f"session {root_id} was deleted while it was followed")
 
 
 def _check(host: Host, root_id: SessionId) -> None:
