@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.call import Kind
 from asyncagents.domain.control import Lease
 from asyncagents.domain.event import PartUpdated, SessionStatus
 from asyncagents.domain.failure import APIError, Failure, aborted, api
@@ -62,6 +63,19 @@ async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) ->
     lab.clock.advance(60_000)
     lab.commits.clear()
     assert (await lab.store.expire(), lab.woken) == (1, [lease.session_id])
+    assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
+
+
+@pytest.mark.parametrize("kind", ["task", "ask", "question"])
+async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: Lab, kind: Kind) -> None:
+    """The call wakes it. A run before that could only stop again, and would be woken again, and again."""
+    _, lease, (call,) = await lab.called(None)
+    step = await lab.step(lease)
+    await lab.store.retry_step(lease, retrying(lab, step))
+    await lab.start(lease, call)
+    await lab.store.open_call(lease, call.id, lab.waiting(kind))
+    assert await lab.store.park(lease, (await lab.store.snapshot(lease)).control.wake_seq)
+    lab.clock.advance(60_000)
     assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
 
 

@@ -93,15 +93,23 @@ UPDATE request SET state = 'failed' WHERE id = ? AND state = 'backoff';
 SELECT id, message_id, attempt, next_at, failure, estimate FROM request WHERE id = ?;
 
 -- name: due_backoffs
--- Of sessions that nobody runs: a run looks after its own.
+-- Of sessions that nobody runs: a run looks after its own. One that is held by a call is woken by that call's end: before it, a run
+-- could do nothing but stop again, and be woken again.
 SELECT session.id, request.id FROM request
 JOIN session ON session.id = request.session_id AND session.backoff = request.id
-WHERE request.state = 'backoff' AND request.next_at <= ? AND session.state = 'idle'
+WHERE request.state = 'backoff' AND request.next_at <= ? AND session.state = 'idle' AND NOT EXISTS (
+  SELECT 1 FROM call WHERE call.session_id = session.id AND call.state = 'open' AND json_valid(CAST(call.body AS TEXT))
+    AND (CAST(call.body AS TEXT) ->> '$.state.kind' IN ('ask', 'question')
+      OR (CAST(call.body AS TEXT) ->> '$.state.kind' = 'task' AND NOT COALESCE(CAST(call.body AS TEXT) ->> '$.state.child_waits', 0))))
 ORDER BY request.next_at, session.id LIMIT ?;
 
 -- name: next_backoff
 SELECT request.next_at FROM request JOIN session ON session.id = request.session_id AND session.backoff = request.id
-WHERE request.state = 'backoff' AND session.state = 'idle' ORDER BY request.next_at LIMIT 1;
+WHERE request.state = 'backoff' AND session.state = 'idle' AND NOT EXISTS (
+  SELECT 1 FROM call WHERE call.session_id = session.id AND call.state = 'open' AND json_valid(CAST(call.body AS TEXT))
+    AND (CAST(call.body AS TEXT) ->> '$.state.kind' IN ('ask', 'question')
+      OR (CAST(call.body AS TEXT) ->> '$.state.kind' = 'task' AND NOT COALESCE(CAST(call.body AS TEXT) ->> '$.state.child_waits', 0))))
+ORDER BY request.next_at LIMIT 1;
 
 -- name: request_tokens
 SELECT tokens FROM request WHERE id = ?;
