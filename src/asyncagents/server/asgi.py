@@ -55,7 +55,7 @@ class Application:
         request = _request(scope)
         if request is None:
             cors = self._gate.cors(Request(method=scope["method"], path=scope["raw_path"].decode("latin-1")))
-            await _tell(send, refused(400, "the request is not text"), (*cors, *CLOSE))
+            await _tell(send, refused(400, "the request is not text, or has a NUL in it"), (*cors, *CLOSE))
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:

@@ -25,8 +25,6 @@ class Query:
         found = [value for key, value in self._given if key == name]
         if len(found) > 1:
             raise InvalidInput(f"{name} is given {len(found)} times: give it once")
-        if found and "\0" in found[0]:
-            raise InvalidInput(f"{name} has a NUL in it, and nothing that is stored has")
         return found[0] if found else None
 
     def word(self, name: str) -> str | None:
