@@ -31,9 +31,12 @@ class Address(Struct, frozen=True):
         """At this port, or the first free one of the nine after it, or whichever is free."""
         ports = [*range(port, min(port + TRIES, 65_536)), 0] if port else [0]
         for each in ports:
-            bound = socket.socket(self.family, socket.SOCK_STREAM)
+            bound = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+            # Else an answer in two pieces waits 40 ms for a receipt of the first.
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
             try:
                 bound.bind(self._at(each))
                 bound.listen(BACKLOG)
