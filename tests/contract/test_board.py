@@ -71,6 +71,20 @@ async def test_a_page_has_the_newest_first_and_counts_all(lab: Lab) -> None:
 
 
 @pytest.mark.spec("H-03")
+@pytest.mark.parametrize(
+    "query", [TaskQuery(limit=1), TaskQuery(limit=1, status="completed"), TaskQuery(limit=1, search="f")]
+)
+async def test_a_total_follows_every_launch(lab: Lab, query: TaskQuery) -> None:
+    totals = []
+    for _ in range(3):
+        await put(lab)
+        await put(lab, "Other", status="running")
+        totals += [(await lab.store.board.page(query)).total for _ in range(2)]
+    every = 2 if query.status is None and query.search is None else 1
+    assert totals == [every, every, 2 * every, 2 * every, 3 * every, 3 * every]
+
+
+@pytest.mark.spec("H-03")
 async def test_pages_end_to_end_are_the_list(lab: Lab) -> None:
     made = [await put(lab, f"Thing {n}") for n in range(9)]
     for query in (

@@ -14,7 +14,7 @@ class BoardStore(Door):
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Newest first."""
-        return await self._read(lambda tx: board.page(tx, query))
+        return await self._read(lambda tx: board.page(tx, query, self._sums))
 
     async def group(self, batch_id: str) -> TaskGroup:
         return await self._read(lambda tx: board.group(tx, batch_id))

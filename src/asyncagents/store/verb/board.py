@@ -23,6 +23,7 @@ from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb import feed
 from asyncagents.store.verb.task import decode_task, folded, progress, shown
 
+MOST_TOTALS = 100
 PATTERN = 1_000
 """Characters of a text that is searched for. SQLite takes no pattern of more than 50,000 bytes."""
 _SPECIAL = re.compile(r"[*?\[]")
@@ -45,14 +46,41 @@ class Places:
         return max(0, ahead[control.id] - crowd[0] + 1) if crowd and control.id in ahead else 0
 
 
-async def page(tx: Tx, query: TaskQuery) -> TaskPage:
+class Sums:
+    """The sums over all tasks, kept until a task changes or goes: they take a look at each of them."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Row, TaskStats] | None = None
+        self._totals: tuple[Row | None, dict[tuple[object, ...], int]] = None, {}
+
+    async def total(self, tx: Tx, *asked: str | None) -> int:
+        """How many there are of those that a page is of: a statement, and what it is asked with."""
+        state, (kept, totals) = await tx.one("board_state"), self._totals
+        if kept != state or len(totals) >= MOST_TOTALS:
+            totals = {}
+            self._totals = state, totals
+        if asked not in totals:
+            totals[asked] = await _number(tx, str(asked[0]), *asked[1:])
+        return totals[asked]
+
+    async def stats(self, tx: Tx) -> TaskStats:
+        state = await tx.one("board_state")
+        assert state is not None
+        kept = self._kept
+        if kept is None or kept[0] != state:
+            kept = state, task_stats(Sum(*row) for row in await tx.all("board_sums"))
+            self._kept = kept
+        return kept[1]
+
+
+async def page(tx: Tx, query: TaskQuery, sums: Sums) -> TaskPage:
     """One that cannot be read is left out; it counts all the same."""
     kind, *given = _asked(query)
     rows = await tx.all(f"board_page{kind}", query.limit, query.offset, *given)
     if len(rows) < query.limit and (rows or not query.offset):  # the last page: it says how many there are
         total = query.offset + len(rows)
     else:
-        total = await _number(tx, f"board_count{kind}", *given)
+        total = await sums.total(tx, f"board_count{kind}", *given)
     tasks = tuple(each for _, each in await _shown(tx, rows))
     return TaskPage(tasks=tasks, total=total, limit=query.limit, offset=query.offset)
 
@@ -87,22 +115,6 @@ async def group(tx: Tx, batch_id: str) -> TaskGroup:
     if not members:
         raise NotFound("task group", batch_id)
     return task_group(batch_id, members, tx.now)
-
-
-class Sums:
-    """The sums over all tasks, kept until a task changes or goes: they take a look at each of them."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[Row, TaskStats] | None = None
-
-    async def stats(self, tx: Tx) -> TaskStats:
-        state = await tx.one("board_state")
-        assert state is not None
-        kept = self._kept
-        if kept is None or kept[0] != state:
-            kept = state, task_stats(Sum(*row) for row in await tx.all("board_sums"))
-            self._kept = kept
-        return kept[1]
 
 
 async def snapshot(tx: Tx, sums: Sums) -> tuple[BoardSnapshot, str]:
