@@ -110,3 +110,41 @@ async def test_an_end_is_told_once_and_that_it_was_read_as_an_update(lab: Lab) -
     await _catch_up(lab, watcher, random.Random(0))
     assert watcher.heard == [("task.completed", child), ("task.updated", child)]
     assert b"resultRetrievedAt" in watcher.state[child]
+
+
+@pytest.mark.spec("H-06")
+async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_row_changed(lab: Lab) -> None:
+    """Who joins has read for himself; the others' look begins before that, and holds the task only once."""
+    crew = await parent(lab)
+    task_id = await crew.launch(crew.calls[0], background=False)
+    lease = await lab.claim(task_id)
+    _, cursor = await lab.store.board.snapshot()
+    reader = Follower(point(cursor))
+    await lab.store.background(task_id)
+    ahead = Watcher(*await lab.store.board.snapshot())
+    await lab.step(lease)
+    look = await _look(lab, reader, progress=True, window=500)
+    follower = Follower(point(ahead.cursor))
+    for each in follower.take(look):
+        ahead.apply(each)
+    assert ahead.state == await fresh(lab)
+
+
+@pytest.mark.spec("H-06")
+@pytest.mark.parametrize("seed", range(327, 330))
+async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
+    walk, rng = TaskWalk(lab, seed), random.Random(seed)
+    reader = Follower(point((await lab.store.board.snapshot())[1]))
+    watching: list[tuple[Watcher, Follower]] = []
+    for _ in range(60):
+        await walk.go(rng.randrange(1, 12))
+        if rng.random() < 0.3:
+            watcher = Watcher(*await lab.store.board.snapshot())
+            watching.append((watcher, Follower(point(watcher.cursor))))
+            await walk.go(rng.randrange(6))
+        look = await _look(lab, reader, progress=rng.random() < 0.5, window=rng.choice([1, 3, 500]))
+        reader.point = look.point
+        for watcher, follower in watching:
+            for news in follower.take(look):
+                watcher.apply(news)
+            assert look.point.level < look.point.rev or watcher.state == await fresh(lab)

@@ -18,14 +18,14 @@ TOKEN = "0123456789abcdef" * 4
 MANY = 1_000_000
 
 
-def application(runtime: Runtime, directory: str = "/") -> Application:
+def application(runtime: Runtime, directory: str = "/", *, patience: Patience | None = None) -> Application:
     """With the token above, and no limit to how often one may come."""
     clock = SystemClock()
     site = Site(
         runtime=runtime, clock=clock, started=clock.now(), closing=asyncio.Event(), directory=directory
     )
     rates = Rates(clock, a_second=MANY, at_once=MANY)
-    return Application(site, Gate(token=TOKEN, is_loopback=True), ROUTES, rates, patience=Patience())
+    return Application(site, Gate(token=TOKEN, is_loopback=True), ROUTES, rates, patience=patience)
 
 
 async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Answer:

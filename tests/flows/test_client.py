@@ -244,7 +244,7 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
 
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             async with open_server(at.runtime, tmp_path, Listening(port=0)):
-                ears = group.create_task(listen())
+                hearing = group.create_task(listen())
                 await listening.wait()
                 answer = group.create_task(client.prompt(at.session_id, "go"))
                 await gate.until_started()
@@ -252,7 +252,7 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
             await at.ears.until(SessionIdle)
             async with open_server(at.runtime, tmp_path, Listening(port=0)):
                 said = await answer
-                await ears
+                await hearing
 
     assert said.text == "Through."
     texts = [

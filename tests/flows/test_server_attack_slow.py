@@ -3,6 +3,7 @@
 import asyncio
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from asyncagents.server.asgi import PIECE
 from asyncagents.server.patience import Patience
 from asyncagents.server.protocol import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
 from asyncagents.server.serve import Listening, open_server
+from tests.flows.asked import TOKEN, application
 from tests.flows.attack import SHORT, WAIT, Heard, Target, Wire, target
 
 HEALTH = "/v1/health"
@@ -407,3 +409,37 @@ async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_
     assert took < 6
     with pytest.raises(ConnectionRefusedError):
         await at.connect()
+
+
+async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_the_others(
+    tmp_path: Path,
+) -> None:
+    """A kept connection is closed a moment after the stop began."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("the body never comes")
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "raw_path": RESULT.encode(),
+        "query_string": b"",
+        "headers": [
+            (b"host", b"127.0.0.1:5165"),
+            (b"authorization", f"Bearer {TOKEN}".encode()),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"1000"),
+        ],
+        "client": ("127.0.0.1", 50_000),
+    }
+    async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(WAIT):
+        app = application(runtime, patience=Patience(stop_seconds=0.01, body_seconds=10 * WAIT))
+        app.stop()
+        await app(scope, receive, send)
+
+    assert sent[0]["status"] == 503

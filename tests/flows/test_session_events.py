@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents.app import open_runtime
+from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
+from asyncagents.domain.part import TextPart
+from asyncagents.engine.follow import Heard
 from asyncagents.llm.model import ModelEvent, Request, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from tests.flows.calling import Caller, Frame, calling
-from tests.flows.kit import PATIENCE
+from tests.flows.kit import PATIENCE, stage
 from tests.flows.test_session_routes import HELLO, text
 
 
@@ -193,3 +196,44 @@ async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
         await started.wait()
 
     assert listening.result() >= 1
+
+
+def written(piece: Heard) -> str:
+    """The text of the last part, as a client puts it together."""
+    known: dict[str, str] = {}
+    for event in piece.events:
+        if isinstance(event, PartUpdated) and isinstance(event.part, TextPart):
+            known[event.part.id] = event.part.text
+        if isinstance(event, PartDelta) and event.offset == len(known[event.part_id]):
+            known[event.part_id] += event.delta
+    return list(known.values())[-1]
+
+
+async def test_who_reads_slowly_gets_all_of_a_text_that_was_just_begun(tmp_path: Path) -> None:
+    """Its first words are told with its row, a moment before whoever writes it learns that it is there."""
+    model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
+    async with stage(tmp_path, model) as at, aclosing(at.runtime.follow(at.session_id)) as heard:
+        await anext(heard)
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("two ")
+        piece = await anext(heard)
+        model.go.set()
+        await at.ears.until(PromptAnswered)
+
+    assert written(piece) == "One two "
+
+
+async def test_who_reads_slowly_gets_all_of_a_text_that_a_new_child_began_meanwhile(tmp_path: Path) -> None:
+    model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
+    async with stage(tmp_path, model) as at, aclosing(at.runtime.follow(at.session_id, tree=True)) as heard:
+        await anext(heard)
+        child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
+        await at.runtime.send(child.id, "go")
+        await at.ears.until_said("two ")
+        while not at.runtime._bus.being_written(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
+            await asyncio.sleep(0)
+        piece = await anext(heard)
+        model.go.set()
+        await at.ears.until(PromptAnswered)
+
+    assert written(piece) == "One two "

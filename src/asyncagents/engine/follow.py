@@ -20,7 +20,7 @@ from asyncagents.domain.event import (
     SessionUpdated,
     TodoUpdated,
 )
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import PartId, SessionId
 from asyncagents.engine.bus import QUEUE, Bus, Subscription
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
@@ -67,6 +67,10 @@ class Circle:
     def is_foreign(self, session_id: SessionId | None) -> bool:
         """For sure; what is not known yet is not."""
         return session_id is None or not self._known.get(session_id, self._tree)
+
+    def may_hold(self, session_id: SessionId) -> bool:
+        """A child that came while somebody caught up is not known yet."""
+        return not self.is_foreign(session_id)
 
     def holds(self, session_id: SessionId) -> bool:
         return self._known.get(session_id, False)
@@ -144,12 +148,20 @@ class _Ear(Subscription):
             self.lagging = True
         self._news.set()
 
-    def skip(self, upto: int) -> None:
-        """What was told otherwise is not told again; what was written by now is told as a whole."""
+    def skip(self, upto: int, growing: list[Event]) -> None:
+        """What was told otherwise is not told again. Pieces of a text are told only after its beginning, and
+        not if it is told as a whole."""
         self._told = upto
-        self._heard = deque(
-            (at, event) for at, event in self._heard if at > upto and not isinstance(event, PartDelta)
-        )
+        whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
+        begun: set[PartId] = set()
+        kept: deque[tuple[int, Event]] = deque()
+        for at, event in self._heard:
+            if at <= upto or (isinstance(event, PartDelta) and event.part_id not in begun - whole):
+                continue
+            if isinstance(event, PartUpdated) and event.part.id is not None:
+                begun.add(event.part.id)
+            kept.append((at, event))
+        self._heard = kept
 
     def take(self) -> tuple[list[Event], int]:
         """All that is there, and the revision up to which that is all."""
@@ -188,11 +200,11 @@ async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> Async
                     async for heard in pieces:
                         yield heard
                         cursor = heard.cursor
-            ear.skip(at_revision(cursor))
-            growing, silent = bus.being_written(circle.holds), False
+            growing, silent = bus.being_written(circle.may_hold), False
+            ear.skip(at_revision(cursor), growing)
             while not ear.lagging:  # what an ear that lags has heard is not all there was
                 events, upto = ear.take()
-                told = (*await circle.of(events), *growing)
+                told = await circle.of([*events, *growing])
                 cursor, growing = _later(cursor, upto), []
                 if told or silent:
                     yield Heard(told, cursor)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.id import SessionId
-from asyncagents.store.verb.board_feed import Change, Look, Point
+from asyncagents.store.verb.board_feed import Change, Look, Moved, Point
 
 QUEUE = 1024
 
@@ -78,6 +78,9 @@ class Follower:
     def take(self, look: Look) -> Iterator[News]:
         """What is new to it; it may have read some of that for itself. Then it knows all of it."""
         fresh = [each for each in look.changes if each.rev > self.point.rev]
+        known = [
+            each for each in look.changes if each.rev <= self.point.rev and each.became == "task.updated"
+        ]
         for each, following in zip_longest(fresh, fresh[1:]):
             before = str(self.point)
             *first, last = self._became(each)
@@ -88,7 +91,7 @@ class Follower:
             yield from (News(before, kind, each.body) for kind in first)
             yield News(str(self.point), last, each.body)
         self._reach(look)
-        yield from self._moved(look)
+        yield from self._moved(look, [*known, *look.moved])
 
     def _reach(self, look: Look) -> None:
         """It knows of all rows that were looked at; and, with the last piece, of all tasks that are there."""
@@ -109,10 +112,11 @@ class Follower:
             return ("task.created", change.became) if has_ended else ("task.created",)
         return (change.became,) if has_ended else ("task.updated",)
 
-    def _moved(self, look: Look) -> Iterator[News]:
+    def _moved(self, look: Look, moved: list[Change | Moved]) -> Iterator[News]:
+        """Also tasks whose rows it knew: they may have done something since that their rows do not tell."""
         if look.point.level <= self.point.level:  # it has read later than this was read
             return
-        for each, following in zip_longest(look.moved, look.moved[1:]):
+        for each, following in zip_longest(moved, moved[1:]):
             if following is None:
                 self.point = replace(self.point, level=look.point.level)
             yield News(str(self.point), "task.updated", each.body)

@@ -49,6 +49,8 @@ class Application:
         self._rates = rates
         self._patience = patience or Patience()
         self._deadlines: set[asyncio.Timeout] = set()
+        self._end: float | None = None
+        """By when everybody has his answer; None: the server does not stop."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "there are no other kinds here"
@@ -84,15 +86,14 @@ class Application:
 
     def stop(self) -> None:
         """Whoever still waits for an answer gets one soon; the stop of the site ends streams."""
-        soon = asyncio.get_running_loop().time() + self._patience.stop_seconds
+        self._end = asyncio.get_running_loop().time() + self._patience.stop_seconds
         for deadline in self._deadlines:
-            deadline.reschedule(soon)
+            deadline.reschedule(self._end)
 
     async def _in_time(self, request: Request, body: Body) -> Reply:
-        """There is no limit until the server stops."""
+        """There is no limit until the server stops; who comes after that has the same as all others."""
         try:
-            limit = self._patience.stop_seconds if self._site.closing.is_set() else None
-            async with asyncio.timeout(limit) as deadline:
+            async with asyncio.timeout_at(self._end) as deadline:
                 self._deadlines.add(deadline)
                 try:
                     return await self._reply(request, body)

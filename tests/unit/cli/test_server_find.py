@@ -10,7 +10,9 @@ import pytest
 
 from asyncagents.cli.exit import Complaint
 from asyncagents.cli.server_find import TOKEN_VARIABLE, There, find_there
+from asyncagents.client.address import Working
 from asyncagents.config.secret import Secret
+from asyncagents.errors import Unavailable
 from asyncagents.server.discovery import Listing, Lock, write_listing
 
 LISTING = Listing(port=5170, pid=1, started_at="", url="http://127.0.0.1:5170", token="of-the-data")
@@ -35,6 +37,15 @@ def test_the_server_of_the_data_is_found(served: Path) -> None:
 def test_what_a_dead_server_left_is_none(tmp_path: Path) -> None:
     write_listing(tmp_path, LISTING)
     assert find_there(tmp_path, None, None) is None
+
+
+def test_what_a_dead_server_left_is_none_while_the_next_one_starts(tmp_path: Path) -> None:
+    """It has the lock long before it listens; whoever asks meanwhile would tell a stranger the token."""
+    write_listing(tmp_path, LISTING)
+    with closing(Lock(tmp_path)):
+        assert find_there(tmp_path, None, None) is None
+        with pytest.raises(Unavailable):
+            Working(tmp_path)()
 
 
 def test_one_that_belongs_to_a_run_gets_no_other_work(tmp_path: Path) -> None:

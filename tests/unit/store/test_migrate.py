@@ -127,6 +127,26 @@ async def test_a_schema_that_is_too_new_is_refused_and_left_alone(tmp_path: Path
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("polled", [False, True])
+async def test_a_program_that_runs_writes_nothing_after_a_newer_one_changed_the_schema(
+    tmp_path: Path, polled: bool
+) -> None:
+    """Its rows would lack what the newer one reads; who opens it afresh is refused as well."""
+    path, clock, known = tmp_path / "store.db", FakeClock(), len(load_scripts())
+    async with open_sqlite(path, clock=clock, rng=SeededRng(1), connect=Faults().connect) as database:
+        lab = Lab(database, clock, Ids(clock, SeededRng(2)))
+        await lab.session()
+        _migrate(path, "-- min_reader: 1\nCREATE TABLE nail (id TEXT);", first=known)
+        await lab.session()
+        _migrate(path, "-- min_reader: 1\n;", "CREATE TABLE frame (id TEXT);", first=known)
+        if polled:
+            database.poll()
+        for _ in range(2):
+            with pytest.raises(SchemaMismatch, match="Upgrade"):
+                await lab.session()
+        assert len(await lab.store.sessions(PROJECT, limit=10)) == 2
+
+
 def test_a_step_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     _migrate(path)

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.errors import AsyncAgentsError, InvalidInput, StoreError
+from asyncagents.errors import AsyncAgentsError, InvalidInput, SchemaMismatch, StoreError
 from asyncagents.store.sqlite.connection import Connect, Connection
+from asyncagents.store.sqlite.migrate import refuse_newer
+from asyncagents.store.sqlite.statement import migration_files
 from asyncagents.store.tx import Commit, Row, Verb
 from asyncagents.store.verb.feed import changes, revision
 
@@ -158,8 +160,12 @@ class Batches:
         self._ids = ids
         self._marked = 0
         self._dropped = False
+        self._schema = len(migration_files())
+        self._outdated = ""
+        """Why not to write: a newer program changed the schema meanwhile, and rows of ours are not whole."""
         self._connection = connect(path)
         self._version = self._data_version()
+        self._look_at_schema()
         self._seen = drive(revision(self._tx()))
 
     def close(self) -> None:
@@ -177,6 +183,8 @@ class Batches:
             report = nothing()
             outcomes = [self._alone(verb, report) for verb in verbs]
             return outcomes, replace(report, upto=self._seen)
+        except SchemaMismatch as error:
+            return [Outcome(error=error) for _ in verbs], nothing()
         except sqlite3.Error as error:
             return [Outcome(error=_failure(error)) for _ in verbs], nothing()
 
@@ -190,12 +198,15 @@ class Batches:
         return outcome
 
     def _transaction(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
-        """Raises `Undone` if it may be tried again, `sqlite3.Error` if the database is out of reach."""
+        """Raises `Undone` if it may be tried again, `sqlite3.Error` if the database is out of reach, and
+        `SchemaMismatch` if it is another program's by now."""
         with self._fragile() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 counter = Counter(drive(revision(self._tx())))
                 report, version = self._foreign(counter.last)
+                if self._outdated:
+                    raise SchemaMismatch(self._outdated)
                 outcomes, wrote = self._members(verbs, report, counter)
                 if wrote:
                     self._mark(counter.last)
@@ -283,8 +294,15 @@ class Batches:
         version = self._data_version()
         if version == self._version:
             return nothing(), version
+        self._look_at_schema()
         found = drive(changes(self._tx(), self._seen, upto))
         return Commit(found.events, found.sessions, found.interrupted, found.due, found.posts), version
+
+    def _look_at_schema(self) -> None:
+        try:
+            refuse_newer(self._connection, self._schema)
+        except SchemaMismatch as error:
+            self._outdated = str(error)
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

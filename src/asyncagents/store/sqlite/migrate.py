@@ -27,7 +27,7 @@ def migrate(connection: Connection, path: Path, *, epoch: str, scripts: tuple[st
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    _refuse_newer(connection, len(scripts))
+    refuse_newer(connection, len(scripts))
 
 
 def _version(connection: Connection) -> int:
@@ -36,7 +36,8 @@ def _version(connection: Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _refuse_newer(connection: Connection, ours: int) -> None:
+def refuse_newer(connection: Connection, ours: int) -> None:
+    """Raises `SchemaMismatch`."""
     version, min_reader = connection.execute("SELECT version, min_reader FROM schema").fetchone()
     if min_reader > ours:
         raise SchemaMismatch(
