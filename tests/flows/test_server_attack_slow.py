@@ -16,7 +16,7 @@ from asyncagents.server.serve import Listening, open_server
 from tests.flows.attack import SHORT, WAIT, Heard, Target, Wire, target
 
 HEALTH = "/v1/health"
-RESULT = "/async-tool/result"
+RESULT, WEBHOOK = "/async-tool/result", "/async-tool/webhook"
 JSON = {"Content-Type": "application/json"}
 MEGABYTE = 1024 * 1024
 LENGTH = 12 * MEGABYTE
@@ -201,9 +201,7 @@ async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is
     assert grown < 60, f"{grown} MiB"
 
 
-@pytest.mark.parametrize(
-    ("size", "path"), [(10 * MEGABYTE + 1, RESULT), (10 * MEGABYTE + 1, "/async-tool/webhook")]
-)
+@pytest.mark.parametrize(("size", "path"), [(10 * MEGABYTE + 1, RESULT), (10 * MEGABYTE + 1, WEBHOOK)])
 async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
     tmp_path: Path, size: int, path: str
 ) -> None:
@@ -214,6 +212,31 @@ async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
 
     assert [each.status for each in (said, sent, absurd)] == [413, 413, 413]
     assert sent.name == "PayloadTooLargeError"
+
+
+async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_is_kept_out(
+    tmp_path: Path,
+) -> None:
+    """Who sent them is known when all of a body has come: hundreds of 10 MiB would be kept until then."""
+    large, patience = b" " * (MEGABYTE // 2), Patience(stranger_bytes=MEGABYTE)
+
+    async def webhook_until(at: Target, status: int) -> Heard:
+        heard, tries = Heard(), 100
+        while heard.status != status and tries > 0:
+            heard, tries = await at.ask("POST", WEBHOOK, {}, large), tries - 1
+        return heard
+
+    async with target(tmp_path, patience=patience) as at:
+        async with await at.connect() as slow:
+            head = at.request("POST", WEBHOOK, {"Content-Length": str(2 * MEGABYTE)})
+            await slow.send(head + b" " * MEGABYTE)
+            refused = await webhook_until(at, 429)
+            small = await at.ask("POST", WEBHOOK, {}, b" " * 60_000)
+            known = await at.ask("POST", RESULT, {**at.bearer, **JSON}, large)
+        freed = await webhook_until(at, 401)
+
+    assert (refused.status, refused.headers.get("retry-after")) == (429, "1")
+    assert (small.status, known.status, freed.status) == (401, 400, 401)
 
 
 async def _long_answer(at: Target) -> bytes:

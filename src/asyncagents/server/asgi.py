@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
-from asyncagents.server.body import CLOSE, Body, Gone, Receive, is_json
+from asyncagents.server.body import CLOSE, Body, Fits, Gone, Receive, Room, always, is_json
 from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
 from asyncagents.server.limit import Rates
@@ -48,6 +49,7 @@ class Application:
         self._table = Table(routes)
         self._rates = rates
         self._patience = patience or Patience()
+        self._room = Room(self._patience.stranger_bytes)
         self._deadlines: set[asyncio.Timeout] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,9 +114,13 @@ class Application:
         refusal = self._gate.admitted(found.route, request) or self._rates.refusal(found.route, request)
         if refusal is not None:
             return refusal
+        with self._room.opened() if found.route.access == "signature" else nullcontext(always) as fits:
+            return await self._handled(found, request, body, fits)
+
+    async def _handled(self, found: Found, request: Request, body: Body, fits: Fits) -> Reply:
         content: bytes | Answer = b""
         if found.route.changes:
-            content = await body.read(found.route.most_bytes, self._patience.body_seconds)
+            content = await body.read(found.route.most_bytes, self._patience.body_seconds, fits)
         if isinstance(content, Answer):
             return content
         if content and found.route.access != "signature" and not is_json(request):

@@ -1,8 +1,8 @@
 """The body of a request: bounded, in time, and JSON of one type."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -16,14 +16,49 @@ SLOWEST = 100_000
 
 DISCARD_BYTES = 16 * 1024 * 1024
 
+SMALL_BYTES = 64 * 1024
+"""Of each body, for which there is always room."""
+
 CLOSE: Pairs = (("connection", "close"),)
 
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
+Fits: TypeAlias = Callable[[int], bool]
+"""Whether a body may grow to so many bytes."""
 T = TypeVar("T")
 
 
 class Gone(Exception):
     """Whoever asked has hung up."""
+
+
+class Room:
+    """For bodies of senders who have not proved anything yet: together they are kept within it."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    @contextmanager
+    def opened(self) -> Iterator[Fits]:
+        """For one of them, for as long as it is kept."""
+        held = 0
+
+        def fits(size: int) -> bool:
+            nonlocal held
+            more = max(0, size - SMALL_BYTES) - held
+            if more > self._left:
+                return False
+            held, self._left = held + more, self._left - more
+            return True
+
+        try:
+            yield fits
+        finally:
+            self._left += held
+
+
+def always(size: int) -> bool:
+    """For those whom we know."""
+    return True
 
 
 class Body:
@@ -36,7 +71,7 @@ class Body:
         self.ended = self._said in {"", "0"} and not request.header("transfer-encoding")
         """Nothing more of it comes."""
 
-    async def read(self, most: int, seconds: float) -> bytes | Answer:
+    async def read(self, most: int, seconds: float, fits: Fits = always) -> bytes | Answer:
         """All of it, or why not. What is too large is not kept, nor read to its end."""
         if len(self._said) > 18 or int(self._said or 0) > most:
             return _too_large(most)
@@ -48,6 +83,8 @@ class Body:
                     size += len(pieces[-1])
                     if size > most:
                         return _too_large(most)
+                    if not fits(size):
+                        return refused(429, _NO_ROOM, (("retry-after", "1"),))
                     deadline.reschedule(begin + seconds + size / SLOWEST)
         except TimeoutError:
             return refused(408, "the body came too slowly; send it again")
@@ -68,6 +105,9 @@ class Body:
             raise Gone
         self.ended = not message.get("more_body")
         return bytes(message.get("body", b""))
+
+
+_NO_ROOM = "too much comes at once; go on in 1 s, the same is done once"
 
 
 def _too_large(most: int) -> Answer:
