@@ -1,6 +1,7 @@
 """Slow ones, stalled ones and floods: each is cut off in its time, and nobody else waits for them."""
 
 import asyncio
+import gc
 import resource
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from asyncagents.llm.scripted import Script
 from asyncagents.server.asgi import PIECE
 from asyncagents.server.patience import Patience
 from asyncagents.server.protocol import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
+from asyncagents.server.route import Site
 from asyncagents.server.serve import Listening, open_server
 from tests.flows.attack import SHORT, WAIT, Heard, Target, Wire, target
 
@@ -173,6 +175,25 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
         async with asyncio.timeout(WAIT):
             while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
                 await asyncio.sleep(0.01)
+
+
+async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path) -> None:
+    """No token is wanted for that: who asks again before he is answered had the board look for ever."""
+    async with target(tmp_path) as at:
+        (site,) = [each for each in gc.get_objects() if isinstance(each, Site) and each.runtime is at.runtime]
+        async with site.looks:  # somebody looks at much
+            before = len(asyncio.all_tasks())
+            for _ in range(20):
+                async with await at.connect() as wire:
+                    await wire.send(at.request("GET", "/v1/stats"))
+                    await wire.until(lambda: len(asyncio.all_tasks()) > before)
+                    wire.reset()
+            async with asyncio.timeout(WAIT):
+                while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
+                    await asyncio.sleep(0.01)
+        answered = await at.ask("GET", "/v1/stats")
+
+    assert answered.status == 200
 
 
 async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is_kept(tmp_path: Path) -> None:

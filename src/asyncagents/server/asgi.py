@@ -61,7 +61,7 @@ class Application:
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
-            reply = await self._in_time(request, body)
+            reply = await self._while_there(request, body, receive)
             if isinstance(reply, Answer) and not self._site.closing.is_set():
                 await body.discard(self._patience.discard_seconds)
         except Gone:
@@ -89,6 +89,21 @@ class Application:
         soon = asyncio.get_running_loop().time() + self._patience.stop_seconds
         for deadline in self._deadlines:
             deadline.reschedule(soon)
+
+    async def _while_there(self, request: Request, body: Body, receive: Receive) -> Reply:
+        """Who only looks and hangs up leaves the queue to others. What changes something goes on."""
+        if request.method not in {"GET", "HEAD"} or not body.ended:
+            return await self._in_time(request, body)
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._in_time(request, body))
+            leaving = group.create_task(_until_gone(receive))
+            await asyncio.wait((looking, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if not looking.done():
+                looking.cancel()
+        if looking.cancelled():
+            raise Gone
+        return looking.result()
 
     async def _in_time(self, request: Request, body: Body) -> Reply:
         """There is no limit until the server stops."""
