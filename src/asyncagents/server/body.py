@@ -1,12 +1,15 @@
 """The body of a request: bounded, in time, and JSON of one type."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from asyncagents.domain.delivered import MOST_BESIDE
 from asyncagents.domain.strict_json import read_json
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http import JSON, Answer, Pairs, Request, refused
@@ -18,6 +21,9 @@ DISCARD_BYTES = 16 * 1024 * 1024
 
 SMALL_BYTES = 64 * 1024
 """Of each body, for which there is always room."""
+
+MOST_TEXTS = 100_000
+"""Whose length does not count."""
 
 CLOSE: Pairs = (("connection", "close"),)
 
@@ -121,7 +127,21 @@ def is_json(request: Request) -> bool:
 
 def read(request: Request, kind: type[T]) -> T:
     """Raises `InvalidInput`, which says where. An empty body is an empty object."""
+    _check_weight(request.body)
     try:
         return msgspec.convert(read_json(request.body or b"{}"), kind)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the body is not what is wanted: {error}") from None
+
+
+# Nothing in it is tried twice: a body without an end is passed over as fast as any other.
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+
+
+def _check_weight(raw: bytes) -> None:
+    """Megabytes of text are read at once; of as many brackets and numbers everybody would have to wait."""
+    if len(raw) <= MOST_BESIDE:
+        return
+    texts = sum(len(found[0]) for found in islice(_TEXT.finditer(raw), MOST_TEXTS))
+    if len(raw) - texts > MOST_BESIDE:
+        raise InvalidInput("beside its texts the body has more than 1 MiB; put what is large into a text")
