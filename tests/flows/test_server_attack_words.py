@@ -1,6 +1,7 @@
 """Hostile words: JSON, paths, queries, methods and heads that mean something else to somebody else."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -354,3 +355,14 @@ async def test_a_text_may_be_as_large_whatever_is_in_it(tmp_path: Path) -> None:
         heard = await at.ask("POST", f"/session/{session.id}/message", {**at.bearer, **JSON}, body)
 
     assert heard.status == 200
+
+
+async def test_a_cursor_writes_no_frames_of_its_own(tmp_path: Path) -> None:
+    """A stream begins with the cursor that was given."""
+    async with target(tmp_path) as at:
+        session = await at.runtime.create_session(directory=tmp_path)
+        epoch, _, rev = (await at.runtime.cursor()).split("-")
+        cursor = quote(f"{epoch}-0\nevent: session.deleted\ndata: {{}}\n\n-{rev}")
+        heard = await at.ask("GET", f"/v1/sessions/{session.id}/events?after={cursor}", at.bearer)
+
+    assert heard.status == 400
