@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents import ScriptedModel, open_runtime, say
-from asyncagents.llm.scripted import Script
+from asyncagents.domain.message import UserMessage
+from asyncagents.llm.scripted import Pause, Script
 from asyncagents.server.asgi import PIECE
 from asyncagents.server.patience import Patience
 from asyncagents.server.protocol import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
@@ -194,6 +195,28 @@ async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path)
         answered = await at.ask("GET", "/v1/stats")
 
     assert answered.status == 200
+
+
+async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_prompt(tmp_path: Path) -> None:
+    """A turn may take days, and clients that give up after a minute ask again."""
+    body = b'{"parts": [{"type": "text", "text": "Slow"}]}'
+    async with target(tmp_path, script={"Slow": [[Pause(3600), say("Late.")]]}) as at:
+        session = await at.runtime.create_session(directory="/")
+        head = {**at.bearer, **JSON, "Idempotency-Key": "k"}
+        await at.runtime.send(session.id, "Slow", key="k")
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            async with await at.connect() as wire:
+                await wire.send(at.request("POST", f"/session/{session.id}/message", head, body))
+                await wire.until(lambda: len(asyncio.all_tasks()) > before)
+                wire.reset()
+        async with asyncio.timeout(WAIT):
+            while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
+                await asyncio.sleep(0.01)
+        kept = await at.runtime.messages(session.id)
+        await at.runtime.abort(session.id)
+
+    assert [entry.text for entry in kept if isinstance(entry.info, UserMessage)] == ["Slow"]
 
 
 async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is_kept(tmp_path: Path) -> None:

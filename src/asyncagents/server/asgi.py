@@ -61,7 +61,7 @@ class Application:
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
-            reply = await self._while_there(request, body, receive)
+            reply = await self._while_there(request, body)
             if isinstance(reply, Answer) and not self._site.closing.is_set():
                 await body.discard(self._patience.discard_seconds)
         except Gone:
@@ -90,13 +90,13 @@ class Application:
         for deadline in self._deadlines:
             deadline.reschedule(soon)
 
-    async def _while_there(self, request: Request, body: Body, receive: Receive) -> Reply:
+    async def _while_there(self, request: Request, body: Body) -> Reply:
         """Who only looks and hangs up leaves the queue to others. What changes something goes on."""
         if request.method not in {"GET", "HEAD"} or not body.ended:
             return await self._in_time(request, body)
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(self._in_time(request, body))
-            leaving = group.create_task(_until_gone(receive))
+            leaving = group.create_task(body.gone())
             await asyncio.wait((looking, leaving), return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
             if not looking.done():
@@ -142,7 +142,9 @@ class Application:
             return refused(415, "send JSON, with content-type: application/json")
         with self._site.runtime.counters.under(request.header("traceparent")):
             return await answered(
-                found.route.handler(self._site, replace(request, body=content, params=found.params))
+                found.route.handler(
+                    self._site, replace(request, body=content, params=found.params, gone=body.gone)
+                )
             )
 
     async def _pump(self, stream: Stream, receive: Receive, send: Send, cors: Pairs) -> None:

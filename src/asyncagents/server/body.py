@@ -105,6 +105,11 @@ class Body:
                 while left > 0 and not self.ended:
                     left -= len(await self._piece())
 
+    async def gone(self) -> None:
+        """Returns when its sender has hung up; all of it has come."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
     async def _piece(self) -> bytes:
         message = await self._receive()
         if message["type"] == "http.disconnect":
