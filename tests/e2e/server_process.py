@@ -52,7 +52,7 @@ async def answers(port: int) -> bool:
     """Whether anybody takes a connection there."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except ConnectionError:  # refused, or not any more
+    except ConnectionError:  # reset: it was just being closed
         return False
     writer.close()
     return True

@@ -35,8 +35,13 @@ async def ask(app: Application, request: Request, *, token: str | None = TOKEN) 
     length: Pairs = (("content-length", str(len(request.body))),) if request.body else ()
     headers = (("host", "127.0.0.1:5165"), *proof, *length, *request.headers)
 
+    coming = [{"type": "http.request", "body": request.body, "more_body": False}]
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": request.body, "more_body": False}
+        """Once it was all said, it is waited for the answer."""
+        if not coming:
+            await asyncio.Event().wait()
+        return coming.pop()
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)

@@ -1,6 +1,7 @@
 """The client is used as a runtime is, and a server that goes and comes back is no end of anything."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -280,3 +281,16 @@ async def test_events_end_with_their_session(tmp_path: Path) -> None:
         heard = [event async for event in events]
 
     assert isinstance(heard[-1], SessionDeleted)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "%2e%2e", "x/../y", "x?y#z", "..%2f"])
+async def test_no_id_becomes_another_path(tmp_path: Path, name: str) -> None:
+    """One step up from the events of a session there are those of the board."""
+    nobody = SessionId(name)
+    async with attached(tmp_path, HELLO) as (client, _), asyncio.timeout(PATIENCE):
+        with pytest.raises(NotFound, match=re.escape(repr(name))):
+            await client.session(nobody)
+        with pytest.raises(NotFound, match=re.escape(repr(name))):
+            await client.prompt(nobody, "hi")
+        with pytest.raises(NotFound, match=re.escape(repr(name))):
+            await client.tasks.cancel(nobody)

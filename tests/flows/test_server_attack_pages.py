@@ -28,7 +28,7 @@ FOREIGN = (
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
     {"Origin": "", "Sec-Fetch-Site": "cross-site"},
 )
-CHANGING = [route for route in ROUTES if route.changes and route.access != "signature"]
+CHANGING = [route for route in ROUTES if route.changes]
 READING = [route for route in ROUTES if not route.changes and route.access in {"local", "token"}]
 
 

@@ -1,6 +1,7 @@
 """Slow ones, stalled ones and floods: each is cut off in its time, and nobody else waits for them."""
 
 import asyncio
+import gc
 import resource
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents import ScriptedModel, open_runtime, say
-from asyncagents.llm.scripted import Script
+from asyncagents.domain.message import UserMessage
+from asyncagents.llm.scripted import Pause, Script
 from asyncagents.server.asgi import PIECE
 from asyncagents.server.patience import Patience
 from asyncagents.server.protocol import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
+from asyncagents.server.route import Site
 from asyncagents.server.serve import Listening, open_server
 from tests.flows.asked import TOKEN, application
 from tests.flows.attack import SHORT, WAIT, Heard, Target, Wire, target
 
 HEALTH = "/v1/health"
-RESULT = "/async-tool/result"
+RESULT, WEBHOOK = "/async-tool/result", "/async-tool/webhook"
 JSON = {"Content-Type": "application/json"}
 MEGABYTE = 1024 * 1024
 LENGTH = 12 * MEGABYTE
@@ -177,6 +180,47 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
                 await asyncio.sleep(0.01)
 
 
+async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path) -> None:
+    """No token is wanted for that: who asks again before he is answered had the board look for ever."""
+    async with target(tmp_path) as at:
+        (site,) = [each for each in gc.get_objects() if isinstance(each, Site) and each.runtime is at.runtime]
+        async with site.looks:  # somebody looks at much
+            before = len(asyncio.all_tasks())
+            for _ in range(20):
+                async with await at.connect() as wire:
+                    await wire.send(at.request("GET", "/v1/stats"))
+                    await wire.until(lambda: len(asyncio.all_tasks()) > before)
+                    wire.reset()
+            async with asyncio.timeout(WAIT):
+                while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
+                    await asyncio.sleep(0.01)
+        answered = await at.ask("GET", "/v1/stats")
+
+    assert answered.status == 200
+
+
+async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_prompt(tmp_path: Path) -> None:
+    """A turn may take days, and clients that give up after a minute ask again."""
+    body = b'{"parts": [{"type": "text", "text": "Slow"}]}'
+    async with target(tmp_path, script={"Slow": [[Pause(3600), say("Late.")]]}) as at:
+        session = await at.runtime.create_session(directory="/")
+        head = {**at.bearer, **JSON, "Idempotency-Key": "k"}
+        await at.runtime.send(session.id, "Slow", key="k")
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            async with await at.connect() as wire:
+                await wire.send(at.request("POST", f"/session/{session.id}/message", head, body))
+                await wire.until(lambda: len(asyncio.all_tasks()) > before)
+                wire.reset()
+        async with asyncio.timeout(WAIT):
+            while len(asyncio.all_tasks()) > before + 2:  # noqa: ASYNC110  they end by themselves
+                await asyncio.sleep(0.01)
+        kept = await at.runtime.messages(session.id)
+        await at.runtime.abort(session.id)
+
+    assert [entry.text for entry in kept if isinstance(entry.info, UserMessage)] == ["Slow"]
+
+
 async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
     chunk = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
     async with target(tmp_path) as at:
@@ -203,9 +247,7 @@ async def test_a_body_of_300_megabytes_in_chunks_is_cut_off_and_nothing_of_it_is
     assert grown < 60, f"{grown} MiB"
 
 
-@pytest.mark.parametrize(
-    ("size", "path"), [(10 * MEGABYTE + 1, RESULT), (10 * MEGABYTE + 1, "/async-tool/webhook")]
-)
+@pytest.mark.parametrize(("size", "path"), [(10 * MEGABYTE + 1, RESULT), (10 * MEGABYTE + 1, WEBHOOK)])
 async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
     tmp_path: Path, size: int, path: str
 ) -> None:
@@ -216,6 +258,31 @@ async def test_a_body_that_says_it_is_too_large_is_refused_with_413(
 
     assert [each.status for each in (said, sent, absurd)] == [413, 413, 413]
     assert sent.name == "PayloadTooLargeError"
+
+
+async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_is_kept_out(
+    tmp_path: Path,
+) -> None:
+    """Who sent them is known when all of a body has come: hundreds of 10 MiB would be kept until then."""
+    large, patience = b" " * (MEGABYTE // 2), Patience(stranger_bytes=MEGABYTE)
+
+    async def webhook_until(at: Target, status: int) -> Heard:
+        heard, tries = Heard(), 100
+        while heard.status != status and tries > 0:
+            heard, tries = await at.ask("POST", WEBHOOK, {}, large), tries - 1
+        return heard
+
+    async with target(tmp_path, patience=patience) as at:
+        async with await at.connect() as slow:
+            head = at.request("POST", WEBHOOK, {"Content-Length": str(2 * MEGABYTE)})
+            await slow.send(head + b" " * MEGABYTE)
+            refused = await webhook_until(at, 429)
+            small = await at.ask("POST", WEBHOOK, {}, b" " * 60_000)
+            known = await at.ask("POST", RESULT, {**at.bearer, **JSON}, large)
+        freed = await webhook_until(at, 401)
+
+    assert (refused.status, refused.headers.get("retry-after")) == (429, "1")
+    assert (small.status, known.status, freed.status) == (401, 400, 401)
 
 
 async def _long_answer(at: Target) -> bytes:

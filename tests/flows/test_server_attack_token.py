@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ScriptedModel, open_runtime
+from asyncagents.client.address import Working
 from asyncagents.config.system import SystemRng
-from asyncagents.errors import ConfigError, StoreError
+from asyncagents.errors import ConfigError, StoreError, Unavailable
 from asyncagents.server import gate as gate_room
-from asyncagents.server.discovery import read_token
+from asyncagents.server.discovery import Listing, Lock, find_server, read_token, write_listing
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import Listening, open_server
 from tests.flows.attack import target
@@ -210,6 +211,20 @@ def test_a_link_that_was_laid_where_the_token_is_written_gets_nothing(tmp_path: 
 
     asyncio.run(serve())
     assert not (tmp_path / "loot").exists()
+
+
+def test_who_has_the_port_of_a_killed_server_is_not_told_the_token_while_the_next_one_starts(
+    tmp_path: Path,
+) -> None:
+    """The token outlives both, and whoever waits for the next one looks for it all the time."""
+    token = read_token(tmp_path, SystemRng())
+    stranger = Listing(port=1, pid=1, started_at="", url="http://127.0.0.1:1", token=token)
+    write_listing(tmp_path, stranger)  # and killed: nobody took it away
+
+    with closing(Lock(tmp_path)):
+        assert find_server(tmp_path) is None
+        with pytest.raises(Unavailable):
+            Working(tmp_path)()
 
 
 async def test_the_token_is_in_no_log_no_answer_and_no_name_of_anything(

@@ -1,6 +1,8 @@
 """Hostile words: JSON, paths, queries, methods and heads that mean something else to somebody else."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -353,3 +355,44 @@ def _noise(at: Target) -> list[bytes]:
     flipped = [good[:n] + bytes([good[n] ^ 0x80]) + good[n + 1 :] for n in range(0, len(good), 7)]
     cut = [good[:n] + good[n + 1 :] for n in range(0, len(good), 11)]
     return [b"\xff" * 100, b"\0" * 100, b"\x16\x03\x01\x02\x00\x01\x00", b"GET", b"GET / ", *flipped, *cut]
+
+
+HEAVY = {
+    "numbers": b'{"x": [' + b"1," * 3_000_000 + b"1]}",
+    "lists": b'{"x": [' + b"[]," * 2_000_000 + b"1]}",
+    "texts": b'{"x": [' + b'"",' * 2_000_000 + b"1]}",
+    "keys": b'{"x": {' + b",".join(b'"%d":1' % number for number in range(500_000)) + b"}}",
+    "spaces": b'{"x": 1' + b" " * 6_000_000 + b"}",
+    "a text without an end": b'{"x": [' + b"1," * 600_000 + b'"' + b'\\"' * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+async def test_what_would_take_seconds_to_read_is_not_read(tmp_path: Path, name: str) -> None:
+    """Nothing else is done meanwhile."""
+    async with target(tmp_path) as at:
+        heard = await at.ask("POST", "/session/x/message", {**at.bearer, **JSON}, HEAVY[name])
+
+    assert heard.status == 400
+    assert b"beside its texts" in heard.body
+
+
+async def test_a_text_may_be_as_large_whatever_is_in_it(tmp_path: Path) -> None:
+    text = rb"[1,2],\"\u0041\\" * 500_000
+    async with target(tmp_path) as at:
+        session = await at.runtime.create_session(directory=tmp_path)
+        body = b'{"noReply": true, "parts": [{"type": "text", "text": "' + text + b'"}]}'
+        heard = await at.ask("POST", f"/session/{session.id}/message", {**at.bearer, **JSON}, body)
+
+    assert heard.status == 200
+
+
+async def test_a_cursor_writes_no_frames_of_its_own(tmp_path: Path) -> None:
+    """A stream begins with the cursor that was given."""
+    async with target(tmp_path) as at:
+        session = await at.runtime.create_session(directory=tmp_path)
+        epoch, _, rev = (await at.runtime.cursor()).split("-")
+        cursor = quote(f"{epoch}-0\nevent: session.deleted\ndata: {{}}\n\n-{rev}")
+        heard = await at.ask("GET", f"/v1/sessions/{session.id}/events?after={cursor}", at.bearer)
+
+    assert heard.status == 400

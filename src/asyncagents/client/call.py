@@ -1,12 +1,14 @@
 """One question, one answer of a type: what every part of a client is made of."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from asyncagents.client.key import fresh_key
 from asyncagents.client.link import Link, Question
 from asyncagents.client.read import read
+from asyncagents.errors import NotFound
 
 T = TypeVar("T")
 
@@ -32,5 +34,8 @@ class Calls:
 
 
 def at(*segments: str) -> str:
-    """A path; no id can become another path."""
+    """A path; no id can become another path. Raises `NotFound` for one that means a step up: none is that."""
+    for kind, segment in pairwise(segments):
+        if segment in {".", ".."}:
+            raise NotFound(kind.removesuffix("s"), segment)
     return "".join("/" + quote(segment, safe="") for segment in segments)

@@ -16,7 +16,7 @@ from asyncagents.domain.session import Rule, Session, project_id
 from asyncagents.domain.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
-from asyncagents.engine.answers import Answers, send
+from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
 from asyncagents.engine.bus import Bus
@@ -161,10 +161,15 @@ class Runtime:
 
         `agent` and `model` ("provider/model") choose who answers, from here on; `files` go along.
         """
+        return await (await self.hand_in(session_id, text, key=key, **to)).answer(session_id)
+
+    async def hand_in(
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
+    ) -> Sent:
+        """The first half of `prompt`: then it is kept, whoever waits for the `answer`, or gives up."""
         async with self._intake.alone(session_id, key):
             fact = await self._intake.admit(session_id, text, key=key, to=to)
-            sent = await send(self._store, self._answers, fact)
-        return await sent.answer(session_id)
+            return await send(self._store, self._answers, fact)
 
     async def send(
         self,

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
-from asyncagents.server.body import CLOSE, Body, Gone, Receive, is_json
+from asyncagents.server.body import CLOSE, Body, Fits, Gone, Receive, Room, always, is_json
 from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
 from asyncagents.server.limit import Rates
@@ -48,6 +49,7 @@ class Application:
         self._table = Table(routes)
         self._rates = rates
         self._patience = patience or Patience()
+        self._room = Room(self._patience.stranger_bytes)
         self._deadlines: set[asyncio.Timeout] = set()
         self._end: float | None = None
         """By when everybody has his answer; None: the server does not stop."""
@@ -61,7 +63,7 @@ class Application:
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
         try:
-            reply = await self._in_time(request, body)
+            reply = await self._while_there(request, body)
             if isinstance(reply, Answer) and not self._site.closing.is_set():
                 await body.discard(self._patience.discard_seconds)
         except Gone:
@@ -90,6 +92,21 @@ class Application:
         for deadline in self._deadlines:
             deadline.reschedule(self._end)
 
+    async def _while_there(self, request: Request, body: Body) -> Reply:
+        """Who only looks and hangs up leaves the queue to others. What changes something goes on."""
+        if request.method not in {"GET", "HEAD"} or not body.ended:
+            return await self._in_time(request, body)
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._in_time(request, body))
+            leaving = group.create_task(body.gone())
+            await asyncio.wait((looking, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if not looking.done():
+                looking.cancel()
+        if looking.cancelled():
+            raise Gone
+        return looking.result()
+
     async def _in_time(self, request: Request, body: Body) -> Reply:
         """There is no limit until the server stops; who comes after that has the same as all others."""
         try:
@@ -114,16 +131,22 @@ class Application:
         refusal = self._gate.admitted(found.route, request) or self._rates.refusal(found.route, request)
         if refusal is not None:
             return refusal
+        with self._room.opened() if found.route.access == "signature" else nullcontext(always) as fits:
+            return await self._handled(found, request, body, fits)
+
+    async def _handled(self, found: Found, request: Request, body: Body, fits: Fits) -> Reply:
         content: bytes | Answer = b""
         if found.route.changes:
-            content = await body.read(found.route.most_bytes, self._patience.body_seconds)
+            content = await body.read(found.route.most_bytes, self._patience.body_seconds, fits)
         if isinstance(content, Answer):
             return content
         if content and found.route.access != "signature" and not is_json(request):
             return refused(415, "send JSON, with content-type: application/json")
         with self._site.runtime.counters.under(request.header("traceparent")):
             return await answered(
-                found.route.handler(self._site, replace(request, body=content, params=found.params))
+                found.route.handler(
+                    self._site, replace(request, body=content, params=found.params, gone=body.gone)
+                )
             )
 
     async def _pump(self, stream: Stream, receive: Receive, send: Send, cors: Pairs) -> None:

@@ -48,7 +48,7 @@ class Lock:
                 f"a server works on {data} already{where}: stop it first, or take another --data-dir"
             )
         self._fd = held
-        remove_listing(data)  # of one that was killed: by now a stranger may be there, and get the token
+        remove_listing(data)  # of one that was killed: who has its port by now is not to be told the token
 
     def close(self) -> None:
         """The file stays: who finds it unlocked knows that nobody serves."""

@@ -73,11 +73,11 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     def admitted(self, route: Route, request: Request) -> Answer | None:
         """A refusal, if this is not for whoever asks."""
-        if route.access in {"open", "signature"}:
-            return None
         foreign = self.is_foreign(request)
         if foreign and route.changes:
             return refused(403, _FOREIGN)
+        if route.access in {"open", "signature"}:
+            return None
         proven = self._proves(request)
         if proven or (route.access == "local" and not foreign and self.is_local(request)):
             return None

@@ -1,7 +1,8 @@
 """A request as raw bytes, its answer as JSON, and which status tells of which error."""
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -22,6 +23,10 @@ _log = logging.getLogger(__name__)
 Pairs = tuple[tuple[str, str], ...]
 
 
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """`path` and `query` are decoded, names and values as they came; `headers` in any case and order."""
 
@@ -34,6 +39,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """What stands in the path where its template has names, decoded."""
     client: str = ""
     """The address it came from."""
+    gone: Callable[[], Coroutine[Any, Any, None]] = _never
+    """Returns when whoever asked has hung up. There is one who waits for it, at most."""
 
     def __repr__(self) -> str:
         """Without headers: they have the token."""

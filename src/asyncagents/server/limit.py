@@ -3,12 +3,13 @@
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 from math import ceil
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from asyncagents.domain.port import Clock
 from asyncagents.server.http import Answer, Request, refused
-from asyncagents.server.route import Route
+from asyncagents.server.route import Access, Route
 
 A_SECOND = 200.0
 AT_ONCE = 400
@@ -16,6 +17,10 @@ MOST_SENDERS = 4096
 """Remembered; the one that came longest ago is forgotten, and by then its bucket is full."""
 
 _LIMITED = "/async-tool/"
+
+
+_Who: TypeAlias = tuple[Access, str]
+"""Whoever floods us with webhooks takes nothing from who has the token and the same address."""
 
 
 def is_limited(route: Route) -> bool:
@@ -34,12 +39,12 @@ class Rates:
         self._clock = clock
         self._a_second = a_second
         self._at_once = at_once
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[_Who, _Bucket] = OrderedDict()
 
     def refusal(self, route: Route, request: Request) -> Answer | None:
         if not is_limited(route):
             return None
-        bucket, now = self._bucket(_sender(request.client)), self._clock.now()
+        bucket, now = self._bucket((route.access, _sender(request.client))), self._clock.now()
         passed = max(0, now - bucket.at) / 1000
         bucket.left, bucket.at = min(self._at_once, bucket.left + passed * self._a_second), now
         if bucket.left >= 1:
@@ -49,7 +54,7 @@ class Rates:
         again = ("retry-after", str(seconds))
         return refused(429, f"too many at once; go on in {seconds} s, the same is done once", (again,))
 
-    def _bucket(self, sender: str) -> _Bucket:
+    def _bucket(self, sender: _Who) -> _Bucket:
         bucket = self._buckets.pop(sender, None) or _Bucket(float(self._at_once), self._clock.now())
         self._buckets[sender] = bucket
         while len(self._buckets) > MOST_SENDERS:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """Of the server with those who talk to it. All of them in seconds, save `connections`."""
+    """Of the server with those who talk to it. In seconds, save the last two."""
 
     header_seconds: float = 10.0
     """For the head of a request, from its first byte on; and for the first byte of a connection."""
@@ -22,3 +22,5 @@ class Patience(Struct, frozen=True, kw_only=True):
     """For answers to be made, once the server stops."""
     connections: int = 1024
     """At a time. One more takes the place of the one that idles longest, or is sent away."""
+    stranger_bytes: int = 64 * 1024 * 1024
+    """Of bodies at a time whose senders have not proved anything yet, besides the first 64 KiB of each."""

@@ -83,7 +83,8 @@ async def post_message(site: Site, request: Request) -> Answer:
     if prompt.no_reply:
         sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.to())
         return shown(await site.runtime.message(sent))
-    answer = await unless_closing(site, site.runtime.prompt(at, "", key=named, **prompt.to()))
+    given = await site.runtime.hand_in(at, "", key=named, **prompt.to())
+    answer = await while_wanted(site, request, given.answer(at))
     return refused(503, STOPS, CLOSE) if answer is None else shown(answer)
 
 
@@ -115,13 +116,15 @@ async def post_prompt(site: Site, request: Request) -> Answer:
     return shown(Sent(message_id=sent))
 
 
-async def unless_closing(site: Site, work: Awaitable[T]) -> T | None:
-    """None: the server begins to stop, and nobody waits any longer."""
+async def while_wanted(site: Site, request: Request, work: Awaitable[T]) -> T | None:
+    """None: the server begins to stop, or whoever asked has hung up, and nobody waits any longer."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_caught(work))
         stopping = group.create_task(_wait(site.closing))
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        leaving = group.create_task(request.gone())
+        await asyncio.wait((working, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
+        leaving.cancel()
         if not working.done():
             working.cancel()
             return None

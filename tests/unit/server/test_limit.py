@@ -9,7 +9,7 @@ from asyncagents.server.status import ROUTES as STATUS
 from asyncagents.testing.clock import FakeClock
 
 ROUTE = {f"{route.method} {route.path}": route for route in (*ROUTES, *STATUS)}
-WEBHOOK = ROUTE["POST /async-tool/webhook"]
+WEBHOOK, RESULT = ROUTE["POST /async-tool/webhook"], ROUTE["POST /async-tool/result"]
 
 
 class Door:
@@ -151,3 +151,14 @@ def test_what_brings_results_is_limited_and_what_only_looks_is_not(
     answers = [door.rates.refusal(ROUTE[f"{method} {path}"], request) for _ in range(10)]
 
     assert any(answers) == limited
+
+
+def test_a_flood_of_webhooks_takes_nothing_from_who_has_the_token_and_the_same_address() -> None:
+    """Behind a proxy, and on this machine, all have one address; anybody may send what is not signed."""
+    door = Door()
+    door.goes(10)
+
+    result = Request(method="POST", path="/", client="10.0.0.1")
+
+    assert door.refusal() is not None
+    assert [door.rates.refusal(RESULT, result) is None for _ in range(4)] == [True, True, True, False]

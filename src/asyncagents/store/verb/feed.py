@@ -106,7 +106,7 @@ def at_revision(text: str) -> int:
 
 def _parse(text: str) -> tuple[str, int]:
     match text.split("-"):
-        case [epoch, _, rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:
+        case [epoch, "0", rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:
             return epoch, int(rev)
         case _:
             raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
