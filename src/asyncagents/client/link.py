@@ -30,6 +30,7 @@ MOST_TRIES = 10
 """So often a question may take the server down, or its connection; then only patience counts."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
+_PASSING = frozenset({429, 502, 504})
 LOST = (ClientError, TimeoutError, ConnectionError)
 
 
@@ -165,10 +166,11 @@ _STREAMED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE
 
 
 def _comes_back(response: ClientResponse) -> bool:
-    """A server that stops says so by closing; whoever comes too often is told when to come again."""
+    """A server that stops says so, a proxy that it is away; who comes too often is told when to come."""
     if response.status == 503:
-        return response.headers.get("connection", "").lower() == "close"
-    return response.status == 429
+        closing = response.headers.get("connection", "").lower() == "close"
+        return closing or "retry-after" in response.headers
+    return response.status in _PASSING
 
 
 def _pause_of(response: ClientResponse) -> float:

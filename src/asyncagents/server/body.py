@@ -17,6 +17,8 @@ SLOWEST = 100_000
 DISCARD_BYTES = 16 * 1024 * 1024
 
 CLOSE: Pairs = (("connection", "close"),)
+STOPPING: Pairs = (*CLOSE, ("retry-after", "1"))
+"""It comes back; a proxy hands on the second word only."""
 
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 T = TypeVar("T")
