@@ -80,6 +80,8 @@ async def _listen(
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
         runtime.serve_tree()  # not before it can be asked what it does
+        if port and listing.port != port:  # a proxy or a bookmark may still point there
+            click.echo(f"port {port} is taken by another program", err=True)
         click.echo(f"listening at {listing.url}")
         await stop.wait()
         click.echo("stopping", err=True)
