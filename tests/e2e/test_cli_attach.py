@@ -1,5 +1,6 @@
 """`run` and a server: the work is done there, and shown here."""
 
+import asyncio
 import json
 import signal
 from pathlib import Path
@@ -137,6 +138,24 @@ async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> Non
     assert (nobody.code, stranger.code) == (1, 1)
     assert "error: no server of asyncagents answers at http://127.0.0.1:9" in nobody.err
     assert f"error: no server of asyncagents answers at {provider.url}" in stranger.err
+
+
+async def test_a_server_that_does_not_go_by_that_name_says_so(tmp_path: Path) -> None:
+    body = b'{"name": "ForbiddenError", "data": {"message": "another name; --allow-host"}}'
+    answer = b"HTTP/1.1 403 Forbidden\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with open_desk(tmp_path) as (desk, _), await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ran = await desk.run("run", "go", "--attach", url)
+
+    assert ran.code == 2
+    assert ran.err == f"error: the server at {url} refuses: another name; --allow-host\n"
 
 
 async def test_a_session_that_is_deleted_there_ends_the_run(tmp_path: Path) -> None:

@@ -55,9 +55,13 @@ async def test_a_server_that_cannot_write_says_why_in_its_log(tmp_path: Path) ->
         refused = [
             await server.caller.ask("POST", "/v1/sessions", headers=headers, data=long) for _ in range(2)
         ]
+        (desk.project / "long.txt").write_text(LONG * 2)
+        run = await desk.run("run", "Read this", "-f", "long.txt")
         taken = await server.caller.ask("POST", "/session", headers=server.caller.token)
         server.process.terminate()
         ran = await ended(server.process)
     assert [each.status for each in (*refused, taken)] == [503, 503, 200]
-    assert ran.err.count("warning: a request could not be answered: StoreError: the database could not") == 2
+    assert ran.err.count("warning: a request could not be answered: StoreError: the database could not") == 3
+    assert f"error: the server at {server.listing.url} refuses: this cannot be done now" in run.err
+    assert run.code == 1
     assert str(server.listing.token) not in ran.err

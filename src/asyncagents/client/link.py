@@ -34,6 +34,10 @@ _PASSING = frozenset({429, 502, 504})
 LOST = (ClientError, TimeoutError, ConnectionError)
 
 
+class Lost(Unavailable):
+    """There was no server for longer than one was waited for; else it is there, and cannot do it."""
+
+
 class Question(Struct, frozen=True, kw_only=True):
     """`key`: what makes it count once. `gone`: what a 404 means that may be our own doing."""
 
@@ -67,12 +71,11 @@ class Patience:
         self._pause = FIRST_PAUSE
 
     async def rest(self, error: Exception, wait: float = 0.0) -> None:
-        """Before the next try; raises `Unavailable` if there is no point in one."""
+        """Before the next try; raises `Lost` if there is no point in one."""
         pause = max(self._pause, wait)
         if self._now() + pause > self._end:
-            if isinstance(error, Unavailable):
-                raise error
-            raise Unavailable(f"the server does not answer: {_told(error)}") from error
+            known = isinstance(error, Unavailable)
+            raise Lost(str(error) if known else f"the server does not answer: {_told(error)}") from error
         await asyncio.sleep(pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
@@ -114,7 +117,7 @@ class Link:
         return Patience(self._patience)
 
     async def ask(self, question: Question) -> bytes:
-        """Raises what the server refuses it with, and `Unavailable` if there is none for too long."""
+        """Raises what the server refuses it with, and `Lost` if there is none for too long."""
         patience, tries = self.patience(), Tries()
         while True:
             before = tries.count
