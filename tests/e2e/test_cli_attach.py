@@ -188,6 +188,22 @@ async def test_what_the_server_does_not_know_is_told_as_its_error(tmp_path: Path
         assert "bug" not in ran.err
 
 
+async def test_a_session_is_asked_with_the_model_of_its_own_directory(tmp_path: Path) -> None:
+    """Not with that of the directory where the server was started; what it does not know it refuses."""
+    other, unknown = tmp_path / "other", tmp_path / "unknown"
+    for folder, model in ((other, "local/other"), (unknown, "elsewhere/m")):
+        folder.mkdir()
+        (folder / "asyncagents.json").write_text(json.dumps({"model": model}))
+    async with open_desk(tmp_path) as (desk, provider), serving(desk):
+        ran = [await desk.run("run", "hello", *words) for words in ((), ("-C", str(other)))]
+        more = await desk.run("run", "--continue", "more", "-C", str(other))
+        refused = await desk.run("run", "hello", "-C", str(unknown))
+
+    assert [each.code for each in (*ran, more, refused)] == [0, 0, 0, 1]
+    assert [each.body["model"] for each in provider.requests] == ["m", "other", "other"]
+    assert "there is no provider 'elsewhere'" in refused.err
+
+
 async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, provider):
         async with serving(desk) as server:
