@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,11 @@ class Server:
 
 
 @asynccontextmanager
-async def served(desk: Desk, *words: str, env: Mapping[str, str] = NOTHING) -> AsyncIterator[Server]:
+async def served(
+    desk: Desk, *words: str, env: Mapping[str, str] = NOTHING, limit: Callable[[], None] | None = None
+) -> AsyncIterator[Server]:
     """Until the block ends; then whatever is left of it is killed."""
-    process = await desk.start("serve", *words, env=env)
+    process = await desk.start("serve", *words, env=env, limit=limit)
     try:
         await said(process, "listening at ")
         listing = msgspec.json.decode((desk.data / FILE).read_bytes(), type=Listing)

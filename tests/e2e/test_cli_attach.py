@@ -1,5 +1,6 @@
 """`run` and a server: the work is done there, and shown here."""
 
+import asyncio
 import json
 import signal
 from pathlib import Path
@@ -139,6 +140,24 @@ async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> Non
     assert f"error: no server of asyncagents answers at {provider.url}" in stranger.err
 
 
+async def test_a_server_that_does_not_go_by_that_name_says_so(tmp_path: Path) -> None:
+    body = b'{"name": "ForbiddenError", "data": {"message": "another name; --allow-host"}}'
+    answer = b"HTTP/1.1 403 Forbidden\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with open_desk(tmp_path) as (desk, _), await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ran = await desk.run("run", "go", "--attach", url)
+
+    assert ran.code == 2
+    assert ran.err == f"error: the server at {url} refuses: another name; --allow-host\n"
+
+
 async def test_a_session_that_is_deleted_there_ends_the_run(tmp_path: Path) -> None:
     async with open_desk(tmp_path, {"go": slow("one two three four")}) as (desk, _), serving(desk):
         run = await desk.start("run", "go")
@@ -167,6 +186,22 @@ async def test_what_the_server_does_not_know_is_told_as_its_error(tmp_path: Path
         assert ran.code in {1, 2}
         assert told in ran.err
         assert "bug" not in ran.err
+
+
+async def test_a_session_is_asked_with_the_model_of_its_own_directory(tmp_path: Path) -> None:
+    """Not with that of the directory where the server was started; what it does not know it refuses."""
+    other, unknown = tmp_path / "other", tmp_path / "unknown"
+    for folder, model in ((other, "local/other"), (unknown, "elsewhere/m")):
+        folder.mkdir()
+        (folder / "asyncagents.json").write_text(json.dumps({"model": model}))
+    async with open_desk(tmp_path) as (desk, provider), serving(desk):
+        ran = [await desk.run("run", "hello", *words) for words in ((), ("-C", str(other)))]
+        more = await desk.run("run", "--continue", "more", "-C", str(other))
+        refused = await desk.run("run", "hello", "-C", str(unknown))
+
+    assert [each.code for each in (*ran, more, refused)] == [0, 0, 0, 1]
+    assert [each.body["model"] for each in provider.requests] == ["m", "other", "other"]
+    assert "there is no provider 'elsewhere'" in refused.err
 
 
 async def test_a_run_goes_on_with_a_server_that_was_killed_and_came_back(tmp_path: Path) -> None:

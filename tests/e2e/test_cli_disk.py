@@ -7,6 +7,7 @@ from pathlib import Path
 
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import Desk, Ran, ended, open_desk
+from tests.e2e.server_process import served
 
 LONG = "word " * 60_000
 ROOM = 400_000
@@ -45,3 +46,22 @@ async def test_an_answer_that_cannot_be_stored_is_asked_for_again_once_there_is_
     assert "Traceback" not in ran.err
     assert " left " in listed.out
     assert (went_on.code, went_on.json["text"].strip()) == (0, LONG.strip())
+
+
+async def test_a_server_that_cannot_write_says_why_in_its_log(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _), served(desk, "--port", "0", limit=no_room) as server:
+        long = json.dumps({"prompt": LONG * 2})
+        headers = server.caller.token | {"content-type": "application/json"}
+        refused = [
+            await server.caller.ask("POST", "/v1/sessions", headers=headers, data=long) for _ in range(2)
+        ]
+        (desk.project / "long.txt").write_text(LONG * 2)
+        run = await desk.run("run", "Read this", "-f", "long.txt")
+        taken = await server.caller.ask("POST", "/session", headers=server.caller.token)
+        server.process.terminate()
+        ran = await ended(server.process)
+    assert [each.status for each in (*refused, taken)] == [503, 503, 200]
+    assert ran.err.count("warning: a request could not be answered: StoreError: the database could not") == 3
+    assert f"error: the server at {server.listing.url} refuses: this cannot be done now" in run.err
+    assert run.code == 1
+    assert str(server.listing.token) not in ran.err

@@ -143,7 +143,9 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
             async with served(desk, "--port", str(first)) as server:
                 port = server.listing.port
                 health = await server.caller.json("/v1/health")
-                await server.stop(signal.SIGKILL)
+                server.process.kill()
+                told = (await ended(server.process)).err
+        assert told == f"port {first} is taken by another program\n"
         assert port not in range(first, first + TRIES)
         assert health["status"] == "ok"
 

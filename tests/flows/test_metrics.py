@@ -1,6 +1,9 @@
 """`/metrics` as Prometheus reads it, and `/ready`: numbers of the store and of this process."""
 
+import asyncio
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from asyncagents.server.metrics import KIND
 from asyncagents.testing.clock import FakeClock
 from tests.flows.delegating import launch, until_quiet
 from tests.flows.deliveries import SCRIPT, Service, done
-from tests.flows.kit import ECHO, later
+from tests.flows.kit import ECHO, PATIENCE, later
 from tests.flows.serving import Caller, serve, serving
 from tests.flows.tracing import Collector, trace_id, traced
 
@@ -158,6 +161,26 @@ async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
     assert "only reads" in idle.json["data"]["message"]
     assert "the log says why" in troubled.json["data"]["message"]
     assert str(tmp_path) not in troubled.body.decode()
+
+
+async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who sends requests here goes on doing so, and who looks at another session is not told of it."""
+    async with serving(tmp_path, {"hi": [[say("Hello.")]]}) as at:
+        await at.stage.prompt("hi")
+        with closing(sqlite3.connect(tmp_path / "asyncagents.db")) as other, other:
+            other.execute("UPDATE part SET body = '{' WHERE session_id = ?", (at.stage.session_id,))
+        good = await at.runtime.create_session(directory=tmp_path)
+        await at.runtime.send(at.stage.session_id, "hi")
+        async with asyncio.timeout(PATIENCE):
+            while "was dropped" not in caplog.text:
+                await at.runtime.status(good.id)
+        ready = await at.caller.get("/ready")
+        state = await at.caller.ask("GET", f"/v1/sessions/{good.id}", headers=at.caller.token)
+        await at.runtime.delete_session(at.stage.session_id)
+    assert ready.status == state.status == 200
+    assert state.json.get("trouble") is None
 
 
 async def test_metrics_are_for_this_machine_and_readiness_for_anybody(tmp_path: Path) -> None:

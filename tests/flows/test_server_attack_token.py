@@ -287,3 +287,18 @@ def _has_ipv6() -> bool:
 
 def _command_line() -> str:
     return Path("/proc/self/cmdline").read_text() + Path("/proc/self/environ").read_text()
+
+
+async def test_a_refusal_says_what_would_let_in(tmp_path: Path) -> None:
+    page, proxied = {"Origin": "http://localhost:3000"}, {"X-Forwarded-For": "192.0.2.1"}
+    async with target(tmp_path / "token") as at:
+        none = await at.ask("GET", PENDING)
+        other = await at.ask("GET", PENDING, {"Authorization": f"Bearer {'0' * 64}"})
+        foreign = await at.ask("GET", "/v1/tasks", page)
+    async with target(tmp_path / "no_auth", auth=False) as at:
+        no_auth = await at.ask("GET", "/v1/tasks", proxied)
+    assert [each.status for each in (none, other, foreign, no_auth)] == [401] * 4
+    assert b"a token is wanted" in none.body
+    assert b"not the token of this server" in other.body
+    assert b"--cors ORIGIN" in foreign.body
+    assert b"without --no-auth" in no_auth.body

@@ -35,6 +35,8 @@ _STORE_HINTS = {
     "unable to open": "the data directory must be yours to write: `asyncagents doctor` looks closer",
 }
 
+_SYSTEM_HINTS = {errno.ENOSPC: "disk is full", errno.EDQUOT: "disk is full", errno.EROFS: "readonly"}
+
 
 class Complaint(click.ClickException):
     """One sentence for people and, where there is something to do about it, another."""
@@ -123,8 +125,7 @@ def _store_hint(text: str) -> str:
 def _system_complaint(error: OSError) -> Complaint:
     what = error.strerror or str(error) or type(error).__name__
     text = f"{error.filename}: {what}" if error.filename else what
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    return Complaint(text, hint=_STORE_HINTS["disk is full"] if full else "")
+    return Complaint(text, hint=_STORE_HINTS.get(_SYSTEM_HINTS.get(error.errno or 0, ""), ""))
 
 
 def _debug() -> bool:

@@ -14,6 +14,7 @@ from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.server_find import TOKEN_VARIABLE, There
 from asyncagents.client.client import Client, open_client
+from asyncagents.client.link import Lost
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.input import model_ref
 from asyncagents.errors import NotFound, RequestError, Unauthorized, Unavailable
@@ -58,6 +59,8 @@ async def _reach(there: There) -> None:
     try:
         async with open_client(there.url, patience=0) as client:
             await client.health()
+    except Unauthorized as error:  # by another name, say
+        raise Complaint(f"the server at {there.url} refuses: {error}", code=USAGE) from error
     except (Unavailable, RequestError) as error:
         raise Complaint(
             f"no server of asyncagents answers at {there.url}: {error}",
@@ -67,6 +70,9 @@ async def _reach(there: There) -> None:
 
 def _told(error: BaseException, where: Where, session_id: SessionId | None) -> BaseException:
     match error:
+        case Unavailable() if not isinstance(error, Lost):
+            again = f"`{where.again(session_id)}` goes on with what was accepted" if session_id else ""
+            return Complaint(f"the server at {where.url} refuses: {error}", hint=again)
         case Unavailable() if session_id is not None:
             return Complaint(
                 f"the server at {where.url} is lost: {error}",

@@ -53,7 +53,8 @@ def serve(  # noqa: PLR0913  its options
     that is cut off goes on with the next start. A second one ends it at once: nothing is lost by that either.
     ASYNCAGENTS_API_ENABLED=false: it works, and does not listen.
 
-    Exit codes: 0 stopped; 2 wrong usage; 4 a server works on that data already; 130 and 143 ended at once.
+    Exit codes: 0 stopped; 1 the data or the token cannot be used; 2 wrong usage; 4 a server works on that
+    data already; 130 and 143 ended at once.
     """
     from asyncagents.cli.serve_work import Wanted, work
 

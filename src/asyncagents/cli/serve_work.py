@@ -11,7 +11,8 @@ from msgspec import Struct
 from asyncagents.app import open_runtime
 from asyncagents.cli.exit import CONFLICT, Complaint
 from asyncagents.cli.run_signal import Signals
-from asyncagents.cli.screen import Screen, listen
+from asyncagents.cli.screen import Screen
+from asyncagents.cli.serve_log import log_to_stderr
 from asyncagents.config.api import api_config
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
@@ -34,7 +35,7 @@ def work(wanted: Wanted, directory: Path, data: Path) -> None:
     import uvloop  # start-up: nothing else needs it
 
     screen = Screen()
-    listen(screen)
+    log_to_stderr()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(wanted, directory, data, screen))
 
@@ -79,6 +80,8 @@ async def _listen(
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
         runtime.serve_tree()  # not before it can be asked what it does
+        if port and listing.port != port:  # a proxy or a bookmark may still point there
+            click.echo(f"port {port} is taken by another program", err=True)
         click.echo(f"listening at {listing.url}")
         await stop.wait()
         click.echo("stopping", err=True)

@@ -30,7 +30,12 @@ MOST_TRIES = 10
 """So often a question may take the server down, or its connection; then only patience counts."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
+_PASSING = frozenset({429, 502, 504})
 LOST = (ClientError, TimeoutError, ConnectionError)
+
+
+class Lost(Unavailable):
+    """There was no server for longer than one was waited for; else it is there, and cannot do it."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -66,12 +71,11 @@ class Patience:
         self._pause = FIRST_PAUSE
 
     async def rest(self, error: Exception, wait: float = 0.0) -> None:
-        """Before the next try; raises `Unavailable` if there is no point in one."""
+        """Before the next try; raises `Lost` if there is no point in one."""
         pause = max(self._pause, wait)
         if self._now() + pause > self._end:
-            if isinstance(error, Unavailable):
-                raise error
-            raise Unavailable(f"the server does not answer: {_told(error)}") from error
+            known = isinstance(error, Unavailable)
+            raise Lost(str(error) if known else f"the server does not answer: {_told(error)}") from error
         await asyncio.sleep(pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
@@ -113,7 +117,7 @@ class Link:
         return Patience(self._patience)
 
     async def ask(self, question: Question) -> bytes:
-        """Raises what the server refuses it with, and `Unavailable` if there is none for too long."""
+        """Raises what the server refuses it with, and `Lost` if there is none for too long."""
         patience, tries = self.patience(), Tries()
         while True:
             before = tries.count
@@ -165,10 +169,11 @@ _STREAMED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE
 
 
 def _comes_back(response: ClientResponse) -> bool:
-    """A server that stops says so by closing; whoever comes too often is told when to come again."""
+    """A server that stops says so, a proxy that it is away; who comes too often is told when to come."""
     if response.status == 503:
-        return response.headers.get("connection", "").lower() == "close"
-    return response.status == 429
+        closing = response.headers.get("connection", "").lower() == "close"
+        return closing or "retry-after" in response.headers
+    return response.status in _PASSING
 
 
 def _pause_of(response: ClientResponse) -> float:

@@ -57,7 +57,7 @@ class Dispatcher:
         self._unwritten: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
         self.trouble: StoreError | None = None
-        """Why the last run could not be kept; None again once a run ends well."""
+        """Why the last run could not be kept, whichever it was; None again once a run ends well."""
         self._sweep_wanted = asyncio.Event()
         self._next_look = math.inf
         self._next_audit = 0
@@ -109,7 +109,8 @@ class Dispatcher:
                 await self._runner.run(run, self._owner, dead=dead, counts=counts)
                 self.trouble = None
         except StoreError as error:
-            self.trouble = error
+            if self._root is not None or not isinstance(error, Damaged):
+                self.trouble = error  # else it is the trouble of one session, and all the others go on
             _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
             self._unwritten[run.session_id] = not isinstance(error, Damaged)
             run.clear()  # not at once: the sweep comes soon enough

@@ -42,6 +42,8 @@ class Texts(Struct, frozen=True, kw_only=True):
     facts: Facts
     instructions: tuple[Instruction, ...] = ()
     skills: tuple[Skill, ...] = ()
+    model: ModelRef | None = None
+    """That of the directory's configuration, where each has its own."""
     small_model: ModelRef | None = None
     """For what takes few words."""
     keeping: Keeping = Keeping()
@@ -72,6 +74,7 @@ class Project:
         self.material = material
         self.hooks = hooks
         self.worktree = texts.facts.worktree
+        self.default_model = texts.model
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking

@@ -135,6 +135,11 @@ class Workplace(Protocol):
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]: ...
 
+    @property
+    def default_model(self) -> ModelRef | None:
+        """What a session is asked with first if nobody says; None: the default of the whole runtime."""
+        ...
+
     def model(self, agent: str) -> ModelRef | None:
         """The one that the agent asks for; None: whichever the session uses."""
         ...
@@ -180,6 +185,7 @@ class Bare:
     staff: Mapping[str, Agent] | None = None
     hooks: Hooks = NO_HOOKS
     worktree = ""
+    default_model: ModelRef | None = None
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
-from asyncagents.server.body import CLOSE, Body, Fits, Gone, Receive, Room, always, is_json
+from asyncagents.server.body import CLOSE, STOPPING, Body, Fits, Gone, Receive, Room, always, is_json
 from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
 from asyncagents.server.limit import Rates
@@ -117,7 +117,7 @@ class Application:
                 finally:
                     self._deadlines.discard(deadline)
         except TimeoutError:
-            return refused(503, "the server stops; send it again later, the same is done once", CLOSE)
+            return refused(503, "the server stops; send it again later, the same is done once", STOPPING)
 
     async def _reply(self, request: Request, body: Body) -> Reply:
         stranger = self._gate.reached(request)

@@ -26,6 +26,8 @@ MOST_TEXTS = 100_000
 """Whose length does not count."""
 
 CLOSE: Pairs = (("connection", "close"),)
+STOPPING: Pairs = (*CLOSE, ("retry-after", "1"))
+"""It comes back; a proxy hands on the second word only."""
 
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Fits: TypeAlias = Callable[[int], bool]

@@ -47,6 +47,9 @@ _PORTS = {"http": ":80", "https": ":443"}
 _CHALLENGE: Pairs = (("www-authenticate", 'Bearer realm="asyncagents"'),)
 _NO_HOST = "this server is not reached by that name; `asyncagents serve --allow-host NAME` lets one in"
 _NO_TOKEN = "a token is wanted: `authorization: Bearer …`; it is in server.json of the data directory"
+_OTHER_TOKEN = "this is not the token of this server; that is in server.json of the data directory"
+_NO_PROOF = "only programs of this machine may come while the server has no token: start it without --no-auth"
+_NO_PAGE = f"{_NO_TOKEN}. Or let pages of this origin in: `asyncagents serve --cors ORIGIN`"
 _FOREIGN = "a page of another origin may not do this; `asyncagents serve --cors ORIGIN` lets one"
 
 
@@ -83,7 +86,15 @@ class Gate(Struct, frozen=True, kw_only=True):
             return None
         if self.token is None and not foreign and self.is_local(request):
             return None
-        return refused(401, _NO_TOKEN, _CHALLENGE)
+        return refused(401, self._wants(request, foreign=foreign), _CHALLENGE)
+
+    def _wants(self, request: Request, *, foreign: bool) -> str:
+        """What to do about a refusal, for whoever is refused."""
+        if self.token is None:
+            return _FOREIGN if foreign else _NO_PROOF
+        if request.header("authorization"):
+            return _OTHER_TOKEN
+        return _NO_PAGE if foreign else _NO_TOKEN
 
     def is_foreign(self, request: Request) -> bool:
         """Whether a browser sends it for a page that is not of this server."""

@@ -120,7 +120,7 @@ async def answered(work: Awaitable[R]) -> R | Answer:
     except RequestError as error:
         return refused(_status(error), str(error))
     except AsyncAgentsError as error:
-        _log.warning("a request could not be answered: %s", type(error).__name__, exc_info=error)
+        _log.warning("a request could not be answered", exc_info=error)
         return refused(503, _LATER)
     except Exception:  # noqa: BLE001  the edge of a request: the next one is none the worse
         _log.exception("a request failed")

@@ -13,7 +13,7 @@ from asyncagents.domain.shape import Shape
 from asyncagents.engine.input import To
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
-from asyncagents.server.body import CLOSE, read
+from asyncagents.server.body import STOPPING, read
 from asyncagents.server.given import DIRECTED, DIRECTORY, KEYED, a_directory, directory, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.route import Route, Site
@@ -85,7 +85,7 @@ async def post_message(site: Site, request: Request) -> Answer:
         return shown(await site.runtime.message(sent))
     given = await site.runtime.hand_in(at, "", key=named, **prompt.to())
     answer = await while_wanted(site, request, given.answer(at))
-    return refused(503, STOPS, CLOSE) if answer is None else shown(answer)
+    return refused(503, STOPS, STOPPING) if answer is None else shown(answer)
 
 
 async def post_async(site: Site, request: Request) -> Answer:

@@ -125,7 +125,7 @@ async def _frames(site: Site, following: Following | None) -> AsyncGenerator[byt
     except Closed:
         return
     except AsyncAgentsError as error:
-        _log.warning("a stream of events was ended: %s", type(error).__name__, exc_info=error)
+        _log.warning("a stream of events was ended", exc_info=error)
 
 
 _FILTERS = (

@@ -213,6 +213,7 @@ class Projects:
                 facts=self._facts(directory, root),
                 instructions=instructions.files,
                 skills=tuple(skills.skills.values()),
+                model=config.model if self._config is None else None,
                 small_model=config.small_model,
                 keeping=_keeping(config.compaction),
                 telling=self._telling(config),

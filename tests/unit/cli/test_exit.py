@@ -33,6 +33,7 @@ from asyncagents.errors import (
         (SchemaMismatch("needs schema 9. Upgrade asyncagents."), 1, "pip install --upgrade"),
         (ToolError("x"), 1, ""),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "make some room"),
+        (OSError(errno.EROFS, "Read-only file system"), 1, "must be yours to write"),
         (OSError(errno.EACCES, "Permission denied", "/data"), 1, ""),
         (ValueError("oops"), 1, "ASYNCAGENTS_DEBUG=1"),
     ],
