@@ -331,6 +331,7 @@ async def test_returns_404_for_unknown_group_id(board: Served, id: str) -> None:
 @pytest.mark.spec("H-04")
 async def test_why_says_in_a_sentence_what_a_session_waits_for(board: Served) -> None:
     task = await task_named(board.runtime, "Wait")
+    await board.runtime.wait(board.stage.session_id)  # what ended before may still be told
     child = await board.json(f"/v1/sessions/{task.session_id}/why")
     parent = await board.json(f"/v1/sessions/{board.stage.session_id}/why")
     unknown = await board.get(f"/v1/sessions/{UNKNOWN}/why")

@@ -20,6 +20,6 @@ def api_config(environment: Environment) -> ApiConfig:
     """Raises `ConfigError` for a port that is none."""
     enabled = environment.get(ENABLED_VARIABLE).strip().lower() != "false"
     text = environment.get(PORT_VARIABLE).strip()
-    if text and not (text.isascii() and text.isdecimal() and int(text) <= _HIGHEST):
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= _HIGHEST):
         raise ConfigError(f"${PORT_VARIABLE} is {text[:40]!r}, and not a number from 0 to {_HIGHEST}")
     return ApiConfig(enabled, int(text) if text else PORT)
