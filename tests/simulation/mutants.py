@@ -27,14 +27,14 @@ MUTANTS = (
         return False
     holding = any(""",
         "    holding = any(",
-        first=156,
+        first=195,
     ),
     Mutant(
         "missing_fence",
         "store/row.py",
         ' or row.control.fence != lease.fence or row.control.state != "running"',
         "",
-        first=200,
+        first=283,
     ),
     Mutant(
         "tool_started_before_the_commit",
@@ -48,7 +48,7 @@ MUTANTS = (
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return await self._store.advance(lease, moves)
 """,
-        first=121,
+        first=231,
     ),
     Mutant(
         "rerun_of_a_once_call",
@@ -74,7 +74,7 @@ MUTANTS = (
                 execute("BEGIN IMMEDIATE")
                 execute("SAVEPOINT member")
 """,
-        first=50,
+        first=52,
     ),
     Mutant(
         "abort_undone_by_recovery",
@@ -82,7 +82,7 @@ MUTANTS = (
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",
-        first=41,
+        first=46,
     ),
     Mutant(
         "doubled_promotion",
@@ -141,7 +141,7 @@ MUTANTS = (
         "store/verb/cancel.py",
         '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
         "    held_back = ()\n",
-        first=20,
+        first=24,
     ),
     Mutant(
         "feed_forgets_parts",
@@ -176,13 +176,14 @@ MUTANTS = (
         "store/verb/answer.py",
         "granted, input=edited, written=",
         "granted, input=edited | call.input, written=",
-        first=72,
+        first=107,
     ),
     Mutant(
         "one_step_too_many",
         "engine/turn.py",
         "started.number >= brief.steps",
         "started.number > brief.steps",
+        first=5,
     ),
     Mutant(
         "a_summary_is_forgotten_with_its_run",
@@ -203,14 +204,14 @@ MUTANTS = (
         "store/verb/summary.py",
         "        await answer_prompts(tx, control, newest.id)\n",
         "        pass\n",
-        first=267,
+        first=351,
     ),
     Mutant(
         "reminded_again_after_a_crash",
         "store/verb/remind.py",
         "        return control  # the step before",
         "        asked_by = newest  # the step before",
-        first=311,
+        first=372,
     ),
     *TREE_MUTANTS,
     *PARK_MUTANTS,

@@ -47,7 +47,7 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "    _check_open(call)\n",
         "    if not call.open:\n        return call\n    _check_open(call)\n",
-        first=PARKS,
+        first=PARKS + 1,
     ),
     Mutant(
         "expired_when_it_was_warned_of",
@@ -103,7 +103,7 @@ PARK_MUTANTS = (
         "    from asyncagents.store.row import inbox\n"
         "    if row.control.wake_seq > wake_seq and (await inbox(tx, row.control.id)).queued:\n"
         "        return False\n    holding = any(",
-        first=PARKS + 10,
+        first=PARKS + 12,
     ),
     Mutant(
         "async_start_begun_again",
@@ -117,7 +117,7 @@ PARK_MUTANTS = (
         "store/sqlite/sql/call.sql",
         "SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;",
         "SELECT NULL;",
-        first=PARKS + 1,
+        first=PARKS + 2,
     ),
     Mutant(
         "a_person_ends_what_the_outside_has",
@@ -154,14 +154,14 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "    await put_call(tx, over)\n    await owe(tx, over)\n",
         "    await put_call(tx, over)\n",
-        first=PARKS + 36,
+        first=PARKS + 45,
     ),
     Mutant(
         "webhook_forgotten_by_an_early_result",
         "store/verb/fact.py",
         "            await owe(tx, call.to(state).to(call.state))\n",
         "            pass\n",
-        first=PARKS + 41,
+        first=PARKS + 143,
     ),
     Mutant(
         "early_result_unchecked",
@@ -189,7 +189,7 @@ PARK_MUTANTS = (
         "domain/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
-        first=PARKS + 14,
+        first=PARKS + 15,
     ),
     Mutant(
         "listed_as_it_was",

@@ -24,7 +24,7 @@ TREE_MUTANTS = (
         "store/sqlite/sql/task.sql",
         "SET state = 'told', open = 0, message_id = ?",
         "SET state = 'told', message_id = ?",
-        first=TREES + 2,
+        first=TREES + 6,
     ),
     Mutant(
         "who_waited_is_told_again",
@@ -38,7 +38,7 @@ TREE_MUTANTS = (
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES + 94,
+        first=TREES + 143,
     ),
     Mutant(
         "progress_counted_beside_the_rows",
@@ -115,7 +115,7 @@ TREE_MUTANTS = (
         "store/verb/cancel.py",
         '    await tx.run("hush_notices", session_id)\n',
         "",
-        first=TREES + 44,
+        first=TREES + 60,
     ),
     Mutant(
         "cancel_forgets_those_below",
