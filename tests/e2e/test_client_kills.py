@@ -24,8 +24,10 @@ from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import PATIENCE, Desk, open_desk
 from tests.e2e.serve_kit import serving
 
-PROMPTS = 12
+PROMPTS = 20
 KILLS = 4
+DELTAS = 25
+"""More than an answer has: each server ends one at least, so that no session is given up as a crash loop."""
 SCRIPT = {
     f"no. {n}": [Reply(text=f"Answer {n}: " + "word " * 20, chunks=20, gap=0.005)] for n in range(PROMPTS)
 }
@@ -86,7 +88,7 @@ async def serve_and_kill(desk: Desk, screen: Screen, over: asyncio.Event) -> Non
     """One server after the other, each killed in the middle of an answer; the last one lives."""
     for _ in range(KILLS):
         async with serving(desk) as server:
-            await screen.until(screen.deltas + 15)
+            await screen.until(screen.deltas + DELTAS)
             await server.end(signal.SIGKILL)
     async with serving(desk):
         await over.wait()
