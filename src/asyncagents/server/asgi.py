@@ -77,7 +77,7 @@ class Application:
                 await frames.aclose()
                 await _tell(send, Answer(200, kind="text/event-stream"), cors)
             case Stream():
-                await self._pump(reply, receive, send, cors)
+                await self._pump(reply, body, send, cors)
 
     def _count(self, request: Request, reply: Reply, seconds: float) -> None:
         """By templates: whoever asks for what there is not makes no label of his own."""
@@ -149,34 +149,25 @@ class Application:
                 )
             )
 
-    async def _pump(self, stream: Stream, receive: Receive, send: Send, cors: Pairs) -> None:
+    async def _pump(self, stream: Stream, body: Body, send: Send, cors: Pairs) -> None:
         """Until the frames end, the listener is gone, or the server stops."""
         await send({"type": "http.response.start", "status": 200, "headers": _raw((*_STREAM, *cors))})
         sender = Sender(stream, send)
         with self._site.runtime.counters.stream():
-            await self._until_over(sender, receive)
+            await self._until_over(sender, body)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _until_over(self, sender: Sender, receive: Receive) -> None:
+    async def _until_over(self, sender: Sender, body: Body) -> None:
         async with asyncio.TaskGroup() as group:
-            ends = [
+            ends: list[asyncio.Task[Any]] = [
                 group.create_task(sender.send_all()),
                 group.create_task(sender.beat()),
-                group.create_task(_until_gone(receive)),
-                group.create_task(_until(self._site.closing)),
+                group.create_task(body.gone()),
+                group.create_task(self._site.closing.wait()),
             ]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for each in ends:
                 each.cancel()
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 async def _tell(send: Send, answer: Answer, more: Pairs, *, head: bool = False) -> None:

@@ -15,6 +15,7 @@ from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.given import LONGEST, path_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Handler as Handling
 from asyncagents.server.route import Param, Route, Site
@@ -26,7 +27,6 @@ PENDING = "/async-tool/pending"
 _FILTERS = ("status", "sessionID", "after", "limit")
 _EVERYWHERE = ("directory", "workspace")
 """What OpenCode's clients add to every query."""
-_LONGEST = 200
 _STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
 
 
@@ -66,7 +66,7 @@ async def list_pending(tools: AsyncTools, request: Request) -> Answer:
     if status not in _STATUSES:
         raise InvalidInput(f"status is one of {', '.join(_STATUSES)}")
     session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
-    if session_id is not None and not _is_id(session_id):
+    if session_id == "":
         raise NotFound("session", session_id)
     found = await tools.list(
         _STATUSES[_STATUSES.index(status)],
@@ -78,18 +78,18 @@ async def list_pending(tools: AsyncTools, request: Request) -> Answer:
 
 
 async def get_pending(tools: AsyncTools, request: Request) -> Answer:
-    return shown(await tools.get(_path_id(request)))
+    return shown(await tools.get(path_id(request, "id", "pending call")))
 
 
 async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
     """Wait no longer: the call has failed with `cancelled`, and the session goes on."""
-    return shown(await tools.cancel(_path_id(request)))
+    return shown(await tools.cancel(path_id(request, "id", "pending call")))
 
 
 def _filters(request: Request) -> dict[str, str]:
     given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
     for name, value in given:
-        if name not in _FILTERS or len(value) > _LONGEST or (value and not value.isprintable()):
+        if name not in _FILTERS or len(value) > LONGEST or (value and not value.isprintable()):
             raise InvalidInput(f"the filters are {', '.join(_FILTERS)}")
     if len(dict(given)) < len(given):
         raise InvalidInput("a filter is given once")
@@ -102,19 +102,7 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def _path_id(request: Request) -> str:
-    named = request.params["id"]
-    if not _is_id(named):
-        raise NotFound("pending call", named[:_LONGEST])
-    return named
-
-
-def _is_id(text: str) -> bool:
-    """Whether a database can be asked for it."""
-    return 0 < len(text) <= _LONGEST and text.isprintable()
-
-
-Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 
 
 class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,8 +138,8 @@ def _of_tools(handler: Handler) -> Handling:
 _SUBMITTED = (400, 404, 409, 422)
 _QUERY = (
     Param("status", "Calls in this state; waiting, unless given", choices=_STATUSES),
-    Param("sessionID", "Calls of this session alone", least=1, most=_LONGEST),
-    Param("after", "Calls after this id: the last of the page before", most=_LONGEST),
+    Param("sessionID", "Calls of this session alone", least=1, most=LONGEST),
+    Param("after", "Calls after this id: the last of the page before", most=LONGEST),
     Param("limit", "How many at most; 100, unless given", "integer", least=1, most=1000),
 )
 

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http import Request
+from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Site
 
 LONGEST = 200
@@ -62,10 +63,7 @@ def a_directory(text: str) -> str:
 
 def one(request: Request, name: str) -> str | None:
     """Unknown names are ignored: clients of others add theirs."""
-    values = [value for given, value in request.query if given == name]
-    if len(values) > 1:
-        raise InvalidInput(f"{name} is given once")
-    return values[0] if values else None
+    return Query(request.query).text(name)
 
 
 def number(request: Request, name: str, *, default: int, most: int) -> int:

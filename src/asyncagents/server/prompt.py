@@ -120,7 +120,7 @@ async def while_wanted(site: Site, request: Request, work: Awaitable[T]) -> T | 
     """None: the server begins to stop, or whoever asked has hung up, and nobody waits any longer."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_caught(work))
-        stopping = group.create_task(_wait(site.closing))
+        stopping = group.create_task(site.closing.wait())
         leaving = group.create_task(request.gone())
         await asyncio.wait((working, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -141,10 +141,6 @@ async def _caught(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
         return await work, None
     except Exception as error:  # noqa: BLE001  raised again by who waits
         return None, error
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 _SENT = (400, 404, 409, 413, 415, 503)
