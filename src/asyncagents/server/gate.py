@@ -124,9 +124,12 @@ class Gate(Struct, frozen=True, kw_only=True):
         return _STATUS_CORS if status else ()
 
     def _proves(self, request: Request) -> bool:
-        given = _password(request.header("authorization")), *map(_decoded, _asked(request))
-        token = None if self.token is None else self.token.encode()
-        return token is not None and any(hmac.compare_digest(each, token) for each in given)
+        if self.token is None:
+            return False
+        proven = False
+        for given in (_password(request.header("authorization")), *map(_decoded, _asked(request))):
+            proven |= hmac.compare_digest(given, self.token.encode())
+        return proven
 
 
 def _password(header: str) -> bytes:
