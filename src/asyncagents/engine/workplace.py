@@ -172,6 +172,15 @@ class Workplaces(Protocol):
         what takes time to begin with, such as a server of tools, is waited for, within bounds."""
         ...
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Directories of which something is kept."""
+        ...
+
+    def forget(self, directory: str) -> None:
+        """Its files are read again when somebody asks for them next."""
+        ...
+
 
 class Bare:
     """The same few tools everywhere, under one policy, for whatever agent."""
@@ -179,6 +188,7 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    known: tuple[str, ...] = ()
     keeping = Keeping()
     served: Served | None = None
     material: Material | None = None
@@ -205,6 +215,9 @@ class Bare:
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         return self
+
+    def forget(self, directory: str) -> None:
+        """There are no files."""
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return None

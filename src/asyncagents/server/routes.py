@@ -4,6 +4,7 @@ from asyncagents.server import (
     ask,
     async_tool,
     awaited,
+    event,
     metrics,
     prompt,
     session,
@@ -25,6 +26,7 @@ ROUTES: tuple[Route, ...] = described(
         *session_state.ROUTES,
         *session_events.ROUTES,
         *awaited.ROUTES,
+        *event.ROUTES,
         *task.ROUTES,
         *metrics.ROUTES,
     )

@@ -122,6 +122,15 @@ class Projects:
         servers = self._bench.servers
         return project if servers is None else await servers.join(directory, project, working=working)
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        return tuple(self._known)
+
+    def forget(self, directory: str) -> None:
+        """Not what was there: that still counts if what is there now is broken."""
+        if directory in self._known:
+            self._known[directory] = 0, self._known[directory][1]
+
     async def _read(self, directory: str) -> Project:
         known = self._fresh(directory)
         if known is not None:
