@@ -213,4 +213,4 @@ async def test_a_long_output_is_cut_for_the_model_and_kept_in_a_file(tmp_path: P
     assert isinstance(part.state, ToolCompleted)
     assert part.state.metadata["truncated"]
     assert len(part.state.output) < 40_000
-    assert os.path.getsize(part.state.metadata["outputPath"]) == 300_000
+    assert (await asyncio.to_thread(os.stat, part.state.metadata["outputPath"])).st_size == 300_000

@@ -329,12 +329,13 @@ def _worker(place: Workplace, command: Command) -> str | None:
 
 
 def listed(material: Material) -> tuple[CommandInfo, ...]:
-    """The built-in ones first, then by name: a project's own go before those that are there everywhere."""
+    """The built-in ones first, unless there is another of that name; then by name."""
     built_in = [
         CommandInfo(name=name, source="built in", template="", description=said)
         for name, said in _DESCRIBED.items()
     ]
-    found = {**bundled(), **material.commands.commands}
+    found = material.commands.commands
+    built_in += [_info(each) for name, each in bundled().items() if name not in found]
     return (*built_in, *(_info(found[name]) for name in sorted(found) if name not in BUILT_IN))
 
 
