@@ -83,12 +83,9 @@ class Runtime:
         self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store,
-            workplaces=workplaces,
-            reach=reach,
-            clock=clock,
-            watch=counters,
+            store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
+        self.defaults = defaults
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""

@@ -30,6 +30,8 @@ class Site(Struct, frozen=True, kw_only=True):
     """Where sessions work whose maker names no directory."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
+    errands: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+    """Who has files read, or a program run, waits here: the threads are for the work that is done."""
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""
 
@@ -52,7 +54,7 @@ class Param(Struct, frozen=True):
 class Route(Struct, frozen=True, kw_only=True):
     """`path` has names in braces: `/v1/tasks/{id}`. `statuses`: its answers besides 200 and the gate's."""
 
-    method: Literal["GET", "POST", "DELETE", "PATCH"]
+    method: Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
     path: str
     handler: Handler
     access: Access

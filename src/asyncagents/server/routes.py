@@ -1,16 +1,22 @@
 """All routes of the server."""
 
 from asyncagents.server import (
+    agent,
     ask,
     async_tool,
     awaited,
+    experimental,
     metrics,
+    project,
     prompt,
+    provider,
     session,
     session_events,
     session_state,
+    settings,
     status,
     task,
+    vcs,
 )
 from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
@@ -27,5 +33,11 @@ ROUTES: tuple[Route, ...] = described(
         *awaited.ROUTES,
         *task.ROUTES,
         *metrics.ROUTES,
+        *agent.ROUTES,
+        *provider.ROUTES,
+        *settings.ROUTES,
+        *project.ROUTES,
+        *vcs.ROUTES,
+        *experimental.ROUTES,
     )
 )
