@@ -1,6 +1,6 @@
 """`/agent`, `/command` and `/skill`: who and what a directory has to work with."""
 
-import asyncio
+from functools import partial
 from typing import Any, Literal
 
 from asyncagents.config.skills import Skill, read_skill
@@ -114,8 +114,7 @@ async def skills(site: Site, request: Request) -> Answer:
     place = await workplace(site, request)
     if not isinstance(place, Project):
         return shown([])
-    async with site.errands:
-        return shown(await asyncio.to_thread(_read_all, place.skills))
+    return shown(await site.errands.run(partial(_read_all, place.skills)))
 
 
 def _read_all(skills: tuple[Skill, ...]) -> list[SkillInfo]:

@@ -1,6 +1,6 @@
 """The directory that a request is about, as its files make it."""
 
-import asyncio
+from functools import partial
 from pathlib import Path
 
 from asyncagents.config.env import Environment, system_environment
@@ -26,11 +26,10 @@ async def loaded(site: Site, request: Request) -> Loaded:
 
 
 async def loaded_at(site: Site, place: Path) -> Loaded:
-    async with site.errands:
-        try:
-            return await asyncio.to_thread(_load, place)
-        except ConfigError as error:
-            raise InvalidInput(str(error)) from error
+    try:
+        return await site.errands.run(partial(_load, place))
+    except ConfigError as error:
+        raise InvalidInput(str(error)) from error
 
 
 def _load(place: Path) -> Loaded:

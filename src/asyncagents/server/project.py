@@ -1,8 +1,8 @@
 """`/project` and `/path`: the directories that this server has worked in, and where things lie."""
 
-import asyncio
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -89,8 +89,7 @@ async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) 
             updated=max(known.updated if known else 0, each.time.updated),
         )
     new = ProjectTime(created=site.started, updated=site.started)
-    async with site.errands:
-        roots = await asyncio.to_thread(_roots, places)
+    roots = await site.errands.run(partial(_roots, places))
     return [
         Project(
             id=project_id(place),
@@ -112,15 +111,14 @@ def _roots(places: Iterable[str]) -> list[tuple[str, bool]]:
 
 async def path(site: Site, request: Request) -> Answer:
     where = directory(site, request)
-    async with site.errands:
-        return shown(await asyncio.to_thread(_where, where))
+    return shown(await site.errands.run(partial(_where, where, site.errands.data)))
 
 
-def _where(where: str) -> Where:
+def _where(where: str, data: Path | None) -> Where:
     here = environment()
     return Where(
         home=str(here.home),
-        state=str(data_folder(here, None)[0]),
+        state=str(data or data_folder(here, None)[0]),
         config=str(config_folder(here, "asyncagents")),
         worktree=str(project_root(here, Path(where))),
         directory=where,

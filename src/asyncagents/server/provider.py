@@ -1,6 +1,6 @@
 """`/provider` and `/config/providers`: whom a prompt can be answered by, as this server was started."""
 
-import asyncio
+from functools import partial
 from typing import Literal, NoReturn, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -111,13 +111,11 @@ def _known(runtime: Runtime) -> Answer:
 
 
 async def usable(site: Site, request: Request) -> Answer:
-    async with site.errands:
-        return await asyncio.to_thread(_usable, site.runtime)
+    return await site.errands.run(partial(_usable, site.runtime))
 
 
 async def known(site: Site, request: Request) -> Answer:
-    async with site.errands:
-        return await asyncio.to_thread(_known, site.runtime)
+    return await site.errands.run(partial(_known, site.runtime))
 
 
 async def ways_in(site: Site, request: Request) -> Answer:

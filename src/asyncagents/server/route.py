@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime import Runtime
+from asyncagents.server.errand import Errands
 from asyncagents.server.http import JSON, Reply, Request
 
 BODY_BYTES = 1024 * 1024
@@ -30,8 +31,7 @@ class Site(Struct, frozen=True, kw_only=True):
     """Where sessions work whose maker names no directory."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
-    errands: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
-    """Who has files read, or a program run, waits here: the threads are for the work that is done."""
+    errands: Errands = field(default_factory=Errands)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""
 

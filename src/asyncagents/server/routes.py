@@ -6,6 +6,7 @@ from asyncagents.server import (
     async_tool,
     awaited,
     experimental,
+    file,
     metrics,
     project,
     prompt,
@@ -38,6 +39,7 @@ ROUTES: tuple[Route, ...] = described(
         *settings.ROUTES,
         *project.ROUTES,
         *vcs.ROUTES,
+        *file.ROUTES,
         *experimental.ROUTES,
     )
 )
