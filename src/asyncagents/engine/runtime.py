@@ -85,7 +85,7 @@ class Runtime:
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
-        self.defaults = defaults
+        self.defaults, self.switchboard = defaults, workplaces.switchboard
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""

@@ -7,6 +7,7 @@ from asyncagents.server import (
     awaited,
     experimental,
     file,
+    mcp,
     metrics,
     project,
     prompt,
@@ -40,6 +41,7 @@ ROUTES: tuple[Route, ...] = described(
         *project.ROUTES,
         *vcs.ROUTES,
         *file.ROUTES,
+        *mcp.ROUTES,
         *experimental.ROUTES,
     )
 )

@@ -1,5 +1,6 @@
 """`/vcs`: what git knows of a directory."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -103,6 +104,10 @@ def _repository(where: Path) -> Repository | None:
     return find_repository(project_root(environment(), where))
 
 
+def _within(where: Path, repository: Repository) -> str:
+    return os.path.relpath(os.path.realpath(where), repository.root)
+
+
 def _git() -> str:
     found = program("git")
     if found is None:
@@ -115,7 +120,7 @@ def _diffs(where: Path, mode: str, context: int | None) -> list[FileDiff]:
     repository = _repository(where)
     if repository is None:
         return []
-    with looking(_git(), repository) as git:
+    with looking(_git(), repository, _within(where, repository)) as git:
         base = git.base if mode == "git" else git.branched()
         if base is None:
             return []
@@ -171,7 +176,7 @@ def _raw(where: Path) -> str:
     repository = _repository(where)
     if repository is None:
         return ""
-    with looking(_git(), repository) as git:
+    with looking(_git(), repository, _within(where, repository)) as git:
         new = _new_files(git, repository, patches=True)
         return git.patch(git.base, 3) + "".join(each.patch or "" for each in new)
 

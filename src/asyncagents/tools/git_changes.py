@@ -47,9 +47,10 @@ class Change(Struct, frozen=True, kw_only=True):
 class Git:
     """One look: everything that git is asked meanwhile is asked about the same commit."""
 
-    def __init__(self, program: str, repository: Repository, folder: Path) -> None:
+    def __init__(self, program: str, repository: Repository, within: str, folder: Path) -> None:
         self._program = program
         self._repository = repository
+        self._within = within
         self._folder = folder
 
     @cached_property
@@ -74,7 +75,7 @@ class Git:
 
     def changes(self, base: str) -> list[Change]:
         """Of files that git keeps."""
-        told = self._run(("diff", *_QUIET, "-z", "--raw", "--numstat", base, "--"))
+        told = self._run(("diff", *_QUIET, "-z", "--raw", "--numstat", base, "--", self._within))
         pieces = told.split("\0")
         kinds: dict[str, str] = {}
         found: list[Change] = []
@@ -89,11 +90,11 @@ class Git:
 
     def untracked(self) -> list[str]:
         """Files that git neither keeps nor ignores."""
-        told = self._run(("ls-files", "--others", "--exclude-standard", "-z"))
+        told = self._run(("ls-files", "--others", "--exclude-standard", "-z", "--", self._within))
         return [file for file in told.split("\0") if file and not file.endswith("/")][:MOST_FILES]
 
     def patch(self, base: str, context: int = WHOLE) -> str:
-        return self._run(("diff", *_QUIET, f"--unified={context}", "--patch", base, "--"))
+        return self._run(("diff", *_QUIET, f"--unified={context}", "--patch", base, "--", self._within))
 
     def _run(self, words: Sequence[str], fine: tuple[int, ...] = (0,)) -> str:
         """`fine`: with which exit codes it has answered."""
@@ -118,6 +119,7 @@ class Git:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_LITERAL_PATHSPECS": "1",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_ALLOW_PROTOCOL": "none",
@@ -127,9 +129,10 @@ class Git:
 
 
 @contextmanager
-def looking(program: str, repository: Repository) -> Iterator[Git]:
+def looking(program: str, repository: Repository, within: str = ".") -> Iterator[Git]:
+    """`within`: a folder from the root of the worktree; what lies elsewhere is not told."""
     with tempfile.TemporaryDirectory(prefix="asyncagents-git-") as folder:
-        yield Git(program, repository, Path(folder))
+        yield Git(program, repository, within, Path(folder))
 
 
 def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
