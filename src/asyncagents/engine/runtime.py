@@ -86,6 +86,7 @@ class Runtime(Doing):
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
+        self.defaults, self.switchboard = defaults, workplaces.switchboard
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""

@@ -1,18 +1,26 @@
 """All routes of the server."""
 
 from asyncagents.server import (
+    agent,
     ask,
     async_tool,
     awaited,
-    event,
     doing,
+    event,
+    experimental,
+    file,
+    mcp,
     metrics,
+    project,
     prompt,
+    provider,
     session,
     session_events,
     session_state,
+    settings,
     status,
     task,
+    vcs,
 )
 from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
@@ -31,5 +39,13 @@ ROUTES: tuple[Route, ...] = described(
         *event.ROUTES,
         *task.ROUTES,
         *metrics.ROUTES,
+        *agent.ROUTES,
+        *provider.ROUTES,
+        *settings.ROUTES,
+        *project.ROUTES,
+        *vcs.ROUTES,
+        *file.ROUTES,
+        *mcp.ROUTES,
+        *experimental.ROUTES,
     )
 )
