@@ -33,12 +33,16 @@ COMMAND = {"greet": {"description": "Say hello.", "template": "Say hello to $ARG
 
 
 class Ground(Struct, frozen=True):
-    """Where one server stands. `project` is where it is started, `other` a project it is asked for."""
+    """Where one server stands: it is started in `project` and asked for the others too; `plain` has no git."""
 
     home: Path
     project: Path
     other: Path
-    config: Path
+    plain: Path
+
+    @property
+    def config(self) -> Path:
+        return self.home / ".config" / "opencode"
 
     def environment(self) -> dict[str, str]:
         """Nothing of the caller's own keys or configuration, nothing that goes out into the world."""
@@ -50,7 +54,6 @@ class Ground(Struct, frozen=True):
             "XDG_CONFIG_HOME": str(self.home / ".config"),
             "XDG_STATE_HOME": str(self.home / ".local/state"),
             "XDG_CACHE_HOME": str(self.home / ".cache"),
-            "OPENCODE_CONFIG": str(self.config),
         }
 
 
@@ -61,21 +64,23 @@ class Served(Struct, frozen=True):
 
 
 def ground_at(root: Path, provider: str) -> Ground:
-    ground = Ground(root / "home", root / "project", root / "other", root / "opencode.json")
-    ground.home.mkdir(parents=True)
-    for project in (ground.project, ground.other):
-        _project(project, ground.home)
-    ground.config.write_text(json.dumps(_config(provider)))
+    """Files are remembered in `other` alone: it is what costs OpenCode's server most of a prompt."""
+    ground = Ground(root / "home", root / "project", root / "other", root / "plain")
+    for folder in (ground.config, ground.plain):
+        folder.mkdir(parents=True)
+    _project(ground.project, FILES)
+    _project(ground.other, {**FILES, "opencode.json": json.dumps({"snapshot": True})})
+    (ground.config / "opencode.json").write_text(json.dumps(_config(provider)))
     return ground
 
 
-def _project(folder: Path, home: Path) -> None:
-    for name, text in FILES.items():
+def _project(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
     for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-q", "-m", "First")):
-        subprocess.run(("git", *words), cwd=folder, check=True, env={**os.environ, "HOME": str(home)})
+        subprocess.run(("git", *words), cwd=folder, check=True)
 
 
 def _config(provider: str) -> dict[str, Any]:
@@ -95,6 +100,7 @@ def _config(provider: str) -> dict[str, Any]:
         "$schema": "https://opencode.ai/config.json",
         "autoupdate": False,
         "share": "disabled",
+        "snapshot": False,
         "model": "stage/m",
         "small_model": "stage/m",
         "enabled_providers": ["stage"],

@@ -28,14 +28,17 @@ async function once(stage) {
   })
 }
 
+async function refused(stage) {
+  const refuse = (name, more) => (request) => stage.call("permission.reply", { requestID: request.id, reply: "reject", ...more }, name)
+  await permission(stage, "refused", "touch asked-no", refuse("reject"))
+  await permission(stage, "refused with a reason", "touch asked-why", refuse("reject with a reason", { message: "Not here." }))
+}
+
+// Comes last: from then on nobody asks again.
 async function always(stage) {
-  const method = stage.has("permission.reply") ? "permission.reply" : "permission.respond"
-  const reply = (sessionID, id, answer, name, more = {}) =>
-    stage.call(method, stage.has("permission.reply") ? { requestID: id, reply: answer, ...more } : { sessionID, permissionID: id, response: answer }, name)
-  await permission(stage, "refused", "touch asked-no", ({ id }, sessionID) => reply(sessionID, id, "reject", "reject"))
-  await permission(stage, "refused with a reason", "touch asked-why", ({ id }, sessionID) => reply(sessionID, id, "reject", "reject with a reason", { message: "Not here." }))
-  await permission(stage, "allowed always", "touch asked-always", ({ id }, sessionID) => reply(sessionID, id, "always", "always"))
-  await stage.turn("after always", asked("touch asked-always"))
+  const allow = ({ id }) => stage.call("permission.reply", { requestID: id, reply: "always" }, "always")
+  await permission(stage, "allowed always", "touch asked-always", allow)
+  await stage.turn("after always", asked("touch asked-always-again"))
 }
 
 async function unknown(stage) {
@@ -74,4 +77,5 @@ async function answered(stage) {
   await stopped(stage, "question rejected", question, "question.asked", ({ id }) => stage.call("question.reject", { requestID: id }))
 }
 
-export const ask = [once, always, unknown, abortedAsk, answered]
+export const ask = [once, unknown, answered]
+export const askOnce = [abortedAsk, refused, always]

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 
 async function talked(stage, count) {
-  const { id } = await stage.session({ title: "A talk" })
+  const { id } = await stage.session()
   for (let number = 1; number <= count; number++) {
     await stage.caller.ask("session.prompt", { sessionID: id, parts: said(play({ text: `Answer ${number}.` })) })
   }
@@ -35,6 +35,7 @@ async function forking(stage) {
 }
 
 async function changing(stage) {
+  if (!stage.has("part.update")) return
   const sessionID = await talked(stage, 2)
   const messages = (await stage.caller.ask("session.messages", { sessionID })).body ?? []
   const [{ info, parts }] = messages
@@ -44,12 +45,15 @@ async function changing(stage) {
   const from = stage.now
   await stage.call("part.delete", ids)
   await stage.call("session.deleteMessage", { sessionID, messageID: messages.at(-1).info.id })
-  if (stage.has("session.deleteMessage")) await stage.until((event) => event.type === "message.removed", from, "removed")
+  await stage.until((event) => event.type === "message.removed", from, "removed")
   await stage.call("session.deleteMessage", { sessionID, messageID: "msg_nobody" }, "unknown")
   await stage.call("session.messages", { sessionID }, "changed")
 }
 
-async function reverting(stage, { project }) {
+// Files are remembered there alone.
+const reverting = (stage, { other }) => stage.at(other, (there) => reverted(there, other))
+
+async function reverted(stage, project) {
   const file = join(project, `made-by-${stage.caller.version}.txt`)
   const { id } = await stage.session()
   const write = (content) => play({ tools: [tool("write", { filePath: file, content })] }, { text: "Written." })

@@ -11,6 +11,15 @@ export class Stage {
     this.more = new EventEmitter().setMaxListeners(100)
   }
 
+  // The same run in another project, with its own events, until `scene` ends.
+  async at(directory, scene) {
+    const there = new Stage(this.caller.elsewhere(directory), this.answers)
+    await there.listen()
+    await scene(there)
+    there.stop()
+    await there.reading
+  }
+
   has(method) {
     return this.caller.has(method)
   }
@@ -74,7 +83,8 @@ export class Stage {
     return this.seen.slice(from).filter((event) => event.properties.sessionID === sessionID)
   }
 
-  async session(given = {}) {
+  // With a title: nobody needs to ask a model for one.
+  async session(given = { title: "A talk" }) {
     return (await this.caller.ask("session.create", given)).body
   }
 

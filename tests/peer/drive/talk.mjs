@@ -5,6 +5,8 @@ export const tool = (name, args) => ({ name, args })
 export const said = (text) => [{ type: "text", text }]
 
 async function plain(stage) {
+  const { id } = await stage.session({})
+  await stage.turn("without a title", play({ text: "Hello." }), { session: { id } })
   await stage.turn("plain", play({ text: "Hello there.", chunks: 3 }))
   await stage.turn("reasoning", play({ text: "So.", reasoning: "Let me think." }))
 }
@@ -155,4 +157,5 @@ async function commands(stage) {
   await stage.call("session.init", { sessionID: init, providerID: "stage", modelID: "m", messageID: "msg_ffffffffffff00000000000002" })
 }
 
-export const talk = [lives, plain, tools, todos, delegated, choices, later, queued, aborted, abortedTool, shell, commands]
+export const talk = [lives, plain, later, aborted, shell, commands]
+export const talkOnce = [choices, tools, todos, delegated, queued, abortedTool]

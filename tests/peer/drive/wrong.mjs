@@ -115,4 +115,5 @@ async function loops(stage) {
   await prompt
 }
 
-export const wrong = [missing, bad, busy, provider, retried, abortedRetry, cut, loops]
+export const wrong = [missing, bad]
+export const wrongOnce = [busy, provider, retried, abortedRetry, cut, loops]
