@@ -18,7 +18,7 @@ async def serve(which: str) -> None:
         async with open_servants() as provider:
             ground = ground_at(Path(root).resolve(), provider.url)
             async with real_server(modules, ground) if which == "real" else our_server(ground) as served:
-                sys.stdout.write(f"{served.url} {served.token} {ground.project} {ground.other} {ground.plain}\n")
+                sys.stdout.write(f"{served.url} {served.token} {ground.project} {ground.other} {ground.plain} {provider.url}\n")
                 sys.stdout.flush()
                 await asyncio.Event().wait()
 

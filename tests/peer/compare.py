@@ -10,7 +10,15 @@ TIMES = range(1_600_000_000_000, 4_000_000_000_000)
 IDS = re.compile(r"\b(ses|msg|prt|per|que|evt|call|tool|err|prj|wrk)_[0-9A-Za-z]{4,}\b")
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 HASH = re.compile(r"\b[0-9a-f]{40}\b")
-OWN = {"slug": "<slug>", "version": "<version>", "cursor": "<cursor>", "callID": "<call>"}
+CURSOR = re.compile(r"before=[\w%-]+")
+OWN = {
+    "slug": "<slug>",
+    "version": "<version>",
+    "cursor": "<cursor>",
+    "callID": "<call>",
+    "date": "<date>",
+    "x-request-id": "<request>",
+}
 NAMED = ("name", "id")
 
 
@@ -51,6 +59,7 @@ def _plain_text(text: str, places: Mapping[str, str]) -> str:
     for place, name in places.items():
         text = text.replace(place, name)
     text = IDS.sub(r"<\1>", text)
+    text = CURSOR.sub("before=<cursor>", text)
     return HASH.sub("<hash>", ISO.sub("<when>", text))
 
 

@@ -7,6 +7,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -61,4 +62,6 @@ def places(served: Served) -> Mapping[str, str]:
     ground = served.ground
     named = {name: str(getattr(ground, name)) for name in ("project", "other", "plain", "home")}
     found = {path: f"<{name}>" for name, path in named.items()}
-    return {**found, served.url: "<url>", str(ground.home.parent): "<root>"}
+    encoded = {quote(path, safe=""): name for path, name in found.items()}
+    addresses = {served.url: "<url>", ground.provider: "<provider>"}
+    return {**found, **encoded, **addresses, str(ground.home.parent): "<root>"}

@@ -39,6 +39,7 @@ class Ground(Struct, frozen=True):
     project: Path
     other: Path
     plain: Path
+    provider: str
 
     @property
     def config(self) -> Path:
@@ -65,7 +66,7 @@ class Served(Struct, frozen=True):
 
 def ground_at(root: Path, provider: str) -> Ground:
     """Files are remembered in `other` alone: it is what costs OpenCode's server most of a prompt."""
-    ground = Ground(root / "home", root / "project", root / "other", root / "plain")
+    ground = Ground(root / "home", root / "project", root / "other", root / "plain", provider)
     for folder in (ground.config, ground.plain):
         folder.mkdir(parents=True)
     _project(ground.project, FILES)

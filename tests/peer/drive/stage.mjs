@@ -116,12 +116,23 @@ function told({ status, body, headers, thrown }) {
 }
 
 function kindOf({ type, properties }) {
-  const more = properties.part?.type ?? properties.status?.type ?? properties.info?.role
-  return [type, more, properties.part?.state?.status, properties.info?.error?.name].filter(Boolean).join(" ")
+  const { part, status, info } = properties
+  const more = [part?.type, part?.state?.status, status?.type, info?.role, info?.time?.completed && "done", info?.error?.name]
+  return [type, ...more].filter(Boolean).join(" ")
 }
 
-// Without what comes late or twice: the same thing again at once, what is told of the session itself.
+// Without what comes late or twice: the same thing again at once, the same status, a prompt's own summary, the
+// session itself.
 function story(events) {
-  const left = events.filter(({ type }) => !/^session\.(updated|diff|created)$/.test(type)).map(kindOf)
-  return left.filter((kind, at) => kind !== left[at - 1])
+  const left = []
+  const known = new Set()
+  let status
+  for (const event of events) {
+    const kind = kindOf(event)
+    if (/^session\.(updated|diff|created)/.test(kind) || kind === left.at(-1) || kind === status) continue
+    if (kind === "message.updated user" && known.size === known.add(event.properties.info.id).size) continue
+    if (event.type === "session.status") status = kind
+    left.push(kind)
+  }
+  return left
 }

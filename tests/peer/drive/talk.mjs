@@ -89,9 +89,8 @@ async function choices(stage) {
 async function later(stage) {
   const { id } = await stage.session()
   const from = stage.now
-  await stage.call("session.promptAsync", { sessionID: id, parts: said(play({ text: "One two three.", chunks: 4, gap: 0.1 })) })
+  await stage.call("session.promptAsync", { sessionID: id, parts: said(play({ text: "One two three.", chunks: 4 })) })
   await stage.until((event) => event.type === "message.part.delta" && event.properties.sessionID === id, from, "delta")
-  await stage.call("session.status", {}, "busy").then((all) => stage.keep("session.status of one that works", { body: all?.[id] }))
   await stage.idle(id, from)
   const messages = await stage.call("session.messages", { sessionID: id }, "async")
   await stage.call("session.message", { sessionID: id, messageID: messages?.at(-1)?.info.id })
@@ -119,6 +118,7 @@ async function aborted(stage) {
   const from = stage.now
   const asked = stage.answer("session.prompt", { sessionID: id, parts: said(play({ text: "A b c d e f", chunks: 6, hang_at: 700 })) }, "aborted")
   await stage.until((event) => event.type === "message.part.delta" && event.properties.sessionID === id, from, "delta")
+  await stage.call("session.status", {}, "busy")
   await stage.call("session.abort", { sessionID: id }, "streaming")
   await asked
   await stage.idle(id, from)
