@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from asyncagents.domain.call import Call, Reply
-from asyncagents.domain.command import Invocation
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
@@ -23,10 +22,11 @@ from asyncagents.engine.bus import Bus
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.doing import Doing
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
-from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text
+from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply
 from asyncagents.engine.instances import Instances
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.listen import Listening, listening
@@ -47,7 +47,7 @@ VERSION = "0.1.0"
 POOL = "local"
 
 
-class Runtime:
+class Runtime(Doing):
     """Sessions, and the agents that work in them. Get one from `open_runtime`."""
 
     def __init__(  # noqa: PLR0913  the pieces it speaks for
@@ -66,18 +66,16 @@ class Runtime:
         counters: Counters,
         reach: Reach,
     ) -> None:
+        inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
+        intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids)
+        super().__init__(store=store, bus=bus, answers=answers, inputs=inputs, intake=intake, ids=ids)
         self.counters = counters
         self.reach = reach
         self._workplaces = workplaces
-        self._store = store
-        self._bus = bus
-        self._answers = answers
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
-        self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
@@ -88,6 +86,7 @@ class Runtime:
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
+        self.defaults, self.switchboard = defaults, workplaces.switchboard
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -183,27 +182,6 @@ class Runtime:
         async with self._intake.alone(session_id, key):
             fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
             return (await self._store.admit(fact)).message_id
-
-    async def command(
-        self,
-        session_id: SessionId,
-        name: str,
-        arguments: str = "",
-        *,
-        key: str | None = None,
-        **to: Unpack[To],
-    ) -> Entry:
-        """Run a slash command of the session's directory, as a prompt `/name arguments` does."""
-        called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
-        async with self._intake.alone(session_id, key):
-            fact = await self._intake.command(session_id, called, key=key, to=to)
-            sent = await send(self._store, self._answers, fact)
-        return await sent.answer(session_id)
-
-    async def compact(self, session_id: SessionId, focus: str = "", *, key: str | None = None) -> Entry:
-        """Have the conversation summarised, so that it can go on for longer; `focus`: what to mind."""
-        fact = self._inputs.compaction(session_id, a_text(focus, "a focus"), key=key, to={})
-        return await (await send(self._store, self._answers, fact)).answer(session_id)
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
         """The slash commands of a directory."""

@@ -15,7 +15,7 @@ from asyncagents.domain.window import words
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material
-from asyncagents.engine.served import Served
+from asyncagents.engine.served import Served, Switchboard
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
@@ -163,6 +163,11 @@ class Workplace(Protocol):
 
 class Workplaces(Protocol):
     @property
+    def switchboard(self) -> Switchboard | None:
+        """Of servers of tools; None: there can be none."""
+        ...
+
+    @property
     def bare(self) -> bool:
         """Whether every directory is the same, without agents and rules of its own."""
         ...
@@ -189,6 +194,7 @@ class Bare:
     nudges = 0
     bare = True
     known: tuple[str, ...] = ()
+    switchboard: Switchboard | None = None
     keeping = Keeping()
     served: Served | None = None
     material: Material | None = None

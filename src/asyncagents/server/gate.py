@@ -35,7 +35,7 @@ _STATUS_CORS: Pairs = (
     ("access-control-allow-headers", "Content-Type, Authorization"),
 )
 _LET_IN: Pairs = (
-    ("access-control-allow-methods", "GET, POST, PATCH, DELETE, OPTIONS"),
+    ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS"),
     (
         "access-control-allow-headers",
         "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-OpenCode-Directory",

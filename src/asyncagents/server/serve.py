@@ -22,6 +22,7 @@ from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
 from asyncagents.server.asgi import Application
 from asyncagents.server.discovery import Listing, Lock, read_token, remove_listing, write_listing
+from asyncagents.server.errand import Errands
 from asyncagents.server.gate import Gate, names, pages
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
@@ -75,11 +76,13 @@ async def open_server(
         directory=_absolute(directory),
         silence=listening.silence,
         heartbeat=listening.heartbeat,
+        errands=Errands(data),
     )
     gate = _gate(listening, token, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
     with (
+        closing(site.errands),
         closing(Lock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):

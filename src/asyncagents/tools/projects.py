@@ -37,6 +37,7 @@ from asyncagents.tools.files import Files
 from asyncagents.tools.material import ProjectMaterial
 from asyncagents.tools.mcp import wanted
 from asyncagents.tools.mcp_link import Wanted
+from asyncagents.tools.mcp_switch import switches
 from asyncagents.tools.process import Processes
 from asyncagents.tools.seen import Seen
 
@@ -115,6 +116,7 @@ class Projects:
         self._told: set[str] = set()
         self._reading = [asyncio.Lock() for _ in range(READERS)]
         self._swept = clock.now()
+        self.switchboard = switches(environment, bench.servers, config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """As its files are, or were a moment ago; if they are broken now, as they were before."""
