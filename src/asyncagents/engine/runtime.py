@@ -20,6 +20,7 @@ from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.conversations import Conversations
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
@@ -75,6 +76,15 @@ class Runtime:
         self._alive = alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
+        self.conversations = Conversations(
+            store=store,
+            workplaces=workplaces,
+            newborn=self._newborn,
+            ids=ids,
+            clock=clock,
+            check=defaults.check,
+            pool=POOL,
+        )
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
@@ -83,11 +93,7 @@ class Runtime:
         self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store,
-            workplaces=workplaces,
-            reach=reach,
-            clock=clock,
-            watch=counters,
+            store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
 
     def close(self) -> None:

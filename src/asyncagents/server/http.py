@@ -113,12 +113,16 @@ def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
 R = TypeVar("R", Answer, Reply)
 
 
-async def answered(work: Awaitable[R]) -> R | Answer:
+def plainly(error: RequestError) -> Answer:
+    return refused(status_of(error), str(error))
+
+
+async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = plainly) -> R | Answer:
     """What went wrong as an answer. What is not the caller's matter is logged and not told."""
     try:
         return await work
     except RequestError as error:
-        return refused(_status(error), str(error))
+        return tell(error)
     except AsyncAgentsError as error:
         _log.warning("a request could not be answered", exc_info=error)
         return refused(503, _LATER)
@@ -127,5 +131,5 @@ async def answered(work: Awaitable[R]) -> R | Answer:
         return refused(500, _UNEXPECTED)
 
 
-def _status(error: RequestError) -> int:
+def status_of(error: RequestError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 400)
