@@ -9,11 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.duplicate import duplicate
-from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
+from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.listing import SessionQuery
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.part import Part
-from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule, Session, SessionModel
 from asyncagents.engine.input import a_text
 from asyncagents.engine.newborn import Newborn
@@ -43,24 +42,20 @@ class Opening(Struct, frozen=True, kw_only=True):
 class Conversations:
     """Get it from a runtime: `runtime.conversations`."""
 
-    def __init__(  # noqa: PLR0913  the pieces it speaks for
+    def __init__(
         self,
-        *,
         store: Store,
         workplaces: Workplaces,
         newborn: Newborn,
-        ids: Ids,
-        clock: Clock,
+        *,
         check: Callable[[ModelRef], None],
         pool: str,
     ) -> None:
-        self._pool = pool
         self._store = store
         self._workplaces = workplaces
         self._newborn = newborn
-        self._ids = ids
-        self._clock = clock
         self._check = check
+        self._pool = pool
 
     async def create(self, new: Opening) -> Session:
         """Raises `InvalidInput` for an agent or a model that is not there, and nothing comes of it."""
@@ -114,7 +109,7 @@ class Conversations:
             metadata=was.metadata,
             path=was.path,
         )
-        made = duplicate(source.messages, to=info.id, ids=self._ids, now=self._clock.now())
+        made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
         own_key = f"fork:{session_id}:{key}" if key is not None else None
         return await self._store.conversation.copy(NewSession(info=info, pool=self._pool, key=own_key), made)
 

@@ -76,15 +76,7 @@ class Runtime:
         self._alive = alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self.conversations = Conversations(
-            store=store,
-            workplaces=workplaces,
-            newborn=self._newborn,
-            ids=ids,
-            clock=clock,
-            check=defaults.check,
-            pool=POOL,
-        )
+        self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=POOL)
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
