@@ -1,19 +1,29 @@
 """All routes of the server."""
 
 from asyncagents.server import (
+    agent,
     ask,
     async_tool,
     awaited,
+    doing,
+    event,
+    experimental,
+    file,
+    mcp,
     message,
     metrics,
+    project,
     prompt,
+    provider,
     session,
     session_change,
     session_events,
     session_list,
     session_state,
+    settings,
     status,
     task,
+    vcs,
 )
 from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
@@ -27,11 +37,21 @@ ROUTES: tuple[Route, ...] = described(
         *session_change.ROUTES,
         *message.ROUTES,
         *prompt.ROUTES,
+        *doing.ROUTES,
         *ask.ROUTES,
         *session_state.ROUTES,
         *session_events.ROUTES,
         *awaited.ROUTES,
+        *event.ROUTES,
         *task.ROUTES,
         *metrics.ROUTES,
+        *agent.ROUTES,
+        *provider.ROUTES,
+        *settings.ROUTES,
+        *project.ROUTES,
+        *vcs.ROUTES,
+        *file.ROUTES,
+        *mcp.ROUTES,
+        *experimental.ROUTES,
     )
 )

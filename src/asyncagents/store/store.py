@@ -20,6 +20,7 @@ from asyncagents.store.census import CensusStore
 from asyncagents.store.conversation import ConversationStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
+from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
@@ -76,6 +77,7 @@ class Store(Door):
         self.board = BoardStore(database)
         self.census = CensusStore(database)
         self.conversation = ConversationStore(database)
+        self.by_hand = HandStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
