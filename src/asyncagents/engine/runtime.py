@@ -78,16 +78,14 @@ class Runtime:
         self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
+        self.reverts = dispatcher.reverts
+        self.reverts.stopped = self._ending.stopped
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store,
-            workplaces=workplaces,
-            reach=reach,
-            clock=clock,
-            watch=counters,
+            store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
 
     def close(self) -> None:

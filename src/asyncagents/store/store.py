@@ -20,6 +20,7 @@ from asyncagents.store.census import CensusStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
@@ -74,6 +75,7 @@ class Store(Door):
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
+        self.reverts = RevertStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
