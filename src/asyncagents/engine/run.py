@@ -4,12 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from msgspec import Struct
+
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.abort import AbortSignal
 from asyncagents.engine.prompt import Prompt
 
 PARKED = "parked"
+
+
+class Footprint(Struct, frozen=True):
+    """A step whose calls may be changing files."""
+
+    message_id: MessageId
+    before: str
 
 
 class Run:
@@ -23,6 +32,12 @@ class Run:
         self.aborts: dict[CallId, AbortSignal] = {}
         self.starting: set[CallId] = set()
         """Async tools that have not returned yet; the result of their work may be in before that."""
+        self.footprint: Footprint | None = None
+        """The step whose calls may be changing files."""
+        self.footprint_known = False
+        """Whether it was looked for what the run before began."""
+        self.left_traces = False
+        """A step has changed files, and the turn has not been summed up."""
         self.failure: Exception | None = None
         self.outcome = ""
         """How it ended: parked, or why it rests. Empty: it works, or was cut off."""

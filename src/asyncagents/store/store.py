@@ -22,6 +22,7 @@ from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
@@ -78,6 +79,7 @@ class Store(Door):
         self.census = CensusStore(database)
         self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
+        self.reverts = RevertStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
