@@ -1,5 +1,7 @@
 """`/session`: conversations, in the shapes that OpenCode's clients know."""
 
+from contextlib import suppress
+
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Rule, Session
@@ -93,8 +95,9 @@ async def message(site: Site, request: Request) -> Answer:
 
 
 async def abort(site: Site, request: Request) -> Answer:
-    """True, too, if there is nothing to end."""
-    await site.runtime.abort(session_id(request))
+    """True, too, if there is nothing to end, or nobody who could be at work."""
+    with suppress(NotFound):
+        await site.runtime.abort(session_id(request))
     return shown(True)
 
 
@@ -195,6 +198,5 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="End what a session and its descendants do",
         answer=bool,
-        statuses=(404,),
     ),
 )
