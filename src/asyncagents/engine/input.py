@@ -21,6 +21,7 @@ from asyncagents.engine.compose import File
 from asyncagents.engine.schema import as_format
 from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import InvalidInput
+from asyncagents.llm.model import Model
 
 MOST_NAME = 200
 HOW_TO_ANSWER = (
@@ -34,6 +35,8 @@ class Defaults(Struct, frozen=True):
 
     agent: str
     model: ModelRef
+    voice: Model
+    """Who is asked for a model's answer."""
 
 
 class To(TypedDict, total=False):

@@ -1,8 +1,7 @@
 """The library's face: sessions, prompts, answers, results and events, over the store and the engine."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,6 +17,7 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
+from asyncagents.engine.broadcast import Broadcast
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
@@ -27,8 +27,9 @@ from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
 from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply
+from asyncagents.engine.instances import Instances
 from asyncagents.engine.intake import CommandInfo, Intake
-from asyncagents.engine.listen import heard
+from asyncagents.engine.listen import Listening, listening
 from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.reach import Reach
 from asyncagents.engine.tasks import Tasks
@@ -79,14 +80,13 @@ class Runtime(Doing):
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)
+        self.broadcast = Broadcast(bus=bus, store=store, ids=ids)
+        self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
-            store=store,
-            workplaces=workplaces,
-            reach=reach,
-            clock=clock,
-            watch=counters,
+            store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
+        self.defaults, self.switchboard = defaults, workplaces.switchboard
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -301,14 +301,9 @@ class Runtime(Doing):
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._store.open_calls(session_id)
 
-    @asynccontextmanager
-    async def events(self, session_id: SessionId | None = None) -> AsyncIterator[AsyncIterator[Event]]:
+    def events(self, session_id: SessionId | None = None) -> Listening:
         """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
-        cursor = await self._store.cursor()  # before it listens: what it is cut off from comes after
-        with self._bus.subscribe(session_id) as subscription:
-            happening = heard(self._bus, self._store, subscription, cursor, session_id=session_id)
-            async with aclosing(happening) as events:
-                yield events
+        return listening(self._bus, self._store, session_id)
 
     def follow(
         self, session_id: SessionId, *, after: str | None = None, tree: bool = False

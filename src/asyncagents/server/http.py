@@ -71,6 +71,8 @@ class Stream(Struct, frozen=True):
     beat: Callable[[], bytes] | None = None
     """The frame that is sent after so many seconds without one."""
     silence: float = 30.0
+    steady: bool = False
+    """The frame is sent every so many seconds, whatever else is."""
 
 
 Reply: TypeAlias = Answer | Stream
