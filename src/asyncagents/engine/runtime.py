@@ -85,7 +85,9 @@ class Runtime:
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
-        self.defaults, self.switchboard = defaults, workplaces.switchboard
+        self.defaults, self.switchboard, self.look_again = (
+            defaults, workplaces.switchboard, workplaces.look_again,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""

@@ -167,6 +167,10 @@ class Workplaces(Protocol):
         """Of servers of tools; None: there can be none."""
         ...
 
+    def look_again(self) -> None:
+        """Files have been changed: what was read of them a moment ago counts no more."""
+        ...
+
     @property
     def bare(self) -> bool:
         """Whether every directory is the same, without agents and rules of its own."""
@@ -211,6 +215,9 @@ class Bare:
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         return self
+
+    def look_again(self) -> None:
+        """There is nothing to read."""
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return None

@@ -106,6 +106,7 @@ ROUTES: tuple[Route, ...] = (
     _reading("/experimental/capabilities", "What this server can do besides", Abilities, _ABILITIES),
     _reading("/experimental/console", "Accounts at OpenCode: there are none here", Console, _CONSOLE),
     _reading("/experimental/console/orgs", "Their organisations", Orgs, Orgs(orgs=())),
+    _reading("/experimental/worktree", "Worktrees for sessions: there are none here", tuple[str, ...], ()),
     _reading("/experimental/workspace", "Workspaces: there are none here", tuple[str, ...], ()),
     _reading("/experimental/workspace/status", "How they do", tuple[str, ...], ()),
     _reading("/experimental/workspace/adapter", "How one could be made", tuple[str, ...], ()),

@@ -10,11 +10,15 @@ from asyncagents.config.place import config_folder, data_folder
 from asyncagents.config.trust import project_root
 from asyncagents.domain.session import Session, project_id
 from asyncagents.domain.shape import Shape
-from asyncagents.errors import NotFound
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.body import read
+from asyncagents.server.errand import program
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, path_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.place import environment
+from asyncagents.server.project_note import Commands, Icon, Note, note, read_notes
 from asyncagents.server.route import Route, Site
+from asyncagents.tools.git_changes import begin_repository
 
 MOST_SESSIONS = 1_000
 """So many of the newest are asked where they worked."""
@@ -33,6 +37,9 @@ class Project(Shape, frozen=True, kw_only=True):
     time: ProjectTime
     sandboxes: tuple[str, ...]
     vcs: Literal["git"] | None = None
+    name: str | None = None
+    icon: Icon | None = None
+    commands: Commands | None = None
 
 
 class Where(Shape, frozen=True, kw_only=True):
@@ -61,13 +68,39 @@ async def listed(site: Site, request: Request) -> Answer:
 
 
 async def directories(site: Site, request: Request) -> Answer:
+    return shown([Directory(directory=await _wanted(site, request))])
+
+
+async def noted(site: Site, request: Request) -> Answer:
+    """A name, a picture, what starts it: whatever is given stays until something else is."""
+    place, new = await _wanted(site, request), read(request, Note)
+    async with site.errands.writing:
+        await site.errands.run(partial(note, site.errands.data, project_id(place), new))
+    return shown((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
+
+
+async def git_init(site: Site, request: Request) -> Answer:
+    """One that git keeps already stays as it is."""
+    await site.errands.run(partial(_git_init, Path(directory(site, request))))
+    return await current(site, request)
+
+
+def _git_init(where: Path) -> None:
+    if (project_root(environment(), where) / ".git").exists():
+        return
+    found = program("git")
+    if found is None or not where.is_dir():
+        raise InvalidInput("git is not installed here" if found is None else f"there is no directory {where}")
+    begin_repository(found, where, environment().home)
+
+
+async def _wanted(site: Site, request: Request) -> str:
+    """The directory of the project that the path names."""
     wanted = path_id(request, "id", "project")
-    found = [
-        each for each in _directories(site, request, await _sessions(site)) if project_id(each) == wanted
-    ]
-    if not found:
-        raise NotFound("project", wanted)
-    return shown([Directory(directory=each) for each in found])
+    for each in _directories(site, request, await _sessions(site)):
+        if project_id(each) == wanted:
+            return each
+    raise NotFound("project", wanted)
 
 
 async def _sessions(site: Site) -> tuple[Session, ...]:
@@ -90,16 +123,23 @@ async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) 
         )
     new = ProjectTime(created=site.started, updated=site.started)
     roots = await site.errands.run(partial(_roots, places))
-    return [
-        Project(
-            id=project_id(place),
-            worktree=root,
-            time=times.get(place, new),
-            sandboxes=(),
-            vcs="git" if has_git else None,
+    notes = await site.errands.run(partial(read_notes, site.errands.data))
+    projects = []
+    for place, (root, has_git) in zip(places, roots, strict=True):
+        said = notes.get(project_id(place), Note())
+        projects.append(
+            Project(
+                id=project_id(place),
+                worktree=root,
+                time=times.get(place, new),
+                sandboxes=(),
+                vcs="git" if has_git else None,
+                name=said.name,
+                icon=said.icon,
+                commands=said.commands,
+            )
         )
-        for place, (root, has_git) in zip(places, roots, strict=True)
-    ]
+    return projects
 
 
 def _roots(places: Iterable[str]) -> list[tuple[str, bool]]:
@@ -169,5 +209,28 @@ ROUTES: tuple[Route, ...] = (
         headers=(DIRECTED,),
         answer=tuple[Directory, ...],
         statuses=(400, 404),
+    ),
+    Route(
+        method="PATCH",
+        path="/project/{id}",
+        handler=noted,
+        access="token",
+        summary="Note a name, a picture or a command to start it for a project",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        body=Note,
+        answer=Project,
+        statuses=(400, 404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/project/git/init",
+        handler=git_init,
+        access="token",
+        summary="Have git keep a directory",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=Project,
+        statuses=(400,),
     ),
 )

@@ -116,6 +116,8 @@ class Projects:
         self._told: set[str] = set()
         self._reading = [asyncio.Lock() for _ in range(READERS)]
         self._swept = clock.now()
+        self._stale = 0
+        """What was read before is read again."""
         self.switchboard = switches(environment, bench.servers, config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
@@ -134,7 +136,10 @@ class Projects:
 
     def _fresh(self, directory: str) -> Project | None:
         since, known = self._known.get(directory, (0, None))
-        return known if self._clock.now() - since < FRESH_MS else None
+        return known if self._clock.now() - since < FRESH_MS and since >= self._stale else None
+
+    def look_again(self) -> None:
+        self._stale = self._clock.now() + 1
 
     async def _again(self, directory: str) -> Project:
         try:
