@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from threading import Timer
 from typing import Literal, TypeAlias
@@ -154,8 +155,7 @@ def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
     starts = [found.start() for found in _CHUNK.finditer(patch)]
     if len(starts) != sum(change.chunks for change in changes):
         return {}
-    ends = [*starts[1:], len(patch)]
-    texts = iter([patch[start:end] for start, end in zip(starts, ends, strict=True)])
+    texts = iter([patch[start:end] for start, end in pairwise([*starts, len(patch)])])
     return {change.file: "".join(next(texts) for _ in range(change.chunks)) for change in changes}
 
 
