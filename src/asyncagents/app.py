@@ -357,7 +357,7 @@ class Hall(Struct, frozen=True):
 
 def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
     clock, ids, store, group = world.clock, world.ids, hall.store, hall.group
-    unasked = hall.workplaces.bare and setup.before_rest is rest_in_peace
+    unasked = setup.before_rest is rest_in_peace
     turn = Turn(
         titles=hall.titles,
         store=store,

@@ -167,10 +167,6 @@ class Workplaces(Protocol):
         """Of servers of tools; None: there can be none."""
         ...
 
-    def look_again(self) -> None:
-        """Files have been changed: what was read of them a moment ago counts no more."""
-        ...
-
     @property
     def bare(self) -> bool:
         """Whether every directory is the same, without agents and rules of its own."""
@@ -181,6 +177,15 @@ class Workplaces(Protocol):
         what takes time to begin with, such as a server of tools, is waited for, within bounds."""
         ...
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Directories of which something is kept."""
+        ...
+
+    def forget(self, directory: str) -> None:
+        """Its files are read again when somebody asks for them next."""
+        ...
+
 
 class Bare:
     """The same few tools everywhere, under one policy, for whatever agent."""
@@ -188,6 +193,7 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    known: tuple[str, ...] = ()
     switchboard: Switchboard | None = None
     keeping = Keeping()
     served: Served | None = None
@@ -216,8 +222,8 @@ class Bare:
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         return self
 
-    def look_again(self) -> None:
-        """There is nothing to read."""
+    def forget(self, directory: str) -> None:
+        """There are no files."""
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return None

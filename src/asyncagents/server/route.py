@@ -31,6 +31,8 @@ class Site(Struct, frozen=True, kw_only=True):
     """Where sessions work whose maker names no directory."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
+    heartbeat: float = 10.0
+    """Every so many seconds a stream of OpenCode's says so, too."""
     errands: Errands = field(default_factory=Errands)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""

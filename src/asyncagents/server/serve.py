@@ -44,6 +44,8 @@ class Listening(Struct, frozen=True, kw_only=True):
     """Whether the runtime works on all sessions: then other commands leave the work to it."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
+    heartbeat: float = 10.0
+    """Every so many seconds a stream of OpenCode's says so, too."""
     patience: Patience = Patience()
 
 
@@ -73,6 +75,7 @@ async def open_server(
         closing=asyncio.Event(),
         directory=_absolute(directory),
         silence=listening.silence,
+        heartbeat=listening.heartbeat,
         errands=Errands(data),
     )
     gate = _gate(listening, token, is_loopback=address.is_loopback)
@@ -170,7 +173,7 @@ def _listing(bound: socket.socket, address: Address, site: Site, token: str | No
 
 
 def _absolute(directory: str | Path) -> str:
-    return str(Path(directory).absolute())
+    return str(Path(directory).resolve())
 
 
 def _few(connections: int) -> int:

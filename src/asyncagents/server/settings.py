@@ -28,14 +28,17 @@ async def get(site: Site, request: Request) -> Answer:
 
 
 async def patch(site: Site, request: Request) -> Answer:
-    """The files count again within seconds, for whoever works there, too."""
-    where, change = Path(directory(site, request)), _change(request)
-    await _changed(site, partial(change_project, environment(), where, change, partial(_verify, where)))
+    """All who look at the directory are told, and its files are read again."""
+    where, change = directory(site, request), _change(request)
+    verify = partial(_verify, Path(where))
+    await _changed(site, partial(change_project, environment(), Path(where), change, verify))
+    site.runtime.instances.dispose(where)
     return await get(site, request)
 
 
 async def patch_global(site: Site, request: Request) -> Answer:
     await _changed(site, partial(change_global, environment(), _change(request), partial(_verify, Path("/"))))
+    site.runtime.instances.dispose_all()
     return await get_global(site, request)
 
 
@@ -50,8 +53,6 @@ async def _changed(site: Site, work: Callable[[], Loaded]) -> None:
             await site.errands.run(work)
         except ConfigError as error:
             raise InvalidInput(str(error)) from error
-        finally:
-            site.runtime.look_again()
 
 
 def _verify(where: Path, loaded: Loaded) -> None:

@@ -116,8 +116,6 @@ class Projects:
         self._told: set[str] = set()
         self._reading = [asyncio.Lock() for _ in range(READERS)]
         self._swept = clock.now()
-        self._stale = 0
-        """What was read before is read again."""
         self.switchboard = switches(environment, bench.servers, config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
@@ -125,6 +123,15 @@ class Projects:
         project = await self._read(directory)
         servers = self._bench.servers
         return project if servers is None else await servers.join(directory, project, working=working)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        return tuple(self._known)
+
+    def forget(self, directory: str) -> None:
+        """Not what was there: that still counts if what is there now is broken."""
+        if directory in self._known:
+            self._known[directory] = 0, self._known[directory][1]
 
     async def _read(self, directory: str) -> Project:
         known = self._fresh(directory)
@@ -136,10 +143,7 @@ class Projects:
 
     def _fresh(self, directory: str) -> Project | None:
         since, known = self._known.get(directory, (0, None))
-        return known if self._clock.now() - since < FRESH_MS and since >= self._stale else None
-
-    def look_again(self) -> None:
-        self._stale = self._clock.now() + 1
+        return known if self._clock.now() - since < FRESH_MS else None
 
     async def _again(self, directory: str) -> Project:
         try:
