@@ -16,7 +16,7 @@ from asyncagents.server.errand import program
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, path_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.place import environment
-from asyncagents.server.project_note import Commands, Icon, Note, note, read_notes
+from asyncagents.server.project_note import ProjectCommands, ProjectIcon, ProjectNote, note, read_notes
 from asyncagents.server.route import Route, Site
 from asyncagents.tools.git_changes import begin_repository
 
@@ -31,18 +31,18 @@ class ProjectTime(Shape, frozen=True, kw_only=True):
     updated: int
 
 
-class Project(Shape, frozen=True, kw_only=True):
+class ProjectInfo(Shape, frozen=True, kw_only=True):
     id: str
     worktree: str
     time: ProjectTime
     sandboxes: tuple[str, ...]
     vcs: Literal["git"] | None = None
     name: str | None = None
-    icon: Icon | None = None
-    commands: Commands | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
 
 
-class Where(Shape, frozen=True, kw_only=True):
+class Whereabouts(Shape, frozen=True, kw_only=True):
     home: str
     state: str
     config: str
@@ -50,7 +50,7 @@ class Where(Shape, frozen=True, kw_only=True):
     directory: str
 
 
-class Directory(Shape, frozen=True, kw_only=True):
+class ProjectDirectory(Shape, frozen=True, kw_only=True):
     directory: str
 
 
@@ -68,12 +68,12 @@ async def listed(site: Site, request: Request) -> Answer:
 
 
 async def directories(site: Site, request: Request) -> Answer:
-    return shown([Directory(directory=await _wanted(site, request))])
+    return shown([ProjectDirectory(directory=await _wanted(site, request))])
 
 
 async def noted(site: Site, request: Request) -> Answer:
     """A name, a picture, what starts it: whatever is given stays until something else is."""
-    place, new = await _wanted(site, request), read(request, Note)
+    place, new = await _wanted(site, request), read(request, ProjectNote)
     async with site.errands.writing:
         await site.errands.run(partial(note, site.errands.data, project_id(place), new))
     return shown((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
@@ -113,7 +113,7 @@ def _directories(site: Site, request: Request, sessions: Iterable[Session]) -> l
     return list(dict.fromkeys((*here, *(each.directory for each in sessions))))
 
 
-async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) -> list[Project]:
+async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) -> list[ProjectInfo]:
     times: dict[str, ProjectTime] = {}
     for each in sessions:
         known = times.get(each.directory)
@@ -126,9 +126,9 @@ async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) 
     notes = await site.errands.run(partial(read_notes, site.errands.data))
     projects = []
     for place, (root, has_git) in zip(places, roots, strict=True):
-        said = notes.get(project_id(place), Note())
+        said = notes.get(project_id(place), ProjectNote())
         projects.append(
-            Project(
+            ProjectInfo(
                 id=project_id(place),
                 worktree=root,
                 time=times.get(place, new),
@@ -154,9 +154,9 @@ async def path(site: Site, request: Request) -> Answer:
     return shown(await site.errands.run(partial(_where, where, site.errands.data)))
 
 
-def _where(where: str, data: Path | None) -> Where:
+def _where(where: str, data: Path | None) -> Whereabouts:
     here = environment()
-    return Where(
+    return Whereabouts(
         home=str(here.home),
         state=str(data or data_folder(here, None)[0]),
         config=str(config_folder(here, "asyncagents")),
@@ -171,10 +171,10 @@ ROUTES: tuple[Route, ...] = (
         path="/path",
         handler=path,
         access="token",
-        summary="Where things lie on the server's machine",
+        summary="Whereabouts things lie on the server's machine",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=Where,
+        answer=Whereabouts,
         statuses=(400,),
     ),
     Route(
@@ -185,7 +185,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Directories in which sessions worked",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=tuple[Project, ...],
+        answer=tuple[ProjectInfo, ...],
         statuses=(400,),
     ),
     Route(
@@ -196,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
         summary="The directory that is asked about",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=Project,
+        answer=ProjectInfo,
         statuses=(400,),
     ),
     Route(
@@ -204,10 +204,10 @@ ROUTES: tuple[Route, ...] = (
         path="/project/{id}/directories",
         handler=directories,
         access="token",
-        summary="Where a project lies",
+        summary="Whereabouts a project lies",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=tuple[Directory, ...],
+        answer=tuple[ProjectDirectory, ...],
         statuses=(400, 404),
     ),
     Route(
@@ -215,11 +215,11 @@ ROUTES: tuple[Route, ...] = (
         path="/project/{id}",
         handler=noted,
         access="token",
-        summary="Note a name, a picture or a command to start it for a project",
+        summary="ProjectNote a name, a picture or a command to start it for a project",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        body=Note,
-        answer=Project,
+        body=ProjectNote,
+        answer=ProjectInfo,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -230,7 +230,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Have git keep a directory",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=Project,
+        answer=ProjectInfo,
         statuses=(400,),
     ),
 )

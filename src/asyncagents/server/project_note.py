@@ -18,38 +18,40 @@ Line = Annotated[str, Meta(max_length=200)]
 Picture = Annotated[str, Meta(max_length=20_000)]
 
 
-class Icon(Shape, frozen=True, kw_only=True):
+class ProjectIcon(Shape, frozen=True, kw_only=True):
     url: Picture | None = None
     override: Picture | None = None
     color: Line | None = None
 
 
-class Commands(Shape, frozen=True, kw_only=True):
+class ProjectCommands(Shape, frozen=True, kw_only=True):
     start: Annotated[str, Meta(max_length=4_000)] | None = None
 
 
-class Note(Shape, frozen=True, kw_only=True):
+class ProjectNote(Shape, frozen=True, kw_only=True):
     name: Line | None = None
-    icon: Icon | None = None
-    commands: Commands | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
 
 
-def read_notes(data: Path | None) -> dict[str, Note]:
+def read_notes(data: Path | None) -> dict[str, ProjectNote]:
     """By the id of the project."""
     try:
         raw = (data / FILE).read_bytes() if data is not None else b"{}"
-        return msgspec.json.decode(raw, type=dict[str, Note])
+        return msgspec.json.decode(raw, type=dict[str, ProjectNote])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
         raise Conflict(f"{FILE} in the server's data cannot be read: mend or remove it") from error
 
 
-def note(data: Path | None, project_id: str, new: Note) -> Note:
+def note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNote:
     """What it does not say stays as it was."""
     notes = read_notes(data)
-    known = notes.get(project_id, Note())
-    said = {name: value for name in Note.__struct_fields__ if (value := getattr(new, name)) is not None}
+    known = notes.get(project_id, ProjectNote())
+    said = {
+        name: value for name in ProjectNote.__struct_fields__ if (value := getattr(new, name)) is not None
+    }
     notes[project_id] = msgspec.structs.replace(known, **said)
     if data is None or len(notes) > MOST:
         raise Conflict(f"no more than {MOST} projects can be noted: remove some from {FILE}")
