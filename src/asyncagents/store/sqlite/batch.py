@@ -13,7 +13,7 @@ from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.errors import AsyncAgentsError, InvalidInput, SchemaMismatch, StoreError
-from asyncagents.store.sqlite.connection import BUSY_TIMEOUT_MS, Connect, Connection
+from asyncagents.store.sqlite.connection import BUSY_TIMEOUT_MS, Connect, Connection, is_busy
 from asyncagents.store.sqlite.migrate import refuse_newer
 from asyncagents.store.sqlite.statement import migration_files
 from asyncagents.store.tx import Commit, Row, Verb
@@ -254,8 +254,10 @@ class Batches:
         connection.execute("PRAGMA busy_timeout = 0")
         try:
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
+        except sqlite3.OperationalError as error:
+            if is_busy(error):
+                return False
+            raise
         finally:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         return True
@@ -269,6 +271,37 @@ class Batches:
             return self._committed(worked)
 
     def _members(
+        self, verbs: Sequence[Verb[Any]], report: Commit, counter: Counter
+    ) -> tuple[list[Outcome], bool]:
+        """All in one savepoint, which is a fifth cheaper; only if one fails has each its own."""
+        before, execute = counter.last, self._connection.execute
+        execute("SAVEPOINT members")
+        together = self._together(verbs, counter)
+        if together is None:
+            execute("ROLLBACK TO members")
+            counter.last = before
+        execute("RELEASE members")
+        if together is None:
+            return self._apart(verbs, report, counter)
+        for _, tx in together:
+            _add(report, tx)
+        return [outcome for outcome, _ in together], any(tx.wrote for _, tx in together)
+
+    def _together(
+        self, verbs: Sequence[Verb[Any]], counter: Counter
+    ) -> list[tuple[Outcome, SqliteTx]] | None:
+        """None: one of them failed."""
+        done = []
+        for verb in verbs:
+            outcome, tx = self._try(verb, counter)
+            if not self._connection.in_transaction:
+                raise Undone(str(outcome.error)) from outcome.error
+            if outcome.error is not None:
+                return None
+            done.append((outcome, tx))
+        return done
+
+    def _apart(
         self, verbs: Sequence[Verb[Any]], report: Commit, counter: Counter
     ) -> tuple[list[Outcome], bool]:
         """Each verb in its savepoint. An error may take the whole transaction along; a full disk does."""

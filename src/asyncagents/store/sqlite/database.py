@@ -15,7 +15,7 @@ from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.batch import Batches, SqliteTx, drive
-from asyncagents.store.sqlite.connection import Connect, Connection, connect
+from asyncagents.store.sqlite.connection import Connect, Connection, connect, is_busy
 from asyncagents.store.sqlite.migrate import load_scripts, migrate
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.sqlite.writer import Report, ThreadWriter, Writer
@@ -75,7 +75,7 @@ class Readers:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="asyncagents-reader")
 
     def glance(self, verb: Verb[T]) -> T:
-        """On the loop: to hand a row or two over to a thread and back takes ten times as long as to read them.
+        """On the loop: to hand a row or two over to a thread and back takes longer than to read them.
         Raises `InTheWay` instead of waiting for anybody."""
         if self._closed:
             raise Closed("the store is closed")
@@ -85,7 +85,9 @@ class Readers:
             return self._read_with(self._mine(), verb)
         except sqlite3.Error as error:
             self._drop()
-            raise InTheWay from error  # whatever it is: a thread finds out
+            if is_busy(error):
+                raise InTheWay from error
+            raise StoreError(f"the database could not be read: {error}") from error
 
     async def run(self, verb: Verb[T]) -> T:
         if self._closed:
