@@ -318,7 +318,7 @@ def _assemble(
         rng=world.rng,
         ids=world.ids,
         alive=world.owners.alive,
-        defaults=Defaults(setup.agent, setup.model_ref),
+        defaults=Defaults(setup.agent, setup.model_ref, setup.model),
         workplaces=workplaces,
         counters=counters,
         reach=reach,

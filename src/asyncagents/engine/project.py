@@ -78,6 +78,7 @@ class Project:
         self.hooks = hooks
         self.worktree = texts.facts.worktree
         self.default_model = texts.model
+        self.skills = texts.skills
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking

@@ -249,7 +249,8 @@ class Turn:
         assert snapshot.info is not None, "it comes from a store"
         if not run.overhead and self._windows(snapshot.model).context:
             _weigh_brief(run, place, snapshot.info)
-        model = place.summarising(snapshot.model).model
+        writer = place.summarising(snapshot.model).model
+        model = None if writer == snapshot.model else writer
         # People read messages in the order of their ids: what stands before the step is named before it.
         told, *before = (self._ids.message() for _ in range(4))
         return NewStep(
