@@ -7,7 +7,8 @@ AsyncAgentsError                                    who hears of it
 │  ├─ Unauthorized   a signature does not prove what it should
 │  ├─ ResultRefused  a tool does not take the result
 │  └─ Conflict       the world has moved on
-│     └─ AlreadySettled
+│     ├─ AlreadySettled
+│     └─ SessionBusy
 ├─ ModelError        the provider failed → the turn ends with this error
 ├─ ToolError         the tool failed; its message is written for the model
 ├─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
@@ -56,6 +57,12 @@ class AlreadySettled(Conflict):
         super().__init__(f"call {call_id!r} already has another result: {first}")
         self.call_id = call_id
         self.first = first
+
+
+class SessionBusy(Conflict):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} is at work: wait until it rests, or abort it")
+        self.session_id = session_id
 
 
 class ModelError(AsyncAgentsError):

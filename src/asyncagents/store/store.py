@@ -19,6 +19,7 @@ from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
+from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
@@ -74,6 +75,7 @@ class Store(Door):
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
+        self.by_hand = HandStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)

@@ -1,0 +1,256 @@
+"""A repository of our own beside the user's: git keeps what files held, and runs nothing of the project's."""
+
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.errors import Unavailable
+
+MOST_FILES = 50_000
+MOST_BYTES = 2 * 1024 * 1024
+"""What is larger is not kept."""
+SECONDS = 120.0
+KEPT_DAYS = 30
+"""So long a snapshot can be used."""
+DAY_SECONDS = 86_400
+_BLOBS_AT_ONCE = 64
+
+# What a project's own .gitattributes say of a file counts for nothing: files are kept byte for byte.
+_ATTRIBUTES = "* -text -ident !eol !crlf !filter !diff !working-tree-encoding !merge\n"
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	bare = false
+	autocrlf = false
+	symlinks = true
+	fileMode = true
+	fsmonitor = false
+	untrackedCache = false
+	hooksPath = /dev/null
+	attributesFile = /dev/null
+	quotePath = false
+	compression = 1
+	fsync = loose-object,pack,pack-metadata
+	fsyncMethod = batch
+[index]
+	version = 4
+	threads = true
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[protocol]
+	allow = never
+[diff]
+	ignoreSubmodules = all
+[submodule]
+	recurse = false
+"""
+_MANY = 100
+# Each file would be an object of its own, ten times slower: what is "big" goes into one pack.
+_PACKED = "-c", "core.bigFileThreshold=1"
+
+
+class Leaf(Struct, frozen=True):
+    """A file in a snapshot."""
+
+    mode: str
+    blob: str
+
+    @property
+    def is_link(self) -> bool:
+        return self.mode == "120000"
+
+    @property
+    def runs(self) -> bool:
+        return self.mode == "100755"
+
+
+class Shadow:
+    """Blocking: for a thread. Whoever changes it holds `alone`, against other processes, too."""
+
+    def __init__(self, folder: Path, root: Path, variables: Mapping[str, str]) -> None:
+        self.root = root
+        self._folder = folder
+        self._git = find_git(variables)
+        home = variables.get("HOME", "")
+        self._variables = {
+            **{name: variables[name] for name in ("PATH", "XDG_CONFIG_HOME", "TMPDIR") if name in variables},
+            "HOME": home or str(folder),
+            "LC_ALL": "C",
+            "GIT_DIR": str(folder),
+            "GIT_WORK_TREE": str(root),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_LITERAL_PATHSPECS": "1",
+        }
+        self._held: int | None = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """git holds the lock as well: after a crash it is free when the last of its processes has ended."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._held = os.open(self._folder / "asyncagents.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
+                (self._folder / "index.lock").unlink()  # of one that was killed
+            self._set_up()
+            yield
+        finally:
+            os.close(self._held)
+            self._held = None
+
+    def _set_up(self) -> None:
+        ready = self._folder / "asyncagents.ready"
+        if ready.exists():
+            return
+        self.run("init", "--quiet", "--template=")
+        (self._folder / "config").write_text(_CONFIG)
+        (self._folder / "info").mkdir(exist_ok=True)
+        (self._folder / "info" / "attributes").write_text(_ATTRIBUTES)
+        (self._folder / "info" / "exclude").write_text(self._ours())
+        ready.touch()
+
+    def _ours(self) -> str:
+        """Our own data may lie in the project."""
+        with suppress(ValueError):
+            inside = self._folder.parent.parent.resolve().relative_to(self.root.resolve())
+            return f"/{inside}/\n" if inside.parts else ""
+        return ""
+
+    def take(self) -> str:
+        """The tree of all files as they are now."""
+        add, drop = self._news()
+        if drop:
+            self.run("update-index", "-q", "-z", "--force-remove", "--stdin", given=_listed(drop))
+        if add:
+            how = _PACKED if len(add) > _MANY else ()
+            refreshed = "update-index", "-q", "--refresh", "--add", "--remove", "-z", "--stdin"
+            self.run(*how, *refreshed, given=_listed(add), fine=(0, 1))
+        return self.run("write-tree").decode().strip()
+
+    def _news(self) -> tuple[list[bytes], list[bytes]]:
+        """What is new or changed, and what is gone, too large, or no file any more."""
+        found = self.run("ls-files", "-z", "-t", "--others", "--modified", "--deleted", *self._excluding())
+        tags = {name: tag for tag, _, name in (each.partition(b" ") for each in found.split(b"\0")) if name}
+        if len(tags) > MOST_FILES:
+            raise Unavailable(f"{self.root} has more than {MOST_FILES} files, too many for snapshots")
+        add, drop = [], []
+        top = os.fsencode(self.root)
+        for name, tag in tags.items():
+            if name.endswith(b"/"):  # a repository of its own
+                continue
+            if _is_kept(os.path.join(top, name)):
+                add.append(name)
+            elif tag != b"?":
+                drop.append(name)
+        return add, drop
+
+    def _excluding(self) -> tuple[str, ...]:
+        """As the project would have it; a pipe in the place of its file would hold git up for ever."""
+        own = self.root / ".git" / "info" / "exclude"
+        with suppress(OSError):
+            if stat.S_ISREG(own.lstat().st_mode):
+                return "--exclude-standard", f"--exclude-from={own}"
+        return ("--exclude-standard",)
+
+    def leaves(self, tree: str) -> dict[str, Leaf]:
+        """By their names beneath the root."""
+        found: dict[str, Leaf] = {}
+        for each in self.run("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0"):
+            about, _, name = each.partition(b"\t")
+            if name:
+                mode, kind, blob = about.decode().split(" ")
+                if kind == "blob":
+                    found[os.fsdecode(name)] = Leaf(mode, blob)
+        return found
+
+    def blobs(self, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """What they hold, a few at a time."""
+        for start in range(0, len(names), _BLOBS_AT_ONCE):
+            some = names[start : start + _BLOBS_AT_ONCE]
+            out = self.run("cat-file", "--batch", given="\n".join([*some, ""]).encode())
+            at = 0
+            for name in some:
+                head, _, _ = out[at:].partition(b"\n")
+                fields = head.split(b" ")
+                if len(fields) != 3:
+                    raise Unavailable("a snapshot is not complete any more, so its files cannot be put back")
+                begin = at + len(head) + 1
+                at = begin + int(fields[2]) + 1
+                yield name, out[begin : at - 1]
+
+    def has(self, tree: str) -> bool:
+        """Whether it is kept still."""
+        return bool(self.run("rev-parse", "--quiet", "--verify", f"{tree}^{{tree}}", fine=(0, 1, 128)))
+
+    def forget_old(self) -> None:
+        """Once a day. What is younger than a month stays, and all it refers to; so nobody needs to wait."""
+        mark, lock = self._folder / "asyncagents.swept", self._folder / "asyncagents.lock"
+        lock.touch()
+        if mark.exists() and lock.stat().st_mtime - mark.stat().st_mtime < DAY_SECONDS:
+            return
+        mark.touch()
+        self.run("gc", "--quiet", f"--prune={KEPT_DAYS}.days.ago", fine=(0, 1, 128))
+
+    def run(self, *args: str, given: bytes = b"", fine: tuple[int, ...] = (0,)) -> bytes:
+        kept = () if self._held is None else (self._held,)
+        try:
+            done = subprocess.run(
+                [self._git, *args],
+                input=given,
+                cwd=self.root,
+                env=self._variables,
+                capture_output=True,
+                timeout=SECONDS,
+                pass_fds=kept,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable(f"git {_verb(args)} took more than {SECONDS:.0f} s in {self.root}") from error
+        except OSError as error:
+            raise Unavailable(f"git cannot be run in {self.root}: {error.strerror}") from error
+        if done.returncode not in fine:
+            why = done.stderr.decode(errors="replace").strip().splitlines()
+            raise Unavailable(
+                f"git {_verb(args)} failed in {self.root}: {why[-1] if why else done.returncode}"
+            )
+        return done.stdout
+
+
+def _verb(args: Sequence[str]) -> str:
+    return args[len(_PACKED)] if args[: len(_PACKED)] == _PACKED else args[0]
+
+
+def find_git(variables: Mapping[str, str]) -> str:
+    """By absolute folders of PATH alone: none of the project's own programs is taken for it."""
+    folders = [each for each in variables.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
+    found = shutil.which("git", path=os.pathsep.join(folders))
+    if found is None:
+        raise Unavailable("git is not installed, so no snapshots of files are taken")
+    return found
+
+
+def _is_kept(path: bytes) -> bool:
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return False
+    if stat.S_ISREG(about.st_mode):
+        return about.st_size <= MOST_BYTES and os.access(path, os.R_OK)
+    return stat.S_ISLNK(about.st_mode)
+
+
+def _listed(names: Sequence[bytes]) -> bytes:
+    return b"\0".join([*names, b""])

@@ -1,0 +1,105 @@
+"""Snapshots of a project's files, in a repository of our own; git works in threads, one at a time."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from asyncagents.domain.port import Clock
+from asyncagents.domain.session import FileDiff, project_id
+from asyncagents.engine.snapshots import NoSnapshots, PutBack, Snapshots
+from asyncagents.errors import Unavailable
+from asyncagents.tools.put_back import PuttingBack
+from asyncagents.tools.shadow import Shadow
+from asyncagents.tools.snapshot_diff import changed, diff_text, file_diffs
+
+T = TypeVar("T")
+PAUSE_MS = 300_000
+"""So long none is tried after one failed: what hangs once hangs again."""
+_log = logging.getLogger(__name__)
+
+SWITCHED_OFF = "the configuration says `snapshot: false`, so no snapshots of files are taken"
+NO_REPOSITORY = "this is no git repository, so no snapshots of files are taken"
+
+
+class GitSnapshots:
+    """Of one project; whoever works there shares them."""
+
+    def __init__(self, shadow: Shadow, clock: Clock) -> None:
+        self._shadow = shadow
+        self._clock = clock
+        self._alone = asyncio.Lock()
+        self._next: asyncio.Future[str] | None = None
+        self._not_before = 0
+        self._why = ""
+
+    async def take(self) -> str:
+        """Who asks while one is taken shares the next with all others who do."""
+        if self._clock.now() < self._not_before:
+            raise Unavailable(self._why)
+        if self._next is not None:
+            return await asyncio.shield(self._next)
+        mine = self._next = asyncio.get_running_loop().create_future()
+        try:
+            async with self._alone:
+                self._next = None  # from here on it may be too old for whoever comes
+                taken = await asyncio.to_thread(self._take)
+            mine.set_result(taken)
+        except BaseException as error:
+            self._next = None if self._next is mine else self._next
+            failure = error if isinstance(error, Unavailable) else Unavailable("the snapshot was given up")
+            mine.set_exception(failure)
+            mine.exception()  # perhaps nobody shares it
+            self._pause(error)
+            raise
+        return taken
+
+    def _take(self) -> str:
+        with self._shadow.alone():
+            return self._shadow.take()
+
+    def _pause(self, error: BaseException) -> None:
+        if isinstance(error, Unavailable):
+            self._not_before, self._why = self._clock.now() + PAUSE_MS, str(error)
+            _log.warning("no snapshots of files for a while: %s", error)
+
+    async def changed(self, before: str, after: str) -> tuple[str, ...]:
+        if before == after:
+            return ()
+        found = await self._do(lambda: changed(self._shadow, before, after))
+        return tuple(str(self._shadow.root / each.name) for each in found)
+
+    async def diffs(self, before: str, after: str) -> tuple[FileDiff, ...]:
+        return () if before == after else await self._read(file_diffs, before, after)
+
+    async def text(self, before: str, after: str) -> str:
+        return "" if before == after else await self._read(diff_text, before, after)
+
+    async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
+        async with self._alone:
+            return await self._do(lambda: PuttingBack(self._shadow).do(files))
+
+    async def sweep(self) -> None:
+        """Forget what is old, now and then."""
+        await asyncio.to_thread(self._shadow.forget_old)
+
+    async def _read(self, how: Callable[[Shadow, str, str], T], before: str, after: str) -> T:
+        return await self._do(lambda: how(self._shadow, before, after))
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work)
+
+
+def open_snapshots(
+    folder: Path, root: Path, variables: Mapping[str, str], clock: Clock
+) -> Snapshots | NoSnapshots:
+    """`folder`: where those of all projects lie."""
+    if not (root / ".git").exists():
+        return NoSnapshots(NO_REPOSITORY)
+    try:
+        shadow = Shadow(folder / project_id(os.fsdecode(root)), root, variables)
+    except Unavailable as error:
+        return NoSnapshots(str(error))
+    return GitSnapshots(shadow, clock)

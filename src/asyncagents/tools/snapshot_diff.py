@@ -1,0 +1,103 @@
+"""What differs between two snapshots, file by file, as clients read it."""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.domain.session import FileDiff
+from asyncagents.tools.shadow import Shadow
+
+MOST_PATCH = 512 * 1024
+"""Characters of all patches together; what comes after has numbers and no patch."""
+MOST_TEXT = 256 * 1024
+WHOLE = 1_000_000
+"""Lines of context: clients build both sides of a file from its patch."""
+Status: TypeAlias = Literal["added", "deleted", "modified"]
+_STATUSES: dict[str, Status] = {"A": "added", "D": "deleted"}
+_PLAIN = "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"
+_BEGIN = re.compile(rb"^diff --git ", re.MULTILINE)
+
+
+class Changed(Struct, frozen=True):
+    """A file that differs. Its name is a text: others cannot be told to anybody."""
+
+    name: str
+    status: Status
+    additions: int
+    deletions: int
+    binary: bool
+
+
+def changed(shadow: Shadow, before: str, after: str) -> tuple[Changed, ...]:
+    return tuple(each for each in _every(shadow, before, after) if each.name.isprintable() or _is_text(each))
+
+
+def _is_text(each: Changed) -> bool:
+    try:
+        each.name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _every(shadow: Shadow, before: str, after: str) -> Iterator[Changed]:
+    """In git's order."""
+    statuses = _statuses(shadow.run("diff-tree", *_PLAIN, "--name-status", "-z", before, after))
+    for each in shadow.run("diff-tree", *_PLAIN, "--numstat", "-z", before, after).split(b"\0"):
+        if not each:
+            continue
+        added, removed, raw = each.split(b"\t", 2)
+        binary = added == b"-"
+        numbers = (0, 0) if binary else (int(added), int(removed))
+        yield Changed(os.fsdecode(raw), statuses.get(raw, "modified"), *numbers, binary)
+
+
+def _statuses(found: bytes) -> dict[bytes, Status]:
+    fields = found.split(b"\0")
+    return {
+        name: _STATUSES.get(letter.decode(), "modified")
+        for letter, name in zip(fields[::2], fields[1::2], strict=False)
+    }
+
+
+def file_diffs(shadow: Shadow, before: str, after: str) -> tuple[FileDiff, ...]:
+    found = tuple(_every(shadow, before, after))
+    patches = _patches(shadow, before, after, len(found))
+    left = MOST_PATCH
+    diffs: list[FileDiff] = []
+    for each, patch in zip(found, patches, strict=True):
+        left -= len(patch)
+        if _is_text(each):
+            diffs.append(
+                FileDiff(
+                    file=each.name,
+                    patch="" if each.binary else patch if left >= 0 else None,
+                    additions=each.additions,
+                    deletions=each.deletions,
+                    status=each.status,
+                )
+            )
+    return tuple(diffs)
+
+
+def _patches(shadow: Shadow, before: str, after: str, count: int) -> list[str]:
+    """In the same order. A line of content begins with a blank or a sign, so none looks like a beginning."""
+    if not count:
+        return []
+    raw = shadow.run("diff-tree", *_PLAIN, "-p", f"--unified={WHOLE}", before, after)
+    begins = [match.start() for match in _BEGIN.finditer(raw)]
+    ends = [*begins[1:], len(raw)]
+    pieces = [raw[a:b].decode(errors="replace") for a, b in zip(begins, ends, strict=True)]
+    return pieces if len(pieces) == count else [""] * count
+
+
+def diff_text(shadow: Shadow, before: str, after: str) -> str:
+    """Whole files only, as many as there is room for."""
+    raw = shadow.run("diff-tree", *_PLAIN, "-p", before, after)
+    if len(raw) > MOST_TEXT:
+        begins = [match.start() for match in _BEGIN.finditer(raw)]
+        raw = raw[: max((at for at in begins if at <= MOST_TEXT), default=0)]
+    return raw.decode(errors="replace").strip()
