@@ -35,6 +35,7 @@ class Ids:
         self._clock = clock
         self._rng = rng
         self._last = 0
+        self._event_end = ""
         self._lock = Lock()
 
     def session(self) -> SessionId:
@@ -54,7 +55,9 @@ class Ids:
         return RequestId(self._ascending("req"))
 
     def event(self) -> EventId:
-        return EventId(self._ascending("evt"))
+        """There are many, and who makes them is told by one end for all: the time is never the same."""
+        self._event_end = self._event_end or self._random()
+        return EventId(f"evt_{self._tick() & _TIME:012x}{self._event_end}")
 
     def permission(self) -> PermissionId:
         return PermissionId(self._ascending("per"))

@@ -82,7 +82,7 @@ class Runtime(Doing):
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)
-        self.broadcast = Broadcast(bus=bus, store=store, ids=ids)
+        self.broadcast = Broadcast(bus=bus, store=store, ids=ids, clock=clock)
         self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
