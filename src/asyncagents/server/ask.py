@@ -14,14 +14,14 @@ from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 
 
-class PermissionReply(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PermissionReply(Shape, frozen=True, kw_only=True):
     """With a `message` a no lets the model try another way."""
 
     reply: Literal["once", "always", "reject"]
     message: str = ""
 
 
-class QuestionReply(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QuestionReply(Shape, frozen=True, kw_only=True):
     """For each question, what was chosen or written."""
 
     answers: tuple[tuple[str, ...], ...]
