@@ -1,5 +1,6 @@
 """`/session`: conversations, in the shapes that OpenCode's clients know."""
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from asyncagents.domain.shape import Shape
 from asyncagents.domain.status import Status
 from asyncagents.domain.todo import Todo
 from asyncagents.engine.conversations import Opening
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.body import read
 from asyncagents.server.given import (
     DIRECTED,
@@ -89,8 +90,9 @@ async def todos(site: Site, request: Request) -> Answer:
 
 
 async def abort(site: Site, request: Request) -> Answer:
-    """True, too, if there is nothing to end."""
-    await site.runtime.abort(session_id(request))
+    """True, too, if there is nothing to end, or nobody who could be at work."""
+    with suppress(NotFound):
+        await site.runtime.abort(session_id(request))
     return shown(True)
 
 
@@ -161,6 +163,5 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="End what a session and its descendants do",
         answer=bool,
-        statuses=(404,),
     ),
 )
