@@ -33,6 +33,8 @@ class Source(Struct, frozen=True):
 async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Source:
     """What is copied: all that people see before a message. What was cut off and tried again is not."""
     info = (await the_session(tx, session_id)).info
+    if before is None and info.revert is not None and info.revert.part_id is None:
+        before = info.revert.message_id  # nobody sees what comes after it
     if before is not None:
         row = await tx.one("message", before)
         if row is None or row[1] != session_id:
