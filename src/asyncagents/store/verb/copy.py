@@ -83,6 +83,5 @@ async def _last_step(tx: Tx, made: Duplicate) -> None:
     if not steps:
         return
     last = max(steps, key=lambda each: each.position or 0).entry.info
-    tokens = last.tokens if isinstance(last, AssistantMessage) else Tokens.zero()
     columns = tx.ids.request(), last.session_id, last.id, 0
-    await tx.run("import_request", *columns, encode(tokens), last.time.created)
+    await tx.run("import_request", *columns, encode(Tokens.zero()), last.time.created)  # paid for elsewhere
