@@ -21,6 +21,7 @@ from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, On
 from asyncagents.domain.delivery import Delivery
 from asyncagents.domain.event import (
     AsyncToolExpiring,
+    CommandExecuted,
     Event,
     MessageUpdated,
     PartDelta,
@@ -66,6 +67,7 @@ from asyncagents.errors import (
     InvalidInput,
     NotFound,
     ResultRefused,
+    SessionBusy,
     ToolError,
     Unauthorized,
     Unavailable,
@@ -96,6 +98,7 @@ __all__ = [
     "CallId",
     "Closed",
     "CommandConfig",
+    "CommandExecuted",
     "CommandInfo",
     "Completed",
     "Config",
@@ -138,6 +141,7 @@ __all__ = [
     "ScriptedModel",
     "Secret",
     "Session",
+    "SessionBusy",
     "SessionDeleted",
     "SessionError",
     "SessionId",

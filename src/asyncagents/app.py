@@ -318,7 +318,7 @@ def _assemble(
         rng=world.rng,
         ids=world.ids,
         alive=world.owners.alive,
-        defaults=Defaults(setup.agent, setup.model_ref),
+        defaults=Defaults(setup.agent, setup.model_ref, setup.model),
         workplaces=workplaces,
         counters=counters,
         reach=reach,
@@ -357,7 +357,7 @@ class Hall(Struct, frozen=True):
 
 def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
     clock, ids, store, group = world.clock, world.ids, hall.store, hall.group
-    unasked = hall.workplaces.bare and setup.before_rest is rest_in_peace
+    unasked = setup.before_rest is rest_in_peace
     turn = Turn(
         titles=hall.titles,
         store=store,

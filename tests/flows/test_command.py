@@ -212,7 +212,7 @@ async def test_commands_of_a_project_count_once_it_is_trusted(
         listed = await at.runtime.commands(tmp_path / "project")
     assert asked(at) == "Go to home"
     assert (tmp_path / "project" / "ran").exists()
-    assert [(each.name, each.description, each.hints) for each in listed[1:]] == [("go", "Goes", ("$1",))]
+    assert [(each.name, each.description, each.hints) for each in listed[3:]] == [("go", "Goes", ("$1",))]
 
 
 @pytest.mark.spec("S-08")

@@ -198,7 +198,6 @@ async def test_a_prompt_that_cannot_be_taken_is_refused_and_leaves_nothing(
     [
         ("POST", "/session", {"agent": "build"}),
         ("POST", "/session", {"directory": "relative"}),
-        ("POST", "/session?directory=relative", {}),
         ("GET", "/session?limit=0", None),
         ("GET", "/session?limit=x", None),
         ("GET", "/session?roots=perhaps", None),

@@ -38,7 +38,7 @@ _HINT = re.compile(r"(argument-hint\s*:\s*)([^\s|>].*)")
 class Command(Struct, frozen=True, kw_only=True):
     name: str
     config: CommandConfig
-    scope: Literal["config", "project", "user"]
+    scope: Literal["config", "project", "user", "built in"]
     origin: Path | None = None
     """Its file; none if the configuration has it, which tells itself where from."""
 

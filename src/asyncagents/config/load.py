@@ -47,6 +47,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """Every place that was looked at, the strongest last."""
     trusted: bool
     """Whether the project is; if not, its files count only where they can do no harm."""
+    tree: Branch
+    """All that counts, laid together."""
 
     @property
     def origins(self) -> dict[str, str]:
@@ -76,6 +78,7 @@ def load(environment: Environment, *, directory: Path, data_dir: Path | None = N
         warnings=tuple(dict.fromkeys([*distrust, *warnings, *odd_keys, *odd])),
         files=looked_at,
         trusted=trusted,
+        tree=tree,
     )
 
 

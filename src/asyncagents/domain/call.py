@@ -33,6 +33,8 @@ IN_DOUBT = (
 REJECTED = "The user rejected this tool call."
 BY_HAND = "by hand"
 """Granted to arguments that a person wrote: whatever they ask for was meant."""
+OWN = "own"
+"""Granted to a command that a person runs: no rule is asked, and nothing but an abort ends it."""
 EDITED = "The user changed the arguments of this call before approving it; it ran as shown."
 REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
 ABORTED = "Tool execution aborted"
@@ -228,6 +230,11 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if isinstance(state, Running | Open) and state.later is not None:
             return replace(self, state=replace(state, later=None), later=state.later)
         return replace(self, state=state)
+
+    @property
+    def own(self) -> bool:
+        """Whether a person runs it, with no model in between."""
+        return OWN in self.granted
 
     @property
     def open(self) -> Open | None:

@@ -148,6 +148,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.last if in_turn and isinstance(self.last, AssistantMessage) else None
 
     @property
+    def ran(self) -> bool:
+        """What a person ran has ended: a step that no model was asked for, so none says how it ended."""
+        return self.step is not None and self.step.finish is None and self.step.error is None
+
+    @property
     def unanswered(self) -> bool:
         """The model has been told something and has not answered: the step that did was cut off."""
         return self.control.in_turn and isinstance(self.last, UserMessage)

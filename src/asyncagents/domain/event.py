@@ -207,6 +207,16 @@ class AsyncToolExpiring(Shape, frozen=True, kw_only=True):
     timeout: int
 
 
+class CommandExecuted(Shape, frozen=True, kw_only=True):
+    """A slash command was answered, with `message_id`."""
+
+    type: ClassVar[str] = "command.executed"
+    name: str
+    session_id: SessionId
+    arguments: str
+    message_id: MessageId
+
+
 class PromptAnswered(Shape, frozen=True, kw_only=True):
     """The turn that `message_id` began has ended with `answer_id`."""
 
@@ -243,6 +253,7 @@ Event: TypeAlias = (
     | TaskCancelled
     | TaskCleared
     | AsyncToolExpiring
+    | CommandExecuted
     | PromptAnswered
 )
 

@@ -49,7 +49,7 @@ class Layers(Struct, frozen=True, kw_only=True):
         return self.defaults + self.config + self.built_in + self.agent
 
 
-class Effective(Struct, frozen=True):
+class Effective(Struct, frozen=True, cache_hash=True):
     """What counts for a session: its own rules first, then those of each ancestor; the strictest wins."""
 
     sets: tuple[tuple[Rule, ...], ...]

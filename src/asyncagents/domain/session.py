@@ -48,7 +48,7 @@ TITLE_LENGTH = 60
 _DEFAULT_TITLE = re.compile(r"(New|Child) session - \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-class Rule(Shape, frozen=True, kw_only=True):
+class Rule(Shape, frozen=True, kw_only=True, cache_hash=True):
     permission: str
     pattern: str
     action: Literal["allow", "deny", "ask"]

@@ -33,7 +33,8 @@ DEFAULT_AGENT = "build"
 PromptName: TypeAlias = Literal[
     "build", "plan", "general", "explore", "title", "compaction",
     "max-steps", "plan-reminder", "build-switch", "todo", "todo-reminder", "compaction-go-on",
-    "agent-mention", "subtask-done", "structured-output", "structured-again",
+    "agent-mention", "subtask-done", "structured-output", "structured-again", "own-command",
+    "command-init", "command-review",
 ]  # fmt: skip
 
 # What the model of a subagent that only looks may use; everything else, also of plugins, is denied.

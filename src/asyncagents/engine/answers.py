@@ -75,6 +75,15 @@ class Sent:
         self._admitted = admitted
         self._answer = answer
 
+    @property
+    def message_id(self) -> MessageId:
+        return self._admitted.message_id
+
+    @property
+    def new(self) -> bool:
+        """False: its key was used before."""
+        return self._admitted.new
+
     async def answer(self, session_id: SessionId) -> Entry:
         """If its key was used before, the answer of that."""
         try:

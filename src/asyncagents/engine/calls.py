@@ -54,6 +54,8 @@ from asyncagents.store.verb.step import Move
 
 PLAN_SECONDS = 60
 """A plan only looks; siblings of one step start when all of them are planned."""
+NO_END = 30 * 86_400.0
+"""A person ends what he runs."""
 _log = logging.getLogger(__name__)
 
 
@@ -177,6 +179,8 @@ class Calls:
         tool = place.tools.get(call.tool)
         if tool is None:
             return Failed(_missing(call.tool, place))
+        if call.own:
+            return Running(lease.fence)
         context = self._context(call, place, session.directory)
         try:
             args = msgspec.convert(call.input, tool.args)
@@ -240,8 +244,9 @@ class Calls:
 
     async def _outcome(self, call: Call, job: Job, trace: str | None) -> Ended:
         tool, context = job.tool, replace(job.context, trace=trace) if trace else job.context
-        limit = asyncio.timeout(tool.timeout)
-        late = asyncio.get_running_loop().call_later(tool.timeout, job.context.abort.set)
+        seconds = NO_END if call.own else tool.timeout
+        limit = asyncio.timeout(seconds)
+        late = asyncio.get_running_loop().call_later(seconds, job.context.abort.set)
         try:
             async with limit:
                 outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
@@ -321,6 +326,7 @@ class Calls:
             directory=directory,
             worktree=place.worktree or directory,
             by_hand=BY_HAND in call.granted,
+            own=call.own,
         )
 
 

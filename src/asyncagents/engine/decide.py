@@ -69,6 +69,8 @@ def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on o
         return CallModel() if due else BackOff(session.backoff.next_at)
     if session.step and session.step.error:
         return Rest("error")
+    if session.ran:
+        return Rest("ran")  # what was said meanwhile begins a turn of its own
     if session.unread or session.unanswered:
         return CallModel()
     if session.waiting:

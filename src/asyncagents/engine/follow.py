@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -127,6 +128,25 @@ class Circle:
         return events
 
 
+H = TypeVar("H", bound=tuple[Any, ...])
+
+
+def still_new(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]:
+    """What is not told by all up to a revision, with the texts that grow; each begins with its revision and
+    the event. Pieces of a text are told only after its beginning, and not if it is told as a whole."""
+    whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
+    begun: set[PartId] = set()
+    kept: deque[H] = deque()
+    for each in heard:
+        at, event = each[0], each[1]
+        if at <= upto or (isinstance(event, PartDelta) and event.part_id not in begun - whole):
+            continue
+        if isinstance(event, PartUpdated) and event.part.id is not None:
+            begun.add(event.part.id)
+        kept.append(each)
+    return kept
+
+
 class _Ear(Subscription):
     """Remembers with each event which revision was being told when it came."""
 
@@ -149,19 +169,9 @@ class _Ear(Subscription):
         self._news.set()
 
     def skip(self, upto: int, growing: list[Event]) -> None:
-        """What was told otherwise is not told again. Pieces of a text are told only after its beginning, and
-        not if it is told as a whole."""
+        """What was told otherwise is not told again."""
         self._told = upto
-        whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
-        begun: set[PartId] = set()
-        kept: deque[tuple[int, Event]] = deque()
-        for at, event in self._heard:
-            if at <= upto or (isinstance(event, PartDelta) and event.part_id not in begun - whole):
-                continue
-            if isinstance(event, PartUpdated) and event.part.id is not None:
-                begun.add(event.part.id)
-            kept.append((at, event))
-        self._heard = kept
+        self._heard = still_new(self._heard, upto, growing)
 
     def take(self) -> tuple[list[Event], int]:
         """All that is there, and the revision up to which that is all."""
@@ -205,7 +215,7 @@ async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> Async
             while not ear.lagging:  # what an ear that lags has heard is not all there was
                 events, upto = ear.take()
                 told = await circle.of([*events, *growing])
-                cursor, growing = _later(cursor, upto), []
+                cursor, growing = later(cursor, upto), []
                 if told or silent:
                     yield Heard(told, cursor)
                 silent = not await ear.news()
@@ -224,7 +234,7 @@ async def _catch_up(circle: Circle, cursor: str) -> AsyncGenerator[Heard, None]:
         cursor, more = piece.cursor, piece.more
 
 
-def _later(cursor: str, upto: int) -> str:
+def later(cursor: str, upto: int) -> str:
     """A cursor never goes back."""
     epoch, zero, rev = cursor.split("-")
     return f"{epoch}-{zero}-{max(int(rev), upto)}"

@@ -21,6 +21,7 @@ from asyncagents.engine.compose import File
 from asyncagents.engine.schema import as_format
 from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import InvalidInput
+from asyncagents.llm.model import Model
 
 MOST_NAME = 200
 HOW_TO_ANSWER = (
@@ -34,6 +35,8 @@ class Defaults(Struct, frozen=True):
 
     agent: str
     model: ModelRef
+    voice: Model
+    """Who is asked for a model's answer."""
 
 
 class To(TypedDict, total=False):
@@ -84,10 +87,12 @@ class Inputs:
         self._message(SessionId(""), to)
         some_parts(to.get("parts") or ())
 
-    def compaction(self, session_id: SessionId, focus: str = "", *, key: str | None, to: To) -> Admit:
-        """A wish for a summary; `focus`: what it should mind above all."""
+    def compaction(
+        self, session_id: SessionId, focus: str = "", *, key: str | None, to: To, goes_on: bool = False
+    ) -> Admit:
+        """A wish for a summary; `focus`: what it should mind above all; `goes_on`: and then the work does."""
         message = self._message(session_id, to)
-        wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=False)
+        wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=goes_on)
         about = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=focus)
         fact = self._fact(message, (wish, about) if focus.strip() else (wish,), key=key, to=to)
         return replace(fact, source="compaction")

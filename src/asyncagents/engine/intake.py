@@ -16,19 +16,22 @@ from asyncagents.domain.part_input import PartInput, SubtaskInput, TextInput
 from asyncagents.domain.permission import Action
 from asyncagents.domain.session import Session, title_from
 from asyncagents.domain.shape import Shape
+from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.arrival import arrived, renewed
+from asyncagents.engine.bundled import bundled
 from asyncagents.engine.compose import Composer, subtask
 from asyncagents.engine.hook import Commanded
 from asyncagents.engine.input import Inputs, To, a_prompt, a_text, model_ref, some_parts
 from asyncagents.engine.material import Judge, Material
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.tool import Ask, ToolContext
-from asyncagents.engine.workplace import Workplace, Workplaces, enter
+from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 from asyncagents.store.verb.session import NewSession
 
 NO_COMMANDS = "there are no commands here: a runtime has them that was opened with `coding`"
+NO_SHELL = "there is no shell here: a runtime has one that was opened with `coding`"
 WORKER = "general"
 """Who does a subtask for which nobody is named."""
 
@@ -117,8 +120,20 @@ class Intake:
         self._inputs.check(to)
         fact = await self._called(session, place, called, key=key, to=to)
         if fact is None:
-            raise InvalidInput(f"there is no command {called.name!r}: `asyncagents commands` lists them")
+            known = ", ".join(each.name for each in await self.commands(session.directory))
+            raise InvalidInput(f"there is no command {called.name!r}; there are {known}")
         return await self._heard(session, fact)
+
+    async def own(self, session_id: SessionId, *, key: str | None, to: To) -> Admit:
+        """What stands before a command that a person runs. No hook has a word in it: nobody said it."""
+        session = await self._store.session(session_id)
+        place = await enter(self._workplaces, session.directory)
+        self._inputs.check(to)
+        if "bash" not in place.tools:
+            raise InvalidInput(place.why if isinstance(place, Unusable) else NO_SHELL)
+        said = TextInput(text=prompt_text("own-command"), synthetic=True)
+        to = _addressed(place, session, to)
+        return replace(self._inputs.admit(session_id, (said,), key=key, to=to), source="system")
 
     async def commands(self, directory: str) -> tuple[CommandInfo, ...]:
         place = await self._workplaces.at(directory)
@@ -176,7 +191,10 @@ class Intake:
         why_not = place.material.commands.why_not(called.name)
         if why_not is not None:
             raise InvalidInput(f"/{called.name} cannot be used: {why_not}")
-        return None
+        command = bundled().get(called.name)
+        if command is None:
+            return None
+        return await self._filled(session, place, (command, called.arguments), key=key, to=to)
 
     async def _ready_made(
         self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: To
@@ -311,12 +329,13 @@ def _worker(place: Workplace, command: Command) -> str | None:
 
 
 def listed(material: Material) -> tuple[CommandInfo, ...]:
-    """The built-in ones first, then by name."""
+    """The built-in ones first, unless there is another of that name; then by name."""
     built_in = [
         CommandInfo(name=name, source="built in", template="", description=said)
         for name, said in _DESCRIBED.items()
     ]
     found = material.commands.commands
+    built_in += [_info(each) for name, each in bundled().items() if name not in found]
     return (*built_in, *(_info(found[name]) for name in sorted(found) if name not in BUILT_IN))
 
 
@@ -324,7 +343,7 @@ def _info(command: Command) -> CommandInfo:
     config = command.config
     return CommandInfo(
         name=command.name,
-        source="config" if command.origin is None else str(command.origin),
+        source=command.scope if command.origin is None else str(command.origin),
         template=config.template,
         hints=hints(config.template),
         description=config.description,

@@ -1,6 +1,8 @@
 """Everything that happens from a moment on, for a listener of whatever pace."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import TypeAlias
 
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
@@ -8,8 +10,22 @@ from asyncagents.engine.bus import Bus, Subscription
 from asyncagents.errors import Closed
 from asyncagents.store.store import Store
 
+Listening: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Event]]
 
-async def heard(
+
+@asynccontextmanager
+async def listening(
+    bus: Bus, store: Store, session_id: SessionId | None
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """What happens from here on, in one session or all."""
+    cursor = await store.cursor()  # before it listens: what it is cut off from comes after
+    with bus.subscribe(session_id) as subscription:
+        happening = _heard(bus, store, subscription, cursor, session_id=session_id)
+        async with aclosing(happening) as events:
+            yield events
+
+
+async def _heard(
     bus: Bus, store: Store, subscription: Subscription, cursor: str, *, session_id: SessionId | None
 ) -> AsyncGenerator[Event, None]:
     """Whoever falls behind catches up from the store, from the cursor at which he began to listen."""

@@ -1,6 +1,7 @@
 """Whether a call may run: by the rules, by what was approved for good, or by asking a person."""
 
 import hashlib
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,12 +43,16 @@ class Standing:
         self._store = store
         self._workplaces = workplaces
 
-    async def rules(self, place: Workplace, agent: str, session: Session) -> Effective | None:
-        """Its own, and those of its ancestors, each by the files of its own directory."""
+    async def rules(
+        self, place: Workplace, agent: str, session: Session, *, above: Sequence[Session] | None = None
+    ) -> Effective | None:
+        """Its own, and those of its ancestors, each by the files of its own directory. `above`: who they are,
+        if that was read just now."""
         own = place.rules(agent, session)
         if own is None or session.parent_id is None:
             return own
-        *above, _ = await self._store.lineage(session.id)
+        if above is None:
+            *above, _ = await self._store.lineage(session.id)
         sets = own.sets
         for each in above:
             sets += (await self._above(each)).sets

@@ -36,6 +36,9 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
 from asyncagents.store.verb.remind import Stepping
 
+MOST_KEPT = 64
+"""Of what was worked out for an agent; then all of it is forgotten."""
+
 
 class Texts(Struct, frozen=True, kw_only=True):
     """What a system prompt is made of, besides the agent's own words."""
@@ -77,11 +80,14 @@ class Project:
         self.hooks = hooks
         self.worktree = texts.facts.worktree
         self.default_model = texts.model
+        self.skills = texts.skills
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking
         self._specs = {tool.name: tool.spec() for tool in tools}
         self._texts = texts
+        self._rules: dict[tuple[str, tuple[Rule, ...]], Effective] = {}
+        self._briefs: dict[tuple[str, Effective], Brief] = {}
 
     def joined(self, tools: Sequence[AnyTool], served: Served | None) -> "Project":
         """The same with more tools behind its own, and with what servers offer."""
@@ -90,11 +96,20 @@ class Project:
         project.effects = {**self.effects, **{tool.name: tool.effect for tool in tools}}
         project._specs = {**self._specs, **{tool.name: tool.spec() for tool in tools}}
         project.served = served
+        project._briefs = {}
         return project
 
     def brief(self, agent: str, rules: Effective | None) -> Brief:
+        """Sessions with the same rights are told the same, and it takes long to see who may do what."""
+        rules = rules or Effective((self.agents.get(agent).layers.rules,))
+        if (agent, rules) not in self._briefs:
+            if len(self._briefs) >= MOST_KEPT:
+                self._briefs.clear()
+            self._briefs[agent, rules] = self._brief(agent, rules)
+        return self._briefs[agent, rules]
+
+    def _brief(self, agent: str, rules: Effective) -> Brief:
         known, texts = self.agents.get(agent), self._texts
-        rules = rules or Effective((known.layers.rules,))
         return Brief(
             system=system_prompt(known, texts.facts, texts.instructions, texts.skills, rules=rules),
             specs=self._seen(rules),
@@ -128,6 +143,13 @@ class Project:
 
     def rules(self, agent: str, session: Session) -> Effective:
         own = session.permission or ()
+        if (agent, own) not in self._rules:
+            if len(self._rules) >= MOST_KEPT:
+                self._rules.clear()
+            self._rules[agent, own] = self._rules_of(agent, own)
+        return self._rules[agent, own]
+
+    def _rules_of(self, agent: str, own: tuple[Rule, ...]) -> Effective:
         now = self.agents.get(agent or self.agents.default().name).layers.rules
         before = self._before.find(agent) or self._before.default()
         return Effective(tuple(dict.fromkeys((now + own, before.layers.rules + own))))

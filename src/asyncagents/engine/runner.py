@@ -120,7 +120,7 @@ class Runner:
             case BackOff(until) if until - self._clock.now() <= PATIENCE_MS:
                 await run.wait(until - self._clock.now())
                 return await self._store.snapshot(lease)
-            case Park() | BackOff() | Rest("done" | "blocked" | "error") if run.starting:
+            case Park() | BackOff() | Rest("done" | "blocked" | "error" | "ran") if run.starting:
                 await run.hear_out(LAST_WORD_MS)
                 return await self._store.snapshot(lease)
             case Park() | BackOff():
@@ -140,7 +140,7 @@ class Runner:
         await self._trail.end(run, lease, snapshot)
         run.clear()
         facts: tuple[Fact, ...] = ()
-        if snapshot.control.in_turn and reason not in ("aborted", "crash_loop"):
+        if snapshot.control.in_turn and reason not in ("aborted", "crash_loop", "ran"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):
                 if reason == "done" and (await self._store.admit(verdict.fact)).new:

@@ -1,13 +1,11 @@
 """The library's face: sessions, prompts, answers, results and events, over the store and the engine."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 from asyncagents.domain.call import Call, Reply
-from asyncagents.domain.command import Invocation
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
@@ -19,16 +17,19 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
+from asyncagents.engine.broadcast import Broadcast
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.doing import Doing
 from asyncagents.engine.ending import UNHEARD_SECONDS, Ending
 from asyncagents.engine.follow import Circle, Heard, follow
 from asyncagents.engine.hook import PluginReport
-from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply, a_text
+from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply
+from asyncagents.engine.instances import Instances
 from asyncagents.engine.intake import CommandInfo, Intake
-from asyncagents.engine.listen import heard
+from asyncagents.engine.listen import Listening, listening
 from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.reach import Reach
 from asyncagents.engine.tasks import Tasks
@@ -46,7 +47,7 @@ VERSION = "0.1.0"
 POOL = "local"
 
 
-class Runtime:
+class Runtime(Doing):
     """Sessions, and the agents that work in them. Get one from `open_runtime`."""
 
     def __init__(  # noqa: PLR0913  the pieces it speaks for
@@ -65,28 +66,29 @@ class Runtime:
         counters: Counters,
         reach: Reach,
     ) -> None:
+        inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
+        intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids)
+        super().__init__(store=store, bus=bus, answers=answers, inputs=inputs, intake=intake, ids=ids)
         self.counters = counters
         self.reach = reach
         self._workplaces = workplaces
-        self._store = store
-        self._bus = bus
-        self._answers = answers
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self._inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
-        self._intake = Intake(store=store, workplaces=workplaces, inputs=self._inputs, ids=ids)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.reverts = dispatcher.reverts
         self.reverts.stopped = self._ending.stopped
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)
+        self.broadcast = Broadcast(bus=bus, store=store, ids=ids)
+        self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
+        self.defaults, self.switchboard = defaults, workplaces.switchboard
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -182,27 +184,6 @@ class Runtime:
         async with self._intake.alone(session_id, key):
             fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
             return (await self._store.admit(fact)).message_id
-
-    async def command(
-        self,
-        session_id: SessionId,
-        name: str,
-        arguments: str = "",
-        *,
-        key: str | None = None,
-        **to: Unpack[To],
-    ) -> Entry:
-        """Run a slash command of the session's directory, as a prompt `/name arguments` does."""
-        called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
-        async with self._intake.alone(session_id, key):
-            fact = await self._intake.command(session_id, called, key=key, to=to)
-            sent = await send(self._store, self._answers, fact)
-        return await sent.answer(session_id)
-
-    async def compact(self, session_id: SessionId, focus: str = "", *, key: str | None = None) -> Entry:
-        """Have the conversation summarised, so that it can go on for longer; `focus`: what to mind."""
-        fact = self._inputs.compaction(session_id, a_text(focus, "a focus"), key=key, to={})
-        return await (await send(self._store, self._answers, fact)).answer(session_id)
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
         """The slash commands of a directory."""
@@ -322,14 +303,9 @@ class Runtime:
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._store.open_calls(session_id)
 
-    @asynccontextmanager
-    async def events(self, session_id: SessionId | None = None) -> AsyncIterator[AsyncIterator[Event]]:
+    def events(self, session_id: SessionId | None = None) -> Listening:
         """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
-        cursor = await self._store.cursor()  # before it listens: what it is cut off from comes after
-        with self._bus.subscribe(session_id) as subscription:
-            happening = heard(self._bus, self._store, subscription, cursor, session_id=session_id)
-            async with aclosing(happening) as events:
-                yield events
+        return listening(self._bus, self._store, session_id)
 
     def follow(
         self, session_id: SessionId, *, after: str | None = None, tree: bool = False

@@ -1,8 +1,10 @@
 """What servers offer to a directory besides tools: texts and data to read, and prompts made ready."""
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
+
+from asyncagents.config.config import McpConfig
 
 
 class Resource(Struct, frozen=True, kw_only=True):
@@ -55,3 +57,26 @@ class Served(Protocol):
         ...
 
     async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[Content, ...]: ...
+
+
+class ServerState(Struct, frozen=True, kw_only=True):
+    """A server of tools as a directory has it. `waiting`: it was not needed yet, or is being started."""
+
+    status: Literal["connected", "disabled", "failed", "waiting"]
+    why: str = ""
+    """What is wrong with it, and what to do."""
+
+
+class Switchboard(Protocol):
+    """The servers of tools of each directory, as people see and switch them. Nothing here is kept for good:
+    what was switched or added counts until the runtime ends. One that is not there raises `NotFound`."""
+
+    async def states(self, directory: str, *, seconds: float) -> dict[str, ServerState]:
+        """Of all of a directory; those that are wanted are started, and waited for so long."""
+        ...
+
+    async def switch(self, directory: str, name: str, *, on: bool) -> None: ...
+
+    async def add(self, directory: str, name: str, config: McpConfig) -> None:
+        """Or another in the place of the one of that name."""
+        ...

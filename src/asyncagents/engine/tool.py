@@ -59,6 +59,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     directory: str
     by_hand: bool = False
     """A person wrote its arguments, not a model."""
+    own: bool = False
+    """A person runs it himself, with no model in between."""
     rules: Effective | None = None
     """What counts for this call beyond what it asked for; None: there are none but the policy."""
     report: Callable[[dict[str, Any]], None] = unheard

@@ -204,7 +204,8 @@ class Turn:
             summary = await self._summary(run, place, started, snapshot)
             return Job(request=summary.request, why_not=NOTHING, last=True, summary=summary)
         try:
-            brief = place.brief(message.agent, await self._standing.rules(place, message.agent, session))
+            rules = await self._standing.rules(place, message.agent, session, above=started.above)
+            brief = place.brief(message.agent, rules)
         except InvalidInput as error:  # the agent is gone
             return Job(request=None, why_not=str(error))
         run.overhead = brief.tokens
@@ -237,18 +238,19 @@ class Turn:
             told = await self._store.told(lease.session_id)
             run.prompt.open(told.head)
             run.prompt.extend(told.entries, told.shown, since=told.since)
-        new = await self._new_step(run, place, snapshot)
+        new = self._new_step(run, place, snapshot)
         started = await self._store.start_step(lease, new)
         if started is not None and not started.message.summary:
             run.prompt.extend(started.tail, started.shown, since=started.position)
         return started, new.request_id
 
-    async def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
+    def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
         assert snapshot.model is not None, "input says which model reads it"
         assert snapshot.info is not None, "it comes from a store"
         if not run.overhead and self._windows(snapshot.model).context:
-            await self._weigh_brief(run, place, snapshot.info)
-        model = place.summarising(snapshot.model).model
+            _weigh_brief(run, place, snapshot.info)
+        writer = place.summarising(snapshot.model).model
+        model = None if writer == snapshot.model else writer
         # People read messages in the order of their ids: what stands before the step is named before it.
         told, *before = (self._ids.message() for _ in range(4))
         return NewStep(
@@ -265,6 +267,7 @@ class Turn:
                 message_id=before[1],
             ),
             telling=Told(message_id=told, how=place.telling),
+            kin=not self._workplaces.bare,
         )
 
     def _room(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
@@ -277,12 +280,6 @@ class Turn:
             self._narrow.add(model)
             _log.warning(NARROW, model.provider_id, model.model_id, room, run.overhead)
         return None
-
-    async def _weigh_brief(self, run: Run, place: Workplace, session: Session) -> None:
-        """Before the first step of a run; later ones know it from the step before."""
-        agent = session.agent or ""
-        with suppress(InvalidInput):  # the step will say it
-            run.overhead = place.brief(agent, await self._standing.rules(place, agent, session)).tokens
 
     async def _finish(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         """Close the step, or let it wait for its next try."""
@@ -313,7 +310,8 @@ class Turn:
             over = None if end.facts or run.starting or run.prompt.stale() else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
-            end = replace(end, full=_full(end.message, job), over=over)
+            minds = not self._workplaces.bare  # whoever stops with todos left may be told to go on
+            end = replace(end, full=_full(end.message, job), over=over, minds_todos=minds)
             return await self._store.finish_step(ended.lease, end)
         done = self._compaction.done(end, ended.started, job.summary)
         snapshot = await self._store.finish_summary(ended.lease, done)
@@ -360,6 +358,14 @@ class Turn:
                     if change is not None:
                         scribe.take(change)
             seen.ended(*draft.heard, draft.told)
+
+
+def _weigh_brief(run: Run, place: Workplace, session: Session) -> None:
+    """Before the first step of a run; later ones know it from the step before. Whoever it works for may not
+    let it see all of that: then it is less."""
+    agent = session.agent or ""
+    with suppress(InvalidInput):  # the step will say it
+        run.overhead = place.brief(agent, place.rules(agent, session)).tokens
 
 
 def _full(message: AssistantMessage, job: Job) -> bool:

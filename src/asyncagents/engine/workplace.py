@@ -15,7 +15,7 @@ from asyncagents.domain.window import words
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material
-from asyncagents.engine.served import Served
+from asyncagents.engine.served import Served, Switchboard
 from asyncagents.engine.snapshots import UNKEPT, NoSnapshots, Snapshots
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
@@ -169,6 +169,11 @@ class Workplace(Protocol):
 
 class Workplaces(Protocol):
     @property
+    def switchboard(self) -> Switchboard | None:
+        """Of servers of tools; None: there can be none."""
+        ...
+
+    @property
     def bare(self) -> bool:
         """Whether every directory is the same, without agents and rules of its own."""
         ...
@@ -178,6 +183,15 @@ class Workplaces(Protocol):
         what takes time to begin with, such as a server of tools, is waited for, within bounds."""
         ...
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Directories of which something is kept."""
+        ...
+
+    def forget(self, directory: str) -> None:
+        """Its files are read again when somebody asks for them next."""
+        ...
+
 
 class Bare:
     """The same few tools everywhere, under one policy, for whatever agent."""
@@ -185,6 +199,8 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    known: tuple[str, ...] = ()
+    switchboard: Switchboard | None = None
     keeping = Keeping()
     served: Served | None = None
     material: Material | None = None
@@ -212,6 +228,9 @@ class Bare:
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         return self
+
+    def forget(self, directory: str) -> None:
+        """There are no files."""
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return None

@@ -56,23 +56,23 @@ class Providers:
 
     def __init__(self, http: Http, roster: Roster) -> None:
         self._http = http
-        self._roster = roster
+        self.roster = roster
         self._adapters: dict[tuple[str, Wire, Headers], Model] = {}
         self._to_close: list[Closing] = []
 
     @property
     def catalog(self) -> Catalog:
-        return self._roster.catalog
+        return self.roster.catalog
 
     def models(self) -> list[Choice]:
-        return self._roster.models()
+        return self.roster.models()
 
     def default_model(self) -> ModelRef | None:
-        return self._roster.default_model()
+        return self.roster.default_model()
 
     def check(self, ref: ModelRef) -> None:
         """Raises `InvalidInput` or `ModelError` if this model cannot be asked; no request is made for it."""
-        self._roster.check(ref)
+        self.roster.check(ref)
 
     def window(self, ref: ModelRef) -> Window:
         facts = self.catalog.find(ref)
@@ -80,10 +80,10 @@ class Providers:
 
     def concurrency(self, ref: ModelRef) -> int:
         """How many requests may be open to a model at once."""
-        return self._roster.concurrency(ref) or AT_ONCE
+        return self.roster.concurrency(ref) or AT_ONCE
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        offer = self._roster.offer(request.model, tools=bool(request.tools))
+        offer = self.roster.offer(request.model, tools=bool(request.tools))
         if isinstance(offer, Problem):
             yield StreamError(offer.failure())
             return

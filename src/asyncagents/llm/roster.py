@@ -1,7 +1,7 @@
 """Which providers and models there are, which can be used, and in one sentence why the others cannot."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -51,6 +51,11 @@ class Roster:
         self._providers = {name: providers[name] for name in providers if enabled(config, name)}
         self.catalog = Catalog(self._providers)
         self._warned: set[ModelRef] = set()
+
+    @property
+    def providers(self) -> Mapping[str, ProviderConfig]:
+        """Those that are not switched off, whether they can be used or not."""
+        return self._providers
 
     def models(self) -> list[Choice]:
         """Every model that is configured, or known of a provider, and whether it can be used now."""

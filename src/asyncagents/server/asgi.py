@@ -25,9 +25,10 @@ PIECE = 64 * 1024
 Scope: TypeAlias = dict[str, Any]
 
 _STREAM: Pairs = (
-    ("content-type", "text/event-stream; charset=utf-8"),
+    ("content-type", "text/event-stream"),
     ("cache-control", "no-cache, no-transform"),
     ("x-accel-buffering", "no"),
+    ("x-content-type-options", "nosniff"),
 )
 _ALWAYS: Pairs = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
 

@@ -47,7 +47,7 @@ async def questions(site: Site, request: Request) -> Answer:
 
 
 async def _asked(site: Site, request: Request) -> list[Waiting]:
-    where = named_directory(request)
+    where = named_directory(request, beneath=site.directory)
     return [each for each in await site.runtime.asks() if where in (None, each.lineage[-1].directory)]
 
 

@@ -35,7 +35,7 @@ _STATUS_CORS: Pairs = (
     ("access-control-allow-headers", "Content-Type, Authorization"),
 )
 _LET_IN: Pairs = (
-    ("access-control-allow-methods", "GET, POST, PATCH, DELETE, OPTIONS"),
+    ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS"),
     (
         "access-control-allow-headers",
         "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-OpenCode-Directory",
@@ -44,7 +44,12 @@ _LET_IN: Pairs = (
 )
 _PORTS = {"http": ":80", "https": ":443"}
 """Browsers leave them out."""
-_CHALLENGE: Pairs = (("www-authenticate", 'Bearer realm="asyncagents"'),)
+_CHALLENGE: Pairs = (
+    ("www-authenticate", 'Basic realm="asyncagents"'),
+    ("www-authenticate", 'Bearer realm="asyncagents"'),
+)
+AUTH_TOKEN = "auth_token"
+"""In a query, what stands after `Basic`: a browser's EventSource sends no headers."""
 _NO_HOST = "this server is not reached by that name; `asyncagents serve --allow-host NAME` lets one in"
 _NO_TOKEN = "a token is wanted: `authorization: Bearer …`; it is in server.json of the data directory"
 _OTHER_TOKEN = "this is not the token of this server; that is in server.json of the data directory"
@@ -92,7 +97,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         """What to do about a refusal, for whoever is refused."""
         if self.token is None:
             return _FOREIGN if foreign else _NO_PROOF
-        if request.header("authorization"):
+        if request.header("authorization") or _asked(request):
             return _OTHER_TOKEN
         return _NO_PAGE if foreign else _NO_TOKEN
 
@@ -119,20 +124,32 @@ class Gate(Struct, frozen=True, kw_only=True):
         return _STATUS_CORS if status else ()
 
     def _proves(self, request: Request) -> bool:
-        given = _password(request.header("authorization"))
-        return self.token is not None and hmac.compare_digest(given, self.token.encode())
+        if self.token is None:
+            return False
+        proven = False
+        for given in (_password(request.header("authorization")), *map(_decoded, _asked(request))):
+            proven |= hmac.compare_digest(given, self.token.encode())
+        return proven
 
 
 def _password(header: str) -> bytes:
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip().encode("utf-8", "replace")
-    if scheme.lower() != "basic":
-        return b""
+    return _decoded(value) if scheme.lower() == "basic" else b""
+
+
+def _decoded(value: str) -> bytes:
+    """The password of `user:password` in base64; nothing, if it is no such thing."""
     try:
         return b64decode(value.strip(), validate=True).partition(b":")[2]
     except (binascii.Error, ValueError):
         return b""
+
+
+def _asked(request: Request) -> list[str]:
+    """A plus that was not encoded has become a space."""
+    return [value.replace(" ", "+") for name, value in request.query if name == AUTH_TOKEN]
 
 
 def _all(request: Request, wanted: str) -> list[str]:

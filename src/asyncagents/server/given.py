@@ -1,5 +1,6 @@
 """What a request says beside its body: ids, a directory, numbers, and the key that makes it count once."""
 
+from os.path import join, realpath
 from typing import Literal
 from urllib.parse import unquote
 
@@ -14,7 +15,7 @@ LONGEST_PATH = 4096
 KEY = "idempotency-key"
 DIRECTORY_HEADER = "x-opencode-directory"
 
-DIRECTORY = Param("directory", "The project's directory, absolute; else the one that the server works in")
+DIRECTORY = Param("directory", "The project's directory; else the one that the server works in")
 DIRECTED = Param("X-Opencode-Directory", "The same, percent-encoded, where the query has none")
 KEYED = Param("Idempotency-Key", "The same one again is the same request again", most=LONGEST)
 
@@ -46,19 +47,21 @@ def key(request: Request) -> str | None:
 
 
 def directory(site: Site, request: Request) -> str:
-    return named_directory(request) or site.directory
+    return named_directory(request, beneath=site.directory) or site.directory
 
 
-def named_directory(request: Request) -> str | None:
+def named_directory(request: Request, *, beneath: str | None = None) -> str | None:
     """As the query says, or the header of OpenCode's clients, in which it is encoded."""
     given = one(request, "directory") or unquote(request.header(DIRECTORY_HEADER))
-    return a_directory(given) if given else None
+    return a_directory(given, beneath=beneath) if given else None
 
 
-def a_directory(text: str) -> str:
+def a_directory(text: str, *, beneath: str | None = None) -> str:
+    """As a program that is there would name it: clients write the same one in several ways."""
+    text = text if beneath is None else join(beneath, text)
     if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
         raise InvalidInput("a directory is an absolute path, such as /home/me/project")
-    return text
+    return realpath(text)
 
 
 def one(request: Request, name: str) -> str | None:

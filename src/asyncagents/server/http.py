@@ -15,6 +15,7 @@ from asyncagents.errors import (
     NotFound,
     RequestError,
     ResultRefused,
+    SessionBusy,
     Unauthorized,
 )
 
@@ -70,6 +71,8 @@ class Stream(Struct, frozen=True):
     beat: Callable[[], bytes] | None = None
     """The frame that is sent after so many seconds without one."""
     silence: float = 30.0
+    steady: bool = False
+    """The frame is sent every so many seconds, whatever else is."""
 
 
 Reply: TypeAlias = Answer | Stream
@@ -110,6 +113,13 @@ def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
     return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
+def busy(error: SessionBusy) -> Answer:
+    """As OpenCode's clients know it, and as ours read any refusal."""
+    said = str(error)
+    body = {"_tag": "SessionBusyError", "sessionID": error.session_id, "message": said}
+    return Answer(409, encode({**body, "name": "SessionBusyError", "data": {"message": said}}))
+
+
 R = TypeVar("R", Answer, Reply)
 
 
@@ -117,6 +127,8 @@ async def answered(work: Awaitable[R]) -> R | Answer:
     """What went wrong as an answer. What is not the caller's matter is logged and not told."""
     try:
         return await work
+    except SessionBusy as error:
+        return busy(error)
     except RequestError as error:
         return refused(_status(error), str(error))
     except AsyncAgentsError as error:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime import Runtime
+from asyncagents.server.errand import Errands
 from asyncagents.server.http import JSON, Reply, Request
 
 BODY_BYTES = 1024 * 1024
@@ -30,6 +31,9 @@ class Site(Struct, frozen=True, kw_only=True):
     """Where sessions work whose maker names no directory."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
+    heartbeat: float = 10.0
+    """Every so many seconds a stream of OpenCode's says so, too."""
+    errands: Errands = field(default_factory=Errands)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""
 
@@ -52,7 +56,7 @@ class Param(Struct, frozen=True):
 class Route(Struct, frozen=True, kw_only=True):
     """`path` has names in braces: `/v1/tasks/{id}`. `statuses`: its answers besides 200 and the gate's."""
 
-    method: Literal["GET", "POST", "DELETE", "PATCH"]
+    method: Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
     path: str
     handler: Handler
     access: Access

@@ -1,17 +1,27 @@
 """All routes of the server."""
 
 from asyncagents.server import (
+    agent,
     ask,
     async_tool,
     awaited,
+    doing,
+    event,
+    experimental,
+    file,
+    mcp,
     metrics,
+    project,
     prompt,
+    provider,
     revert,
     session,
     session_events,
     session_state,
+    settings,
     status,
     task,
+    vcs,
 )
 from asyncagents.server.openapi import described
 from asyncagents.server.route import Route
@@ -22,12 +32,22 @@ ROUTES: tuple[Route, ...] = described(
         *async_tool.ROUTES,
         *session.ROUTES,
         *prompt.ROUTES,
+        *doing.ROUTES,
         *ask.ROUTES,
         *revert.ROUTES,
         *session_state.ROUTES,
         *session_events.ROUTES,
         *awaited.ROUTES,
+        *event.ROUTES,
         *task.ROUTES,
         *metrics.ROUTES,
+        *agent.ROUTES,
+        *provider.ROUTES,
+        *settings.ROUTES,
+        *project.ROUTES,
+        *vcs.ROUTES,
+        *file.ROUTES,
+        *mcp.ROUTES,
+        *experimental.ROUTES,
     )
 )

@@ -22,6 +22,7 @@ from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
 from asyncagents.server.asgi import Application
 from asyncagents.server.discovery import Listing, Lock, read_token, remove_listing, write_listing
+from asyncagents.server.errand import Errands
 from asyncagents.server.gate import Gate, names, pages
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
@@ -43,6 +44,8 @@ class Listening(Struct, frozen=True, kw_only=True):
     """Whether the runtime works on all sessions: then other commands leave the work to it."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
+    heartbeat: float = 10.0
+    """Every so many seconds a stream of OpenCode's says so, too."""
     patience: Patience = Patience()
 
 
@@ -72,11 +75,14 @@ async def open_server(
         closing=asyncio.Event(),
         directory=_absolute(directory),
         silence=listening.silence,
+        heartbeat=listening.heartbeat,
+        errands=Errands(data),
     )
     gate = _gate(listening, token, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
     with (
+        closing(site.errands),
         closing(Lock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):
@@ -167,7 +173,7 @@ def _listing(bound: socket.socket, address: Address, site: Site, token: str | No
 
 
 def _absolute(directory: str | Path) -> str:
-    return str(Path(directory).absolute())
+    return str(Path(directory).resolve())
 
 
 def _few(connections: int) -> int:

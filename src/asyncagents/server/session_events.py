@@ -91,11 +91,8 @@ def _data(kind: Any) -> Any:
     return asks.get(kind, kind)
 
 
-_EVENTS: tuple[tuple[str, Any], ...] = (
-    ("cursor", At),
-    ("reset", dict[str, Any]),
-    *((kind.type, _data(kind)) for kind in Event.__args__),
-)
+EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _data(kind)) for kind in Event.__args__)
+"""All that a session can tell, by name, and what is told of it."""
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -110,7 +107,7 @@ ROUTES: tuple[Route, ...] = (
         ),
         headers=(Param("Last-Event-ID", "The same, where the query has none"),),
         gives="text/event-stream",
-        events=_EVENTS,
+        events=(("cursor", At), ("reset", dict[str, Any]), *EVENTS),
         statuses=(400, 404),
     ),
 )

@@ -27,7 +27,7 @@ class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def roots(site: Site, request: Request) -> Answer:
     limit = number(request, "limit", default=100, most=MOST_SESSIONS)
-    return shown(await site.runtime.roots(named_directory(request), limit=limit))
+    return shown(await site.runtime.roots(named_directory(request, beneath=site.directory), limit=limit))
 
 
 async def state(site: Site, request: Request) -> Answer:

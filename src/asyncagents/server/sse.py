@@ -40,14 +40,16 @@ class Sender:
                 await self._write(each)
 
     async def beat(self) -> None:
-        """For as long as it lasts, a frame after each silence."""
+        """For as long as it lasts, a frame after each silence, or at each stroke."""
         if self._stream.beat is None:
             await asyncio.Event().wait()
+        stroke = self._last
         while self._stream.beat is not None:
-            left = self._last + self._stream.silence - self._now()
+            left = (stroke if self._stream.steady else self._last) + self._stream.silence - self._now()
             if left > 0:
                 await asyncio.sleep(left)
             else:
+                stroke = self._now()
                 await self._write(self._stream.beat())
 
     async def _write(self, body: bytes) -> None:

@@ -19,6 +19,7 @@ from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
+from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
@@ -76,6 +77,7 @@ class Store(Door):
         self.board = BoardStore(database)
         self.census = CensusStore(database)
         self.reverts = RevertStore(database)
+        self.by_hand = HandStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)

@@ -39,6 +39,7 @@ __all__ = [
     "anthropic_bytes",
     "anthropic_error",
     "anthropic_json",
+    "listening",
     "open_provider",
     "openai_bytes",
     "openai_error",
@@ -202,6 +203,13 @@ async def open_provider(
     provider = Provider(
         Playbook(script or {}, otherwise=otherwise), key=key, strict=strict, remember=remember
     )
+    async with listening(provider, port=port):
+        yield provider
+
+
+@asynccontextmanager
+async def listening(provider: Provider, *, port: int = 0) -> AsyncIterator[None]:
+    """For a provider with a playbook of its own."""
     app = web.Application(client_max_size=MAX_BODY)
     app.add_routes(provider.routes())
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=STOP_SECONDS)
@@ -209,7 +217,7 @@ async def open_provider(
     try:
         await web.TCPSite(runner, HOST, port, backlog=BACKLOG).start()
         provider.url = f"http://{HOST}:{runner.addresses[0][1]}"
-        yield provider
+        yield
     finally:
         provider.close()
         await runner.cleanup()

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -49,10 +49,10 @@ def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
         ended = await there.run(
             ("bash", "-c", args.command),
             cwd=_start(args, context),
-            timeout=args.timeout / 1000,
+            timeout=None if context.own else args.timeout / 1000,
             on_output=_Live(context).hear,
         )
-        return _told(args, ended)
+        return _as_printed(ended) if context.own else _told(args, ended)
 
     return Tool("bash", Bash, run, plan=plan, effect="once", timeout=TIMEOUT, description=described("bash"))
 
@@ -80,13 +80,22 @@ def _told(args: Bash, ended: Ended) -> Completed:
         notes.append(f"<timed out after {args.timeout} ms: the command was ended; give more time or do less>")
     elif ended.exit:
         notes.append(f"<exit code {ended.exit}>")
-    metadata = {
+    said = ended.output.rstrip("\n")
+    output = "\n\n".join([*([said] if said else []), *notes]) or "(no output)"
+    return Completed(output, title=whole(args.description or args.command)[:TITLE], metadata=_metadata(ended))
+
+
+def _as_printed(ended: Ended) -> Completed:
+    """For the person who ran it; how it failed is for the model, which was not asked."""
+    failed = f"\n\n<exit code {ended.exit}>" if ended.exit else ""
+    return Completed(ended.output + failed, metadata=_metadata(ended))
+
+
+def _metadata(ended: Ended) -> dict[str, Any]:
+    return {
         "output": ended.output,
         "exit": ended.exit,
         "truncated": ended.truncated,
         "timedOut": ended.timed_out,
         **({"outputPath": ended.saved} if ended.saved else {}),
     }
-    said = ended.output.rstrip("\n")
-    output = "\n\n".join([*([said] if said else []), *notes]) or "(no output)"
-    return Completed(output, title=whole(args.description or args.command)[:TITLE], metadata=metadata)

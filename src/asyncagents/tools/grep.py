@@ -74,11 +74,16 @@ def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
             include=args.include,
             rules=context.rules or _USUAL,
         )
-        ended = await processes.run(_command(search), cwd=Path("/"), timeout=seconds, cap=_ANSWER)
-        return _told(_answer(ended, seconds), place, args, context)
+        return _told(await search_lines(processes, search, seconds), place, args, context)
 
     timeout = seconds + 60  # it is to be started and ended too
     return Tool("grep", Grep, run, plan=plan, effect="none", timeout=timeout, description=described("grep"))
+
+
+async def search_lines(processes: Processes, search: Search, seconds: float) -> Searched:
+    """Raises `ToolError` if it takes too long, or cannot be done."""
+    ended = await processes.run(_command(search), cwd=Path("/"), timeout=seconds, cap=_ANSWER)
+    return _answer(ended, seconds)
 
 
 def _command(search: Search) -> tuple[str, ...]:

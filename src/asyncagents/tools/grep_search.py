@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,8 @@ from asyncagents.tools.walk import walk
 
 MOST_MATCHES = 100
 MOST_LINE = 2_000
+MOST_HITS = 20
+"""Of one line."""
 MOST_MEMORY = 4 * 1024**3
 MOST_CPU_SECONDS = 120
 
@@ -39,12 +41,25 @@ class Search(Struct, frozen=True, kw_only=True):
     include: str | None = None
     rules: Effective
     """What may not be read unasked is not told in passing either."""
+    hits: bool = False
+    """Whether it is told where in its file a line is, and where in the line the matches are."""
+
+
+class Hit(Struct, frozen=True):
+    """In bytes of the line."""
+
+    text: str
+    start: int
+    end: int
 
 
 class Match(Struct, frozen=True):
     path: str
     number: int
     text: str
+    offset: int = 0
+    """In bytes of the file."""
+    hits: tuple[Hit, ...] = ()
 
 
 class Searched(Struct, frozen=True, kw_only=True):
@@ -66,6 +81,12 @@ class _Looked(Struct):
     unread: int = 0
     secret: int = 0
     cut: bool = False
+
+
+class _Look(Struct, frozen=True):
+    pattern: re.Pattern[str]
+    looked: _Looked
+    hits: bool
 
 
 def main() -> None:
@@ -105,7 +126,8 @@ def _searched(search: Search, pattern: re.Pattern[str]) -> Searched:
     files = Files(Path(search.root))
     looked = _Looked()
     places = _places(files, search, looked)
-    lines = (match for place in places for match in _lines(files, place, pattern, looked))
+    look = _Look(pattern, looked, search.hits)
+    lines = (match for place in places for match in _lines(files, place, look))
     matches = tuple(islice(lines, MOST_MATCHES + 1))
     return Searched(
         matches=matches[:MOST_MATCHES],
@@ -132,11 +154,12 @@ def _places(files: Files, search: Search, looked: _Looked) -> list[Place]:
     return [found[name] for name in worth_a_look(search.root, tuple(found), required(search.pattern))]
 
 
-def _lines(files: Files, place: Place, pattern: re.Pattern[str], looked: _Looked) -> Iterator[Match]:
+def _lines(files: Files, place: Place, look: _Look) -> Iterator[Match]:
+    pattern = look.pattern
     try:
         data = files.read(place).data
     except ToolError:
-        looked.unread += 1
+        look.looked.unread += 1
         return
     # Most files have none of the letters that a match must have: that is seen at once.
     if required(pattern.pattern) not in data or is_binary(data):
@@ -144,9 +167,27 @@ def _lines(files: Files, place: Place, pattern: re.Pattern[str], looked: _Looked
     lines = data.decode("utf-8", "replace").removeprefix(BOM).replace("\r\n", "\n").split("\n")
     if not lines[-1]:
         lines.pop()
+    starts = _starts(data) if look.hits else ()
     for number, line in enumerate(lines, 1):
         if pattern.search(line):
-            yield Match(whole(place.path), number, _shown(line))
+            found = Match(whole(place.path), number, _shown(line))
+            yield replace(found, offset=starts[number - 1], hits=_hits(pattern, line)) if starts else found
+
+
+def _starts(data: bytes) -> tuple[int, ...]:
+    """Where each line of a file begins."""
+    return tuple(
+        accumulate((len(line) for line in data.split(b"\n")), lambda at, size: at + size + 1, initial=0)
+    )
+
+
+def _hits(pattern: re.Pattern[str], line: str) -> tuple[Hit, ...]:
+    found = islice(pattern.finditer(line[:MOST_LINE]), MOST_HITS)
+    return tuple(Hit(each[0], _bytes(line[: each.start()]), _bytes(line[: each.end()])) for each in found)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _shown(line: str) -> str:

@@ -21,6 +21,7 @@ from asyncagents.engine.served import Content, ReadyPrompt, Resource
 from asyncagents.engine.tool import TEN_MINUTES, AnyTool, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.cap import capped
+from asyncagents.tools.mcp_choice import Choices
 from asyncagents.tools.mcp_line import Offer
 from asyncagents.tools.mcp_link import Link, Wanted
 
@@ -64,6 +65,8 @@ class Servers:
         self._output = output
         self._lock = threading.Lock()
         self._wanted: dict[str, tuple[Wanted, ...]] = {}
+        self._written: dict[str, tuple[Wanted, ...]] = {}
+        self._choices = Choices()
         self._links: dict[bytes, Link] = {}
         self._joined: dict[str, tuple[Project, tuple[tuple[str, int], ...], Project]] = {}
         self._changed = False
@@ -71,8 +74,12 @@ class Servers:
 
     def want(self, directory: str, servers: tuple[Wanted, ...]) -> None:
         """From now on, instead of what was wanted there before. Any thread may say so."""
-        enabled = tuple(each for each in servers if each.config.enabled)
         with self._lock:
+            if servers:
+                self._written[directory] = servers
+            else:
+                self._written.pop(directory, None)
+            enabled = self._choices.enabled(directory, servers)
             if enabled != self._wanted.get(directory, ()):
                 self._wanted[directory] = enabled
                 self._changed = True
@@ -88,6 +95,20 @@ class Servers:
         if working:
             await self._begun(links)
         return self._with_tools(directory, project, links)
+
+    def known(self, directory: str) -> tuple[Wanted, ...]:
+        """As its files and people have them, also those that are switched off."""
+        return self._choices.known(directory, self._written.get(directory, ()))
+
+    def choose(self, directory: str, name: str, chosen: Wanted | bool) -> None:
+        """Switch one on or off, or have this one. Who is begun anew forgets what failed before."""
+        self._choices.note(directory, name, chosen)
+        self.want(directory, self._written.get(directory, ()))
+        for each in self._wanted.get(directory, ()):
+            link = self._links.get(_key(each))
+            if each.name == name and link is not None and not link.connected:
+                self._links.pop(_key(each)).stop()
+        self._forget()
 
     def links(self, directory: str) -> list[Link]:
         """Of a directory, whether they have been started or not."""

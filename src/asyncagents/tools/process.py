@@ -82,7 +82,7 @@ class Processes:
         command: Sequence[str],
         *,
         cwd: Path,
-        timeout: float,
+        timeout: float | None,
         on_output: OnOutput | None = None,
         cap: int = CAP,
     ) -> Ended:
@@ -103,7 +103,9 @@ class Processes:
         start = _Way(argv, cwd, supervised=way == "supervisor", ends=ends)
         return await self._start(start, ends.output, hunt)
 
-    async def _run(self, way: "_Way", timeout: float, output: Output, on_output: OnOutput | None) -> Ended:
+    async def _run(
+        self, way: "_Way", timeout: float | None, output: Output, on_output: OnOutput | None
+    ) -> Ended:
         hunt = _hunt()
         async with _pipe(hunt) as (reader, write):
             try:
@@ -205,7 +207,7 @@ async def _drain(reader: asyncio.StreamReader, output: Output, on_output: OnOutp
             on_output(text)
 
 
-async def _watched(running: Running, timeout: float, drain: Coroutine[None, None, None]) -> bool:
+async def _watched(running: Running, timeout: float | None, drain: Coroutine[None, None, None]) -> bool:
     """Whether its time ran out; it and all it started are gone afterwards, and what they said is read."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -218,7 +220,7 @@ async def _watched(running: Running, timeout: float, drain: Coroutine[None, None
         raise failures.exceptions[0] from None
 
 
-async def _ended(running: Running, timeout: float) -> bool:
+async def _ended(running: Running, timeout: float | None) -> bool:
     try:
         async with asyncio.timeout(timeout):
             await running.wait()

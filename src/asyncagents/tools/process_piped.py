@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from asyncagents.tools.process import CHUNK, Ends, Processes, refused
 from asyncagents.tools.process_running import Running
@@ -63,8 +63,8 @@ class Writer(asyncio.BaseProtocol):
         self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        # Of a pipe that is written to it is one, though the transports of uvloop are no subclass of it.
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True

@@ -38,6 +38,7 @@ from asyncagents.tools.files import Files
 from asyncagents.tools.material import ProjectMaterial
 from asyncagents.tools.mcp import wanted
 from asyncagents.tools.mcp_link import Wanted
+from asyncagents.tools.mcp_switch import switches
 from asyncagents.tools.process import Processes
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.snapshot import SWITCHED_OFF, open_snapshots
@@ -118,12 +119,22 @@ class Projects:
         self._told: set[str] = set()
         self._reading = [asyncio.Lock() for _ in range(READERS)]
         self._swept = clock.now()
+        self.switchboard = switches(environment, bench.servers, config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """As its files are, or were a moment ago; if they are broken now, as they were before."""
         project = await self._read(directory)
         servers = self._bench.servers
         return project if servers is None else await servers.join(directory, project, working=working)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        return tuple(self._known)
+
+    def forget(self, directory: str) -> None:
+        """Not what was there: that still counts if what is there now is broken."""
+        if directory in self._known:
+            self._known[directory] = 0, self._known[directory][1]
 
     async def _read(self, directory: str) -> Project:
         known = self._fresh(directory)

@@ -20,9 +20,11 @@ def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: Des
     (folder / "go.md").write_text("---\ndescription: Goes\nagent: plan\n---\nGo to $ARGUMENTS")
     ended = invoke("commands")
     assert ended.exit_code == 0
-    head, compact, go = ended.stdout.splitlines()
+    head, compact, init, review, go = ended.stdout.splitlines()
     assert head.split() == ["command", "arguments", "agent", "from"]
     assert compact.startswith("/compact")
+    assert init.split()[:3] == ["/init", "-", "-"]
+    assert review.split()[:5] == ["/review", "$ARGUMENTS", "general,", "as", "a"]
     assert go.split() == ["/go", "$ARGUMENTS", "plan", str(folder / "go.md"), "Goes"]
 
 
@@ -38,12 +40,12 @@ def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: D
     assert f"not usable: {folder / 'go.md'}: its project is not trusted" in strange.stderr
     trust(desk.environment, desk.project)
     broken = json.loads(invoke("commands", "--json").stdout)
-    assert [row["name"] for row in broken] == ["compact", "fix", "go"]
-    assert broken[1] == {
+    assert [row["name"] for row in broken] == ["compact", "init", "review", "fix", "go"]
+    assert broken[3] == {
         "name": "fix",
         "source": "config",
         "description": "Fixes",
         "hints": ["$1"],
         "subtask": True,
     }
-    assert "agent" in broken[2]["why_not"]
+    assert "agent" in broken[4]["why_not"]

@@ -10,7 +10,7 @@ from asyncagents.errors import Conflict
 from asyncagents.store.row import the_call, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.signal import settle_open
-from asyncagents.store.verb.task import ask_nobody, put_task, the_task, waits_for
+from asyncagents.store.verb.task import ask_nobody, live_tasks_of, put_task, the_task, waits_for
 
 
 async def background(tx: Tx, task_id: SessionId) -> Task:
@@ -23,6 +23,21 @@ async def background(tx: Tx, task_id: SessionId) -> Task:
         return task
     await put_task(tx, after)
     await ask_nobody(tx, task.id)
+    await _let_go(tx, task)
+    return after
+
+
+async def background_all(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
+    """All that a session waits for itself; those go on, and so does the session."""
+    await the_session(tx, session_id)
+    waited_for = [task for task in await live_tasks_of(tx, session_id) if task.calls]
+    for task in waited_for:
+        await background(tx, task.id)
+    return tuple(task.id for task in waited_for)
+
+
+async def _let_go(tx: Tx, task: Task) -> None:
+    """Whoever waits for it."""
     for call_id in task.calls:
         call = await the_call(tx, call_id)
         waiting = waits_for(call)
@@ -30,4 +45,3 @@ async def background(tx: Tx, task_id: SessionId) -> Task:
             metadata = {**waiting.metadata, "background": True}
             row = await the_session(tx, call.session_id)
             await settle_open(tx, row, call, Completed(moved(task), task.description, metadata))
-    return after

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.control import WANTED, Control, Lease
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.message import AssistantMessage, MessageTime, ModelRef, UserMessage
@@ -27,7 +27,7 @@ SUMMARISER = "compaction"
 
 
 class NewSummary(Struct, frozen=True):
-    """The ids of the message that asks for it, unless a person does; and who writes it."""
+    """The ids of the message that asks for it, unless a person does; and who writes it, whoever asks."""
 
     message_id: MessageId
     part_id: PartId
@@ -51,7 +51,7 @@ async def instead(
         return control, step
     asked = await tx.one("message_at", control.id, control.compacting)
     assert asked is not None, "it was placed"
-    model = new.model or step.model_ref
+    model = new.model or await _wished(tx, MessageId(asked[0])) or step.model_ref
     return control, replace(
         step,
         parent_id=MessageId(asked[0]),
@@ -62,6 +62,13 @@ async def instead(
         model_id=model.model_id,
         variant=model.variant,
     )
+
+
+async def _wished(tx: Tx, message_id: MessageId) -> ModelRef | None:
+    """Who asks for a summary may say who writes it; the session's own model goes on after it."""
+    row = await tx.one("message", message_id)
+    message = decode_message(upcast(row[6], row[5])) if row is not None else None
+    return message.model if isinstance(message, UserMessage) else None
 
 
 async def _ask(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:

@@ -31,7 +31,8 @@ from asyncagents.store.verb.step import end_backoff
 from asyncagents.store.verb.task_end import conclude
 from asyncagents.store.verb.turn_end import answer_turn, publish_answer
 
-Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop"]
+Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop", "ran"]
+"""`ran`: what a person ran has ended, and no model is asked about it."""
 CRASH_LOOP = (
     "crash_loop: this session was taken up several times, and each time its run ended before anything was "
     "finished: the process stopped, or the log says why. It rests now; the next prompt tries again."
@@ -66,6 +67,8 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     elif reason == "crash_loop":
         await tx.all("hold_inputs", await tx.rev(), control.id)
         control = await _give_up(tx, row, unknown(CRASH_LOOP))
+    elif reason == "ran":
+        await answer_turn(tx, control, await _completed(tx, control))
     else:
         await answer_turn(tx, control, await _last_step(tx, control))
     await end_backoff(tx, control, reuse=False)
@@ -132,6 +135,14 @@ def _empty_step(tx: Tx, info: Session, asked_by: UserMessage) -> AssistantMessag
 async def _last_step(tx: Tx, control: Control) -> MessageId | None:
     last = await last_message(tx, control)
     return last.id if isinstance(last, AssistantMessage) else None
+
+
+async def _completed(tx: Tx, control: Control) -> MessageId | None:
+    """Nobody else has closed it: there was no model to finish."""
+    last = await last_message(tx, control)
+    assert isinstance(last, AssistantMessage), "the call stands in it"
+    await save_message(tx, replace(last, time=replace(last.time, completed=tx.now)))
+    return last.id
 
 
 async def _newest_held_back(tx: Tx, session_id: SessionId) -> UserMessage | None:

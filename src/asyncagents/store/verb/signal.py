@@ -55,11 +55,14 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
         return Admitted(MessageId(known[0]), new=False)
     if row.info.revert is not None and not row.info.revert.unfinished:
         row = await clear_undone(tx, row)
-    fact = _resolved(row.info, fact)
+    fact = resolved(row.info, fact)
     await keep(tx, fact)
     await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
-    row = await save(tx, row, control, _titled(addressed(touched(row.info, tx.now), fact.message), fact))
+    info = touched(row.info, tx.now)
+    if fact.source != "compaction" or info.model is None:  # who writes a summary does not answer from then on
+        info = addressed(info, fact.message)
+    row = await save(tx, row, control, _titled(info, fact))
     if fact.source == "person" and fact.wakes and control.in_turn:
         await _end_waits(tx, row)
     return Admitted(fact.message.id, new=True)
@@ -87,7 +90,7 @@ async def _end_waits(tx: Tx, row: SessionRow) -> None:
             await settle_open(tx, await the_session(tx, row.control.id), call, Completed(known))
 
 
-def _resolved(info: Session, fact: Admit) -> Admit:
+def resolved(info: Session, fact: Admit) -> Admit:
     """Who answered before goes on, unless somebody else was chosen."""
     message = fact.message
     if fact.same_agent and info.agent is not None:

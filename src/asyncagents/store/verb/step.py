@@ -15,7 +15,7 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
 from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
 from asyncagents.domain.part import Part, RetryPart, StepStartPart, ToolPart
-from asyncagents.domain.session import Tokens
+from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.window import output_weight, taken, weight
 from asyncagents.store.row import (
@@ -34,12 +34,13 @@ from asyncagents.store.row import (
     the_call,
 )
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb import todo
 from asyncagents.store.verb.answer_event import asked, keep_answer
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
 from asyncagents.store.verb.fact import apply
 from asyncagents.store.verb.promote import Told, mailbox, promote
-from asyncagents.store.verb.read import placed, shown_calls
+from asyncagents.store.verb.read import lineage, placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
 from asyncagents.store.verb.turn_end import end_turn
@@ -62,6 +63,8 @@ class NewStep(Struct, frozen=True, kw_only=True):
     """How to ask for a summary instead, if there is need for one."""
     tasking: Tasking = Tasking()
     telling: Told = Told()
+    kin: bool = False
+    """Whether to say for whom the session works."""
 
 
 class Started(Struct, frozen=True):
@@ -76,6 +79,8 @@ class Started(Struct, frozen=True):
     """The tool parts whose calls the model is told are pending."""
     wanted: Wanted | None = None
     """The form of the answer."""
+    above: tuple[Session, ...] = ()
+    """For whom it works, from the root of its tree down, if that was asked for."""
 
 
 class _Try(Struct, frozen=True):
@@ -104,6 +109,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     """What commits with it."""
     over: Callable[[Snapshot], bool] | None = None
     """Pure: whether the turn ends here, as far as the rows say. None: others have a word before it does."""
+    minds_todos: bool = False
+    """It does not end here with todos left: somebody has a word in that."""
 
     @property
     def spent(self) -> Tokens | None:
@@ -149,7 +156,9 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     await save(tx, row, control)
     perhaps = row.control.in_turn or any(b'"format":' in each.info for each in unread)
     form = await wanted(tx, control) if perhaps and not message.summary else None
-    return Started(message, position, control.turn, control.steps + 1, before.attempt, tail, shown, form)
+    above = await lineage(tx, control.parent_id) if new.kin and control.parent_id else ()
+    number = control.steps + 1
+    return Started(message, position, control.turn, number, before.attempt, tail, shown, form, above)
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
@@ -278,7 +287,7 @@ async def _perhaps_the_last(tx: Tx, before: SessionRow, now: SessionRow, end: St
     """If nothing is left to do the turn ends with its step: one transaction less for most turns there are."""
     assert end.over is not None and not end.facts, "only such a step may be the last"
     about = await snapshot(tx, now, last=end.message)
-    if not end.over(about):
+    if not end.over(about) or (end.minds_todos and await todo.are_left(tx, now.control.id)):
         await save(tx, before, now.control, now.info)
         return about
     return replace(about, control=await end_turn(tx, before, now.control, now.info, answer=end.message.id))

@@ -1,12 +1,14 @@
 """A session's todos: written whole, read whole."""
 
+from contextlib import suppress
+
 import msgspec
 
-from asyncagents.domain.codec import BROKEN, unreadable
+from asyncagents.domain.codec import BROKEN, Unreadable, unreadable
 from asyncagents.domain.event import TodoUpdated
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.todo import Todo
+from asyncagents.domain.todo import Todo, left
 from asyncagents.store.body import body
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx
@@ -25,6 +27,14 @@ async def read(tx: Tx, session_id: SessionId) -> tuple[Todo, ...]:
     await the_session(tx, session_id)
     row = await tx.one("todos", session_id)
     return decode_todos(row[0]) if row else ()
+
+
+async def are_left(tx: Tx, session_id: SessionId) -> bool:
+    """One that cannot be read counts: whoever has a word then says what is wrong."""
+    row = await tx.one("todos", session_id)
+    with suppress(Unreadable):
+        return row is not None and left(decode_todos(row[0])) > 0
+    return True
 
 
 def decode_todos(raw: bytes) -> tuple[Todo, ...]:

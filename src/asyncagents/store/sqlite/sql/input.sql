@@ -5,6 +5,11 @@ SELECT message_id FROM input WHERE session_id = ? AND key = ?;
 INSERT INTO input (message_id, session_id, key, seq, state, source, turn, answer_id, rev)
 VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, ?);
 
+-- name: insert_promoted
+-- It has its place at once, as what a person runs does.
+INSERT INTO input (message_id, session_id, key, seq, state, source, turn, answer_id, rev)
+VALUES (?, ?, ?, ?, 'promoted', ?, ?, NULL, ?);
+
 -- name: input
 SELECT message_id, session_id, state, turn, answer_id FROM input WHERE message_id = ?;
 

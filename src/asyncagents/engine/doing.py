@@ -1,0 +1,151 @@
+"""What a session is told to do other than to answer: a slash command, a summary, a shell."""
+
+import asyncio
+from typing import Unpack
+
+from msgspec.structs import replace
+
+from asyncagents.domain.command import Invocation
+from asyncagents.domain.event import CommandExecuted
+from asyncagents.domain.fact import Admit
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.domain.message import ModelRef
+from asyncagents.engine.answers import Answers, Sent, send
+from asyncagents.engine.bus import Bus
+from asyncagents.engine.input import Inputs, To, a_prompt, a_text
+from asyncagents.engine.intake import Intake
+from asyncagents.errors import InvalidInput
+from asyncagents.store.store import Store
+from asyncagents.store.verb.shell import NewShell
+
+
+def _named(fact: Admit, message_id: MessageId | None, key: str | None) -> Admit:
+    """Under the id that its sender chose. The same id again is the same request, unless a key says more."""
+    if message_id is None:
+        return fact
+    parts = tuple(replace(part, message_id=message_id) for part in fact.parts)
+    message = replace(fact.message, id=message_id)
+    return replace(fact, message=message, parts=parts, key=key or message_id)
+
+
+class Doing:
+    """A part of the runtime."""
+
+    def __init__(
+        self, *, store: Store, bus: Bus, answers: Answers, inputs: Inputs, intake: Intake, ids: Ids
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._answers = answers
+        self._inputs = inputs
+        self._intake = intake
+        self._ids = ids
+
+    async def command(
+        self,
+        session_id: SessionId,
+        name: str,
+        arguments: str = "",
+        *,
+        key: str | None = None,
+        **to: Unpack[To],
+    ) -> Entry:
+        """Run a slash command of the session's directory, as a prompt `/name arguments` does."""
+        return await (await self.hand_in_command(session_id, name, arguments, key=key, **to)).answer(
+            session_id
+        )
+
+    async def hand_in_command(
+        self,
+        session_id: SessionId,
+        name: str,
+        arguments: str = "",
+        *,
+        key: str | None = None,
+        as_message: MessageId | None = None,
+        **to: Unpack[To],
+    ) -> Sent:
+        """The first half of `command`: then it is kept, whoever waits for the `answer`, or gives up."""
+        called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
+        async with self._intake.alone(session_id, key):
+            fact = _named(await self._intake.command(session_id, called, key=key, to=to), as_message, key)
+            sent = await send(self._store, self._answers, fact)
+        if sent.new:
+            self._tell_when_done(session_id, called, sent.message_id)
+        return sent
+
+    def _tell_when_done(self, session_id: SessionId, called: Invocation, message_id: MessageId) -> None:
+        """Whoever sent it may be gone by then; others listen."""
+
+        def tell(answer: asyncio.Future[MessageId]) -> None:
+            if answer.cancelled() or answer.exception() is not None:
+                return
+            done = CommandExecuted(
+                name=called.name,
+                session_id=session_id,
+                arguments=called.arguments,
+                message_id=answer.result(),
+            )
+            self._bus.publish(done)
+
+        self._answers.expect(session_id, message_id).add_done_callback(tell)
+
+    async def compact(
+        self, session_id: SessionId, focus: str = "", *, key: str | None = None, model: str | None = None
+    ) -> Entry:
+        """Have the conversation summarised, so that it can go on for longer; `focus`: what to mind.
+
+        `model` ("provider/model") writes this summary, unless the agent `compaction` has one of its own.
+        """
+        sent = await self.hand_in_summary(session_id, focus, key=key, model=model)
+        return await sent.answer(session_id)
+
+    async def hand_in_summary(
+        self,
+        session_id: SessionId,
+        focus: str = "",
+        *,
+        key: str | None = None,
+        model: str | ModelRef | None = None,
+        goes_on: bool = False,
+    ) -> Sent:
+        """The first half of `compact`; `goes_on`: the model is asked to go on with its work afterwards."""
+        wish = a_text(focus, "a focus")
+        fact = self._inputs.compaction(session_id, wish, key=key, to=To(model=model), goes_on=goes_on)
+        return await send(self._store, self._answers, fact)
+
+    async def shell(
+        self, session_id: SessionId, command: str, *, key: str | None = None, **to: Unpack[To]
+    ) -> Entry:
+        """Run a command in the shell of a session that rests, as its person, and wait for its end.
+
+        No rule is asked and no model; with the next prompt the model reads what came of it. It takes as long
+        as it takes: `abort` ends it. If the process dies meanwhile, it is not run again.
+        """
+        return await (await self.hand_in_shell(session_id, command, key=key, **to)).answer(session_id)
+
+    async def hand_in_shell(
+        self,
+        session_id: SessionId,
+        command: str,
+        *,
+        key: str | None = None,
+        as_message: MessageId | None = None,
+        **to: Unpack[To],
+    ) -> Sent:
+        """The first half of `shell`: then it is kept. `SessionBusy`: the session is at work."""
+        if not a_prompt(command).strip() or "\0" in command:
+            raise InvalidInput("a command has some text, without NUL characters")
+        fact = _named(await self._intake.own(session_id, key=key, to=to), as_message, key)
+        new = NewShell(fact, command, self._ids.message())
+        answer = self._answers.expect(session_id, fact.message.id)
+        try:
+            return Sent(self._store, self._answers, await self._store.by_hand.shell(new), answer)
+        except BaseException:
+            answer.cancel()
+            raise
+
+    async def background(self, session_id: SessionId) -> tuple[SessionId, ...]:
+        """Let a session go on that waits for tasks: they work on in the background. Says which they are."""
+        return await self._store.by_hand.background_all(session_id)

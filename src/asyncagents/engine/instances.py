@@ -1,0 +1,33 @@
+"""What is kept of directories beside their sessions, given up so that it is read afresh."""
+
+from asyncagents.domain.session import project_id
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.broadcast import Broadcast
+from asyncagents.engine.receiver import Place
+from asyncagents.engine.workplace import Workplaces
+
+DISPOSED, ALL_DISPOSED = "server.instance.disposed", "global.disposed"
+GLOBAL = "global"
+"""Where that happens which is of no directory."""
+
+
+class Disposed(Shape, frozen=True, kw_only=True):
+    directory: str
+
+
+class Instances:
+    """Get it from a runtime: `runtime.instances`. What runs there goes on."""
+
+    def __init__(self, workplaces: Workplaces, broadcast: Broadcast) -> None:
+        self._workplaces = workplaces
+        self._broadcast = broadcast
+
+    def dispose(self, directory: str) -> None:
+        self._workplaces.forget(directory)
+        where = Place(directory, project_id(directory))
+        self._broadcast.announce(DISPOSED, Disposed(directory=directory), place=where)
+
+    def dispose_all(self) -> None:
+        for directory in sorted({*self._workplaces.known, *self._broadcast.directories}):
+            self.dispose(directory)
+        self._broadcast.announce(ALL_DISPOSED, {}, place=Place(GLOBAL, ""))

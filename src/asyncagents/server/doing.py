@@ -1,0 +1,184 @@
+"""What OpenCode's clients have a session do other than answer: a command, a shell, a summary, and let go."""
+
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.part_input import FileInput
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.answers import Sent
+from asyncagents.engine.bundled import INIT
+from asyncagents.engine.input import To
+from asyncagents.errors import InvalidInput
+from asyncagents.server.body import STOPPING, read
+from asyncagents.server.given import KEYED, key, session_id
+from asyncagents.server.http import Answer, Request, refused, shown
+from asyncagents.server.prompt import MOST_BYTES, STOPS, while_wanted
+from asyncagents.server.route import Route, Site
+
+
+class Shell(Shape, frozen=True, kw_only=True):
+    """A person's own command: no rule is asked, no model, and nothing but an abort ends it."""
+
+    command: str
+    agent: str | None = None
+    model: ModelRef | None = None
+    message_id: MessageId | None = None
+
+
+class Command(Shape, frozen=True, kw_only=True):
+    """`command`: its name; `model`: "provider/model"; `parts`: files that go along."""
+
+    command: str
+    arguments: str = ""
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    message_id: MessageId | None = None
+    parts: tuple[FileInput, ...] = ()
+
+
+class Summarize(Shape, frozen=True, kw_only=True):
+    """Which model writes the summary. `auto`: the session goes on with its work afterwards."""
+
+    provider_id: str
+    model_id: str
+    auto: bool = False
+
+
+class Init(Shape, frozen=True, kw_only=True):
+    """Which model runs the command `init`."""
+
+    provider_id: str
+    model_id: str
+    message_id: MessageId | None = None
+
+
+class Capabilities(Shape, frozen=True, kw_only=True):
+    background_subagents: bool
+
+
+async def post_shell(site: Site, request: Request) -> Answer:
+    """Whoever hangs up meanwhile cancels nothing."""
+    wanted, at = read(request, Shell), session_id(request)
+    to = To(agent=wanted.agent, model=wanted.model)
+    named = a_message_id(wanted.message_id)
+    sent = await site.runtime.hand_in_shell(at, wanted.command, key=key(request), as_message=named, **to)
+    return await _answered(site, request, sent)
+
+
+async def post_command(site: Site, request: Request) -> Answer:
+    """Whoever hangs up meanwhile cancels nothing."""
+    wanted, at = read(request, Command), session_id(request)
+    to = To(agent=wanted.agent, model=wanted.model, variant=wanted.variant, parts=wanted.parts)
+    named = a_message_id(wanted.message_id)
+    sent = await site.runtime.hand_in_command(
+        at, wanted.command, wanted.arguments, key=key(request), as_message=named, **to
+    )
+    return await _answered(site, request, sent)
+
+
+async def summarize(site: Site, request: Request) -> Answer:
+    """True when the summary has ended, and with it the turn. If it failed, the last message says so."""
+    wanted, at = read(request, Summarize), session_id(request)
+    model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
+    sent = await site.runtime.hand_in_summary(at, key=key(request), model=model, goes_on=wanted.auto)
+    return await _answered(site, request, sent, shows=False)
+
+
+async def init(site: Site, request: Request) -> Answer:
+    wanted, at = read(request, Init), session_id(request)
+    to = To(model=ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id))
+    named = a_message_id(wanted.message_id)
+    sent = await site.runtime.hand_in_command(at, INIT, key=key(request), as_message=named, **to)
+    return await _answered(site, request, sent, shows=False)
+
+
+async def background(site: Site, request: Request) -> Answer:
+    """False: it waited for none."""
+    return shown(bool(await site.runtime.background(session_id(request))))
+
+
+async def capabilities(site: Site, request: Request) -> Answer:
+    return shown(Capabilities(background_subagents=True))
+
+
+def a_message_id(given: MessageId | None) -> MessageId | None:
+    if given is not None and not given.startswith("msg"):
+        raise InvalidInput("messageID begins with msg; leave it out to have one made")
+    return given
+
+
+async def _answered(site: Site, request: Request, sent: Sent, *, shows: bool = True) -> Answer:
+    answer = await while_wanted(site, request, sent.answer(SessionId(session_id(request))))
+    if answer is None:
+        return refused(503, STOPS, STOPPING)
+    return shown(answer if shows else True)
+
+
+_AT = "/session/{id}"
+_SENT = (400, 404, 409, 413, 415, 503)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=f"{_AT}/shell",
+        handler=post_shell,
+        access="token",
+        summary="Run a command in the shell of a session that rests, as its person, and wait for its end",
+        headers=(KEYED,),
+        body=Shell,
+        answer=Entry,
+        statuses=_SENT,
+    ),
+    Route(
+        method="POST",
+        path=f"{_AT}/command",
+        handler=post_command,
+        access="token",
+        summary="Have a session do what a slash command says, and wait for its answer",
+        headers=(KEYED,),
+        body=Command,
+        answer=Entry,
+        statuses=_SENT,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=f"{_AT}/summarize",
+        handler=summarize,
+        access="token",
+        summary="Have a conversation summarised, so that it can go on for longer; true when that has ended",
+        headers=(KEYED,),
+        body=Summarize,
+        answer=bool,
+        statuses=_SENT,
+    ),
+    Route(
+        method="POST",
+        path=f"{_AT}/init",
+        handler=init,
+        access="token",
+        summary="Run the command `init`, which writes AGENTS.md; true when it has ended",
+        headers=(KEYED,),
+        body=Init,
+        answer=bool,
+        statuses=_SENT,
+    ),
+    Route(
+        method="POST",
+        path="/experimental/session/{id}/background",
+        handler=background,
+        access="token",
+        summary="Let a session go on that waits for tasks: they work on in the background",
+        answer=bool,
+        statuses=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/experimental/capabilities",
+        handler=capabilities,
+        access="token",
+        summary="What clients may offer to people",
+        answer=Capabilities,
+    ),
+)

@@ -1,0 +1,65 @@
+"""Files read and programs run for a request: few at a time, in threads that no session needs."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from asyncagents.config.env import system_environment
+from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError
+from asyncagents.tools.files import Missing
+from asyncagents.tools.process import Processes
+
+AT_ONCE = 4
+LONGEST = 200
+T = TypeVar("T")
+
+
+class NoFile(NotFound):
+    """Also for one that lies elsewhere: what is beyond the directory is not told."""
+
+    def __init__(self, path: str) -> None:
+        RequestError.__init__(self, f"there is no {path[:LONGEST]!r} in this directory")
+        self.kind, self.id = "file", path
+
+
+class Errands:
+    """`data`: where the server keeps what is its own."""
+
+    def __init__(self, data: Path | None = None) -> None:
+        self.data = data
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="errand")
+        self._processes: Processes | None = None
+        self.searches = asyncio.Semaphore(2)
+        """Each is a process of its own."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What a file tool would tell a model is told to whoever asked."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except Missing as error:
+            raise NoFile(str(error).partition(" does not exist")[0]) from error
+        except ToolError as error:
+            raise InvalidInput(str(error)) from error
+
+    @property
+    def processes(self) -> Processes:
+        """They know where programs are, and nothing else of our environment."""
+        if self._processes is None:
+            environment = system_environment()
+            names = ("PATH", "HOME", "LANG", "TMPDIR")
+            variables = {name: environment.get(name) for name in names if environment.get(name)}
+            folder = (self.data or environment.home) / "tool-output"
+            self._processes = Processes(variables, folder=folder)
+        return self._processes
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def program(name: str) -> str | None:
+    """Where it is, by an absolute path: nothing of the project can stand in for it."""
+    found = shutil.which(name)
+    return found if found is not None and Path(found).is_absolute() else None

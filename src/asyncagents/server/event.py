@@ -1,0 +1,142 @@
+"""`/event` and `/global/event`: what happens, as OpenCode's clients hear it, from now on."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from asyncagents.domain.event import UnknownEvent, frame
+from asyncagents.domain.shape import encode
+from asyncagents.engine.broadcast import Broadcast, Lost
+from asyncagents.engine.instances import ALL_DISPOSED, DISPOSED, Disposed
+from asyncagents.engine.receiver import Item, Place
+from asyncagents.errors import Closed
+from asyncagents.server.given import DIRECTED, DIRECTORY, directory
+from asyncagents.server.http import Answer, Request, Stream, shown
+from asyncagents.server.route import Route, Site
+from asyncagents.server.session_events import EVENTS
+
+CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
+
+
+async def here(site: Site, request: Request) -> Stream:
+    """It ends with `server.instance.disposed`: read everything afresh, and come again."""
+    where = directory(site, request)
+    return await _stream(site, _Told(site.runtime.broadcast, where))
+
+
+async def everywhere(site: Site, request: Request) -> Stream:
+    """Each event is the `payload` beside the directory and the project that it is of, if it is of any."""
+    return await _stream(site, _Told(site.runtime.broadcast, None))
+
+
+async def _stream(site: Site, told: "_Told") -> Stream:
+    cursor = await site.runtime.cursor()  # before it listens: what it is cut off from comes after
+    return Stream(told.frames(cursor), lambda: told.sign(HEARTBEAT), site.heartbeat, steady=True)
+
+
+class _Told:
+    """How one stream is written."""
+
+    def __init__(self, broadcast: Broadcast, directory: str | None) -> None:
+        self._broadcast = broadcast
+        self._directory = directory
+        self._heads: dict[Place, bytes] = {}
+
+    async def frames(self, cursor: str) -> AsyncGenerator[bytes, None]:
+        """Until the directory is disposed of, or the runtime is closed."""
+        async with aclosing(self._broadcast.listen(self._directory, since=cursor)) as heard:
+            await anext(heard)
+            yield self.sign(CONNECTED)
+            try:
+                async for items in heard:
+                    if items:
+                        yield b"".join([piece for item in items for piece in self._pieces(item)])
+                    if any(self._ends(item) for item in items):
+                        return
+            except Lost:
+                yield self.sign(ALL_DISPOSED if self._directory is None else DISPOSED)
+            except Closed:
+                return
+
+    def _ends(self, item: Item) -> bool:
+        return self._directory is not None and item.event.type == DISPOSED
+
+    def _pieces(self, item: Item) -> tuple[bytes, ...]:
+        if self._directory is not None:
+            return b"data: ", item.body, b"\n\n"
+        return self._head(item.place), item.body, b"}\n\n"
+
+    def _head(self, place: Place | None) -> bytes:
+        if place is None:
+            return b'data: {"payload":'
+        if place not in self._heads:
+            project = {"project": place.project} if place.project else {}
+            said = encode({"directory": place.directory, **project})
+            self._heads[place] = b"data: " + said[:-1] + b',"payload":'
+        return self._heads[place]
+
+    def sign(self, type: str) -> bytes:
+        """For this stream alone."""
+        properties: Any = Disposed(directory=self._directory or "") if type == DISPOSED else {}
+        event = UnknownEvent(encode(properties), type=type, session_id=None)
+        body = frame(self._broadcast.event_id(), event)
+        return b"".join(self._pieces(Item(0, event, body, None)))
+
+
+async def dispose(site: Site, request: Request) -> Answer:
+    """Its files are read afresh, and whoever listens to it is told so; nothing that runs is hurt."""
+    site.runtime.instances.dispose(directory(site, request))
+    return shown(True)
+
+
+async def dispose_all(site: Site, request: Request) -> Answer:
+    """The same for every directory."""
+    site.runtime.instances.dispose_all()
+    return shown(True)
+
+
+_NOTHING = dict[str, Any]
+_OWN = ((CONNECTED, _NOTHING), (HEARTBEAT, _NOTHING), (DISPOSED, Disposed))
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/event",
+        handler=here,
+        access="token",
+        summary='What happens in a directory: `data: {"id", "type", "properties"}`',
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        gives="text/event-stream",
+        events=(*_OWN, *EVENTS),
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/global/event",
+        handler=everywhere,
+        access="token",
+        summary='What happens everywhere: `data: {"directory", "project", "payload"}`',
+        gives="text/event-stream",
+        events=(*_OWN, (ALL_DISPOSED, _NOTHING), *EVENTS),
+    ),
+    Route(
+        method="POST",
+        path="/instance/dispose",
+        handler=dispose,
+        access="token",
+        summary="Have a directory read afresh, and its streams begin again",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=bool,
+        statuses=(400,),
+    ),
+    Route(
+        method="POST",
+        path="/global/dispose",
+        handler=dispose_all,
+        access="token",
+        summary="Have every directory read afresh",
+        answer=bool,
+    ),
+)

@@ -1,0 +1,285 @@
+"""`/file` and `/find`: what lies in a directory and what stands there, never beyond it whatever links say."""
+
+from base64 import b64encode
+from functools import partial
+from mimetypes import guess_type
+from pathlib import Path
+from threading import Event
+from typing import Literal
+
+from msgspec import field
+
+from asyncagents.config.trust import project_root
+from asyncagents.domain.permission import Effective, evaluate
+from asyncagents.domain.session import Rule
+from asyncagents.domain.shape import Shape
+from asyncagents.domain.text import whole
+from asyncagents.engine.agents import default_rules
+from asyncagents.engine.project import Project
+from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.server.errand import NoFile
+from asyncagents.server.given import DIRECTED, DIRECTORY, directory, flag, number, one
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.place import environment, workplace
+from asyncagents.server.query import Query
+from asyncagents.server.route import Param, Route, Site
+from asyncagents.tools.files import Files
+from asyncagents.tools.fuzzy import best
+from asyncagents.tools.gitignore import is_ignored
+from asyncagents.tools.grep import LONGEST, SECONDS, search_lines
+from asyncagents.tools.grep_search import Search
+from asyncagents.tools.media import mime_of
+from asyncagents.tools.place import Inside
+from asyncagents.tools.text import is_binary
+from asyncagents.tools.walk import rules_above, rules_in, walk
+
+MOST_NAMES, FEW_NAMES = 200, 10
+MOST_LISTED = 10_000
+LONGEST_QUERY = 1_000
+MOST_SHOWN = 10 * 1024 * 1024
+MOST_WALKED = 200_000
+
+
+class Node(Shape, frozen=True, kw_only=True):
+    name: str
+    path: str
+    absolute: str
+    type: Literal["file", "directory"]
+    ignored: bool
+
+
+class Content(Shape, frozen=True, kw_only=True):
+    """`content` of a binary file is base64."""
+
+    type: Literal["text", "binary"]
+    content: str
+    encoding: Literal["base64"] | None = None
+    mime_type: str | None = None
+
+
+class Words(Shape, frozen=True, kw_only=True):
+    text: str
+
+
+class Hit(Shape, frozen=True, kw_only=True):
+    match: Words
+    start: int
+    end: int
+
+
+class Line(Shape, frozen=True, kw_only=True):
+    """Where it begins in the file, and its matches in it, are counted in bytes."""
+
+    path: Words
+    lines: Words
+    line_number: int = field(name="line_number")
+    absolute_offset: int = field(name="absolute_offset")
+    submatches: tuple[Hit, ...]
+
+
+async def listed(site: Site, request: Request) -> Answer:
+    where, path = directory(site, request), one(request, "path") or "."
+    return shown(await site.errands.run(partial(_listed, where, path)))
+
+
+def _listed(where: str, path: str) -> list[Node]:
+    """Folders first, then by name. Links are left out, which have their real names elsewhere; and devices."""
+    files, top = _opened(where)
+    place = _inside(files, top, path)
+    below = place.parts[len(top.parts) :]
+    known = (*rules_above(files, place), *rules_in(files, place))
+    entries = files.names(place)
+    plain = files.times(place, [entry.name for entry in entries if not entry.folder])
+    nodes = [
+        Node(
+            name=whole(entry.name),
+            path=whole("/".join((*below, entry.name)) + ("/" if entry.folder else "")),
+            absolute=whole(f"{place.path.rstrip('/')}/{entry.name}"),
+            type="directory" if entry.folder else "file",
+            ignored=is_ignored((*place.parts, entry.name), known, folder=entry.folder),
+        )
+        for entry in entries
+        if entry.folder or entry.name in plain
+    ]
+    return sorted(nodes, key=lambda node: (node.type == "file", node.name))[:MOST_LISTED]
+
+
+async def content(site: Site, request: Request) -> Answer:
+    path = one(request, "path")
+    if not path:
+        raise InvalidInput("say which file: path=src/main.py, from the directory")
+    rules = await _rules(site, request)
+    return shown(await site.errands.run(partial(_content, directory(site, request), path, rules)))
+
+
+def _content(where: str, path: str, rules: tuple[Rule, ...]) -> Content:
+    """What the rules ask about whoever asks here may see: he would be asked. What they deny is denied."""
+    files, top = _opened(where)
+    place = _inside(files, top, path)
+    if evaluate(rules, "read", place.name) == "deny":
+        raise InvalidInput(f"{place.name} may not be read: a rule for read denies it")
+    data = files.read(place).data
+    if len(data) > MOST_SHOWN:
+        raise InvalidInput(f"{place.name} is larger than {MOST_SHOWN // 1024**2} MiB; open it where it lies")
+    if not is_binary(data):
+        try:
+            return Content(type="text", content=data.decode())
+        except UnicodeDecodeError:
+            pass
+    mime = mime_of(data) or guess_type(place.name)[0] or "application/octet-stream"
+    return Content(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
+
+
+async def found_files(site: Site, request: Request) -> Answer:
+    query = one(request, "query") or ""
+    if len(query) > LONGEST_QUERY:
+        raise InvalidInput(f"a query has at most {LONGEST_QUERY} characters")
+    kind = Query(request.query).one_of("type", ("file", "directory"))
+    if kind is None and not flag(request, "dirs", default=True):
+        kind = "file"
+    limit = number(request, "limit", default=FEW_NAMES, most=MOST_NAMES)
+    left = Event()
+    try:
+        work = partial(_found, directory(site, request), left)
+        paths = await site.errands.run(lambda: best(query, work(kind), limit))
+        return shown(paths)
+    finally:
+        left.set()  # nobody waits any more: the walk ends at the next folder
+
+
+def _found(where: str, left: Event, kind: str | None) -> list[str]:
+    """The last changed first, then folders; what git would ignore is left out."""
+    files, top = _opened(where)
+    walked = walk(files, top, lambda parts: True, stopped=left.is_set, most=MOST_WALKED)
+    found = [each.parts[len(top.parts) :] for each in walked.files]
+    names = [] if kind == "directory" else ["/".join(parts) for parts in found]
+    if kind != "file":
+        folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
+        names += sorted(f"{'/'.join(parts)}/" for parts in folders)
+    return [whole(name) for name in names]
+
+
+async def found_lines(site: Site, request: Request) -> Answer:
+    """As the tool `grep` finds them: what may not be read unasked is passed over."""
+    pattern = one(request, "pattern")
+    if not pattern or len(pattern) > LONGEST:
+        raise InvalidInput(
+            f"say what to look for: pattern, a regular expression of up to {LONGEST} characters"
+        )
+    files, top = await site.errands.run(partial(_opened, directory(site, request)))
+    search = Search(
+        root=files.root,
+        place=top,
+        pattern=pattern,
+        rules=Effective((await _rules(site, request),)),
+        hits=True,
+    )
+    async with site.errands.searches:
+        try:
+            answer = await search_lines(site.errands.processes, search, SECONDS)
+        except ToolError as error:
+            raise InvalidInput(str(error)) from error
+    return shown(
+        [
+            Line(
+                path=Words(text=match.path.removeprefix(f"{top.path.rstrip('/')}/")),
+                lines=Words(text=f"{match.text}\n"),
+                line_number=match.number,
+                absolute_offset=match.offset,
+                submatches=tuple(
+                    Hit(match=Words(text=hit.text), start=hit.start, end=hit.end) for hit in match.hits
+                ),
+            )
+            for match in answer.matches
+        ]
+    )
+
+
+async def nothing(site: Site, request: Request) -> Answer:
+    return shown([])
+
+
+async def _rules(site: Site, request: Request) -> tuple[Rule, ...]:
+    """Of who answers there if nobody is named."""
+    place = await workplace(site, request)
+    return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
+
+
+def _opened(where: str) -> tuple[Files, Inside]:
+    """The files of a project, whose rules count, and the directory in it."""
+    files = Files(project_root(environment(), Path(where)))
+    top = files.place(where)
+    assert isinstance(top, Inside), "a project's root is above its directories"
+    return files, top
+
+
+def _inside(files: Files, top: Inside, path: str) -> Inside:
+    """A path out of the directory is as good as none: what lies there is not told."""
+    place = files.place(f"./{path}" if path.startswith("~") else path, top.path)
+    if not isinstance(place, Inside) or place.parts[: len(top.parts)] != top.parts:
+        raise NoFile(path)
+    return place
+
+
+_PATH = Param("path", "From the directory")
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/file",
+        handler=listed,
+        access="token",
+        summary="What a folder holds",
+        query=(DIRECTORY, _PATH),
+        headers=(DIRECTED,),
+        answer=tuple[Node, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path="/file/content",
+        handler=content,
+        access="token",
+        summary="What stands in a file",
+        query=(DIRECTORY, _PATH),
+        headers=(DIRECTED,),
+        answer=Content,
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path="/find/file",
+        handler=found_files,
+        access="token",
+        summary="Files and folders whose path is nearly this, the best first",
+        query=(
+            DIRECTORY,
+            Param("query", "Letters of the path; none: the files that were changed last", most=LONGEST_QUERY),
+            Param("type", "Only these", choices=("file", "directory")),
+            Param("dirs", "With folders, unless false", "boolean"),
+            Param("limit", f"So many at most; {FEW_NAMES} unless given", "integer", least=1, most=MOST_NAMES),
+        ),
+        headers=(DIRECTED,),
+        answer=tuple[str, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/find",
+        handler=found_lines,
+        access="token",
+        summary="Lines that fit a regular expression, as Python reads it",
+        query=(DIRECTORY, Param("pattern", "The expression", least=1, most=LONGEST)),
+        headers=(DIRECTED,),
+        answer=tuple[Line, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/find/symbol",
+        handler=nothing,
+        access="token",
+        summary="Symbols: nobody here knows any",
+        answer=tuple[str, ...],
+    ),
+)

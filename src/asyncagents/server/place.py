@@ -1,0 +1,40 @@
+"""The directory that a request is about, as its files make it."""
+
+from functools import partial
+from pathlib import Path
+
+from asyncagents.config.env import Environment, system_environment
+from asyncagents.config.load import Loaded, load
+from asyncagents.engine.workplace import Workplace
+from asyncagents.errors import ConfigError, InvalidInput
+from asyncagents.server.given import directory
+from asyncagents.server.http import Request
+from asyncagents.server.route import Site
+
+
+async def workplace(site: Site, request: Request) -> Workplace:
+    """Raises `InvalidInput`, which says which file is wrong: who asks can mend it."""
+    try:
+        return await site.runtime.workplace(directory(site, request))
+    except ConfigError as error:
+        raise InvalidInput(str(error)) from error
+
+
+async def loaded(site: Site, request: Request) -> Loaded:
+    """What its files say, each time anew; errors as above."""
+    return await loaded_at(site, Path(directory(site, request)))
+
+
+async def loaded_at(site: Site, place: Path) -> Loaded:
+    try:
+        return await site.errands.run(partial(_load, place))
+    except ConfigError as error:
+        raise InvalidInput(str(error)) from error
+
+
+def _load(place: Path) -> Loaded:
+    return load(system_environment(), directory=place)
+
+
+def environment() -> Environment:
+    return system_environment()

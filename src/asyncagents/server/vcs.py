@@ -1,0 +1,247 @@
+"""`/vcs`: what git knows of a directory."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+from msgspec import field
+
+from asyncagents.config.trust import project_root
+from asyncagents.domain.session import FileDiff
+from asyncagents.domain.shape import Shape
+from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.server.errand import program
+from asyncagents.server.given import DIRECTED, DIRECTORY, directory, number
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.place import environment
+from asyncagents.server.query import Query
+from asyncagents.server.route import Param, Route, Site
+from asyncagents.tools.files import Files
+from asyncagents.tools.git_changes import MOST_BYTES, WHOLE, Change, Git, Status, looking, split_patch
+from asyncagents.tools.git_head import Repository, branch_of, default_branch_of, find_repository
+from asyncagents.tools.place import Inside
+from asyncagents.tools.text import is_binary
+
+NO_GIT = "git is not installed where the server runs"
+
+
+class Branches(Shape, frozen=True, kw_only=True):
+    branch: str | None = None
+    default_branch: str | None = field(default=None, name="default_branch")
+
+
+class FileStatus(Shape, frozen=True, kw_only=True):
+    file: str
+    additions: int
+    deletions: int
+    status: Status
+
+
+class ChangedFile(Shape, frozen=True, kw_only=True):
+    path: str
+    added: int
+    removed: int
+    status: Status
+
+
+async def get(site: Site, request: Request) -> Answer:
+    return shown(await site.errands.run(partial(_branches, Path(directory(site, request)))))
+
+
+def _branches(where: Path) -> Branches:
+    repository = _repository(where)
+    if repository is None:
+        return Branches()
+    return Branches(branch=branch_of(repository), default_branch=default_branch_of(repository))
+
+
+async def status(site: Site, request: Request) -> Answer:
+    diffs = await site.errands.run(partial(_diffs, Path(directory(site, request)), "git", None))
+    return shown(
+        [
+            FileStatus(
+                file=each.file or "",
+                additions=each.additions,
+                deletions=each.deletions,
+                status=each.status or "modified",
+            )
+            for each in diffs
+        ]
+    )
+
+
+async def files(site: Site, request: Request) -> Answer:
+    """The same in an older shape."""
+    diffs = await site.errands.run(partial(_diffs, Path(directory(site, request)), "git", None))
+    return shown(
+        [
+            ChangedFile(
+                path=each.file or "",
+                added=each.additions,
+                removed=each.deletions,
+                status=each.status or "modified",
+            )
+            for each in diffs
+        ]
+    )
+
+
+async def diff(site: Site, request: Request) -> Answer:
+    mode = Query(request.query).one_of("mode", ("git", "branch"))
+    if mode is None:
+        raise InvalidInput("say what to compare with: mode=git, the last commit, or mode=branch")
+    context = number(request, "context", default=WHOLE, most=100_000)
+    return shown(await site.errands.run(partial(_diffs, Path(directory(site, request)), mode, context)))
+
+
+async def raw(site: Site, request: Request) -> Answer:
+    """As text, in the form that git applies again."""
+    said = await site.errands.run(partial(_raw, Path(directory(site, request))))
+    return Answer(200, said.encode("utf-8", "replace"), kind="text/x-diff; charset=utf-8")
+
+
+def _repository(where: Path) -> Repository | None:
+    return find_repository(project_root(environment(), where))
+
+
+def _within(where: Path, repository: Repository) -> str:
+    return os.path.relpath(os.path.realpath(where), repository.root)
+
+
+def _git() -> str:
+    found = program("git")
+    if found is None:
+        raise ToolError(NO_GIT)
+    return found
+
+
+def _diffs(where: Path, mode: str, context: int | None) -> list[FileDiff]:
+    """With so many lines of context; None: without patches. By name."""
+    repository = _repository(where)
+    if repository is None:
+        return []
+    with looking(_git(), repository, _within(where, repository)) as git:
+        base = git.base if mode == "git" else git.branched()
+        if base is None:
+            return []
+        changes = git.changes(base)
+        patches = split_patch(git.patch(base, context), changes) if context is not None else {}
+        kept = [_kept(change, patches.get(change.file)) for change in changes]
+        found = [*kept, *_new_files(git, repository, patches=context is not None)]
+    return sorted(found, key=lambda each: each.file or "")
+
+
+def _kept(change: Change, patch: str | None) -> FileDiff:
+    return FileDiff(
+        file=change.file,
+        additions=change.additions,
+        deletions=change.deletions,
+        status=change.status,
+        patch=patch,
+    )
+
+
+def _new_files(git: Git, repository: Repository, *, patches: bool) -> list[FileDiff]:
+    """What git does not keep yet; no more of it than git tells of the rest."""
+    files, room = Files(repository.root), MOST_BYTES
+    found = []
+    for name in git.untracked():
+        text = _new_text(files, name, room)
+        room -= len(text or "")
+        patch = _patch_of_new(name, text) if patches and text else None
+        lines = text.count("\n") + (not text.endswith("\n")) if text else 0
+        found.append(FileDiff(file=name, additions=lines, deletions=0, status="added", patch=patch))
+    return found
+
+
+def _new_text(files: Files, name: str, room: int) -> str | None:
+    """None: it is no text, or not to be read; then it is told by its name alone."""
+    try:
+        data = files.read(Inside(files.root, tuple(name.split("/")))).data
+    except ToolError:
+        return None
+    return None if len(data) > room or is_binary(data) else data.decode("utf-8", "replace")
+
+
+def _patch_of_new(name: str, text: str) -> str:
+    lines = text.split("\n")
+    ended = lines[-1] == ""
+    lines = lines[:-1] if ended else lines
+    head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n"
+    body = "".join(f"+{line}\n" for line in lines)
+    return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}" + ("" if ended else "\\ No newline at end of file\n")
+
+
+def _raw(where: Path) -> str:
+    repository = _repository(where)
+    if repository is None:
+        return ""
+    with looking(_git(), repository, _within(where, repository)) as git:
+        new = _new_files(git, repository, patches=True)
+        return git.patch(git.base, 3) + "".join(each.patch or "" for each in new)
+
+
+_CONTEXT = Param("context", "Lines around each change; all, unless given", "integer", least=1)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/vcs",
+        handler=get,
+        access="token",
+        summary="The branch that is checked out, and the usual one",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=Branches,
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/vcs/status",
+        handler=status,
+        access="token",
+        summary="Files that differ from the last commit, and new ones",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[FileStatus, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/file/status",
+        handler=files,
+        access="token",
+        summary="The same, by other names",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[ChangedFile, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/vcs/diff",
+        handler=diff,
+        access="token",
+        summary="The same with what has changed, since the last commit or since the branch began",
+        query=(
+            DIRECTORY,
+            Param("mode", "What to compare with", choices=("git", "branch")),
+            _CONTEXT,
+        ),
+        headers=(DIRECTED,),
+        answer=tuple[FileDiff, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/vcs/diff/raw",
+        handler=raw,
+        access="token",
+        summary="What has changed since the last commit, as one patch",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=str,
+        gives="text/x-diff",
+        statuses=(400,),
+    ),
+)

@@ -1,0 +1,121 @@
+"""A command that a person runs in a session: a call that no model has made, in a turn that asks none."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.call import BY_HAND, OWN, Call
+from asyncagents.domain.control import Control
+from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
+from asyncagents.domain.session import Tokens
+from asyncagents.errors import SessionBusy
+from asyncagents.store.body import check_names
+from asyncagents.store.row import (
+    SessionRow,
+    inbox,
+    insert_message,
+    put_call,
+    put_part,
+    save,
+    the_session,
+    touched,
+)
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.signal import resolved
+from asyncagents.store.verb.trace import set_trace
+from asyncagents.store.verb.undone import clear_undone
+
+SHELL = "bash"
+
+
+class NewShell(Struct, frozen=True):
+    said: Admit
+    """What stands before it, for the model to read when it is asked next."""
+    command: str
+    message_id: MessageId
+    """Of the step that holds the call."""
+
+
+async def shell(tx: Tx, new: NewShell) -> Admitted:
+    """Write down the command and wake the session, which runs it next. The same key again changes nothing.
+
+    Only where a session rests: what it is at could not tell its own calls from this one.
+    """
+    fact = new.said
+    check_names(fact.message.id, fact.key)
+    row = await the_session(tx, fact.session_id)
+    known = await tx.one("input_by_key", fact.session_id, fact.key)
+    if known is not None:
+        return Admitted(MessageId(known[0]), new=False)
+    if await _at_work(tx, row.control):
+        raise SessionBusy(fact.session_id)
+    if row.info.revert is not None and not row.info.revert.unfinished:
+        row = await clear_undone(tx, row)
+    fact = resolved(row.info, fact)
+    if fact.trace != row.control.trace:
+        await set_trace(tx, row.control.id, fact.trace)
+    control = row.control.in_a_turn(await tx.rev())
+    control = await _said(tx, control, fact)
+    control = replace(control, positions=control.positions + 1)
+    step = _step(tx, row, new, fact.message)
+    await insert_message(tx, step, position=control.positions, turn=control.turn)
+    await put_call(tx, _call(tx, control, step, new.command))
+    await save(tx, row, control.woken(), touched(row.info, tx.now))
+    return Admitted(fact.message.id, new=True)
+
+
+async def _at_work(tx: Tx, control: Control) -> bool:
+    """Whether anything runs, waits to be read, or is waited for."""
+    if control.state != "idle" or control.in_turn or control.backoff is not None:
+        return True
+    unread = await inbox(tx, control.id)
+    return unread.queued + unread.notices + unread.stranded > 0
+
+
+async def _said(tx: Tx, control: Control, fact: Admit) -> Control:
+    """It is read at once: nothing of it waits for a step."""
+    rev = await tx.rev()
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, fact.message, position=control.positions, turn=control.turn)
+    for part in fact.parts:
+        await put_part(tx, part)
+    columns = fact.message.id, control.id, fact.key, rev, fact.source, control.turn
+    await tx.one("insert_promoted", *columns, rev)
+    return control
+
+
+def _step(tx: Tx, row: SessionRow, new: NewShell, asked_by: UserMessage) -> AssistantMessage:
+    return AssistantMessage(
+        id=new.message_id,
+        session_id=row.control.id,
+        parent_id=asked_by.id,
+        time=MessageTime(created=tx.now),
+        model_id=asked_by.model.model_id,
+        provider_id=asked_by.model.provider_id,
+        variant=asked_by.model.variant,
+        mode=asked_by.agent,
+        agent=asked_by.agent,
+        path=MessagePath(cwd=row.info.directory, root=row.info.directory),
+        cost=0,
+        tokens=Tokens.zero(),
+    )
+
+
+def _call(tx: Tx, control: Control, step: AssistantMessage, command: str) -> Call:
+    part_id = tx.ids.part()
+    return Call(
+        id=tx.ids.call(),
+        session_id=control.id,
+        message_id=step.id,
+        part_id=part_id,
+        call_id=part_id,
+        tool=SHELL,
+        input={"command": command},
+        turn=control.turn,
+        created=tx.now,
+        agent=step.agent,
+        granted=(BY_HAND, OWN),
+        prepared=True,
+        effect="once",
+    )

@@ -1,0 +1,201 @@
+"""What differs from a commit, told by git, which is shown none of the project's own configuration.
+
+A repository's `config` may name programs (a filter, a textconv, a monitor of files), and git runs them. So
+git is given a folder of ours, with the project's objects and index: whatever the project says is not run.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from threading import Timer
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.errors import ToolError
+from asyncagents.tools.git_head import Repository, branch_of, commit_of, default_branch_of, head_commit
+
+SECONDS = 30.0
+MOST_BYTES = 10_000_000
+MOST_FILES = 10_000
+WHOLE = 2_147_483_647
+"""Lines of context: all there are."""
+_NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The tree without a file, which git knows by heart."""
+_CHUNK = re.compile(r"^diff --git ", re.MULTILINE)
+_QUIET = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
+
+Status: TypeAlias = Literal["added", "deleted", "modified"]
+_STATUSES: Mapping[str, Status] = {"A": "added", "D": "deleted"}
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    file: str
+    """From the root of the worktree."""
+    status: Status
+    additions: int
+    deletions: int
+    chunks: int = 1
+    """So many pieces of a patch are about it."""
+
+
+class Git:
+    """One look: everything that git is asked meanwhile is asked about the same commit."""
+
+    def __init__(self, program: str, repository: Repository, within: str, folder: Path) -> None:
+        self._program = program
+        self._repository = repository
+        self._within = within
+        self._folder = folder
+
+    @cached_property
+    def head(self) -> str | None:
+        return head_commit(self._repository)
+
+    @property
+    def base(self) -> str:
+        """What the worktree is compared with; before the first commit, nothing at all."""
+        return self.head or _NOTHING
+
+    def branched(self) -> str | None:
+        """Where this branch left the usual one; None: it is the usual one, or nothing is known of it."""
+        name = default_branch_of(self._repository)
+        if name in {None, branch_of(self._repository)} or self.head is None:
+            return None
+        for ref in (f"refs/remotes/origin/{name}", f"refs/heads/{name}"):
+            commit = commit_of(self._repository, ref)
+            if commit is not None:
+                return self._run(("merge-base", commit, self.head), fine=(0, 1)).strip() or None
+        return None
+
+    def changes(self, base: str) -> list[Change]:
+        """Of files that git keeps."""
+        told = self._run(("diff", *_QUIET, "-z", "--raw", "--numstat", base, "--", self._within))
+        pieces = told.split("\0")
+        kinds: dict[str, str] = {}
+        found: list[Change] = []
+        while pieces:
+            piece = pieces.pop(0)
+            if piece.startswith(":") and pieces:
+                kinds[pieces.pop(0)] = piece[-1]
+            elif piece.count("\t") >= 2:
+                added, removed, file = piece.split("\t", 2)
+                found.append(_change(file, kinds.get(file, "M"), added, removed))
+        return found[:MOST_FILES]
+
+    def untracked(self) -> list[str]:
+        """Files that git neither keeps nor ignores."""
+        told = self._run(("ls-files", "--others", "--exclude-standard", "-z", "--", self._within))
+        return [file for file in told.split("\0") if file and not file.endswith("/")][:MOST_FILES]
+
+    def patch(self, base: str, context: int = WHOLE) -> str:
+        return self._run(("diff", *_QUIET, f"--unified={context}", "--patch", base, "--", self._within))
+
+    def _run(self, words: Sequence[str], fine: tuple[int, ...] = (0,)) -> str:
+        """`fine`: with which exit codes it has answered."""
+        program = (self._program, "-c", "core.quotePath=false", *words)
+        code, said = _output(program, self._variables, self._repository.root)
+        if code not in fine:
+            raise ToolError(f"git {words[0]} failed here with exit code {code}; try it in a terminal.")
+        return said.decode("utf-8", "replace")
+
+    @cached_property
+    def _variables(self) -> Mapping[str, str]:
+        repository = self._repository
+        _prepare(self._folder, repository, self.head)
+        return {
+            "PATH": os.defpath,
+            "LC_ALL": "C",
+            "HOME": str(self._folder),
+            "GIT_DIR": str(self._folder),
+            "GIT_WORK_TREE": str(repository.root),
+            "GIT_OBJECT_DIRECTORY": str(repository.common / "objects"),
+            "GIT_INDEX_FILE": str(repository.folder / "index"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_PAGER": "cat",
+        }
+
+
+@contextmanager
+def looking(program: str, repository: Repository, within: str = ".") -> Iterator[Git]:
+    """`within`: a folder from the root of the worktree; what lies elsewhere is not told."""
+    with tempfile.TemporaryDirectory(prefix="asyncagents-git-") as folder:
+        yield Git(program, repository, within, Path(folder))
+
+
+def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
+    """The piece of each file, which come in the order of the changes; none, if they do not fit."""
+    starts = [found.start() for found in _CHUNK.finditer(patch)]
+    if len(starts) != sum(change.chunks for change in changes):
+        return {}
+    ends = [*starts[1:], len(patch)]
+    texts = iter([patch[start:end] for start, end in zip(starts, ends, strict=True)])
+    return {change.file: "".join(next(texts) for _ in range(change.chunks)) for change in changes}
+
+
+def _change(file: str, kind: str, added: str, removed: str) -> Change:
+    """Of a binary file nothing is counted. One that becomes a link is taken away and made anew."""
+    return Change(
+        file=file,
+        status=_STATUSES.get(kind, "modified"),
+        additions=int(added) if added.isdecimal() else 0,
+        deletions=int(removed) if removed.isdecimal() else 0,
+        chunks=2 if kind == "T" else 1,
+    )
+
+
+def _prepare(folder: Path, repository: Repository, head: str | None) -> None:
+    """What makes a folder a repository in the eyes of git."""
+    (folder / "objects").mkdir()
+    (folder / "refs").mkdir()
+    (folder / "info").mkdir()
+    (folder / "HEAD").write_text(f"{head}\n" if head else "ref: refs/heads/none\n")
+    long = "[extensions]\n\tobjectFormat = sha256\n" if head and len(head) == 64 else ""
+    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {1 if long else 0}\n{long}")
+    ignored = repository.common / "info" / "exclude"
+    if ignored.is_file() and ignored.stat().st_size < 1_000_000:
+        (folder / "info" / "exclude").write_bytes(ignored.read_bytes())
+
+
+def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> tuple[int, bytes]:
+    """Its exit code and all that it says, within bounds; complaints may name what is not for whoever asks."""
+    try:
+        running = subprocess.Popen(
+            words,
+            cwd=root,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, ValueError) as error:
+        raise ToolError("git cannot be started here.") from error
+    end = Timer(SECONDS, running.kill)
+    end.start()
+    try:
+        with running:
+            assert running.stdout is not None, "it is a pipe"
+            said = running.stdout.read(MOST_BYTES + 1)
+            if len(said) > MOST_BYTES:
+                running.kill()
+    finally:
+        end.cancel()
+    if len(said) > MOST_BYTES:
+        raise ToolError(
+            f"There are more than {MOST_BYTES // 1_000_000} MB of changes; look at them with git."
+        )
+    if running.returncode < 0:
+        raise ToolError(f"git took longer than {SECONDS:g} s; look at the changes with git itself.")
+    return running.returncode, said

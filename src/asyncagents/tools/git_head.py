@@ -1,0 +1,82 @@
+"""Which branch a worktree is on, read from git's own files: nothing is run that they could name."""
+
+import os
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+MOST_BYTES = 4 * 1024 * 1024
+_REF = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\s*")
+_REMOTE = re.compile(r"ref: refs/remotes/origin/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\s*")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_USUAL = ("main", "master")
+
+
+class Repository(Struct, frozen=True):
+    """`folder` is this worktree's own, `common` what all worktrees share; mostly they are the same."""
+
+    root: Path
+    folder: Path
+    common: Path
+
+
+def find_repository(root: Path) -> Repository | None:
+    """Of the worktree at `root`, whose `.git` is a folder or names one."""
+    dot = root / ".git"
+    if dot.is_dir():
+        folder = dot
+    else:
+        said = _text(dot).strip()
+        if not said.startswith("gitdir:"):
+            return None
+        folder = root / said.removeprefix("gitdir:").strip()
+    shared = _text(folder / "commondir").strip()
+    common = folder / shared if shared else folder
+    return Repository(root, folder, common) if (folder / "HEAD").is_file() else None
+
+
+def branch_of(repository: Repository) -> str | None:
+    """None: no branch, a commit is checked out."""
+    found = _REF.fullmatch(_text(repository.folder / "HEAD"))
+    return found[1] if found else None
+
+
+def default_branch_of(repository: Repository) -> str | None:
+    """As the remote has it, else the usual name that there is, else the only one."""
+    found = _REMOTE.fullmatch(_text(repository.common / "refs" / "remotes" / "origin" / "HEAD"))
+    if found:
+        return found[1]
+    return next((name for name in _USUAL if commit_of(repository, f"refs/heads/{name}")), None)
+
+
+def head_commit(repository: Repository) -> str | None:
+    """None: nothing has been committed."""
+    said = _text(repository.folder / "HEAD").strip()
+    if _COMMIT.fullmatch(said):
+        return said
+    branch = branch_of(repository)
+    return commit_of(repository, f"refs/heads/{branch}") if branch else None
+
+
+def commit_of(repository: Repository, ref: str) -> str | None:
+    if any(part in {"", ".", ".."} for part in ref.split("/")):
+        return None
+    said = _text(repository.common / ref).strip()
+    if _COMMIT.fullmatch(said):
+        return said
+    for line in _text(repository.common / "packed-refs").splitlines():
+        commit, _, name = line.partition(" ")
+        if name == ref and _COMMIT.fullmatch(commit):
+            return commit
+    return None
+
+
+def _text(path: Path) -> str:
+    """Of a regular file, and not too much; else nothing."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(opened, "rb") as file:
+            return file.read(MOST_BYTES).decode("utf-8", "replace") if path.is_file() else ""
+    except (OSError, ValueError):
+        return ""

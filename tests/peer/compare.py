@@ -1,0 +1,137 @@
+"""What two servers were seen to answer, side by side: every key, every type, and every value that can be the same."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+TIMES = range(1_600_000_000_000, 4_000_000_000_000)
+IDS = re.compile(r"\b(ses|msg|prt|per|que|evt|call|tool|err|prj|wrk)_[0-9A-Za-z]{4,}\b")
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+HASH = re.compile(r"\b[0-9a-f]{40}\b")
+CURSOR = re.compile(r"before=[\w%-]+")
+OWN = {
+    "slug": "<slug>",
+    "version": "<version>",
+    "cursor": "<cursor>",
+    "callID": "<call>",
+    "date": "<date>",
+    "x-request-id": "<request>",
+}
+NAMED = ("name", "id")
+
+
+class Difference(Struct, frozen=True):
+    """`kind` is missing, added, type, value or length; `real` and `ours` say what was there."""
+
+    where: str
+    kind: str
+    real: Any = None
+    ours: Any = None
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "missing":
+                return f"{self.where} missing: {self.real!r:.100}"
+            case "added":
+                return f"{self.where} added: {self.ours!r:.100}"
+            case _:
+                return f"{self.where} {self.kind}: {self.real!r:.100} → {self.ours!r:.100}"
+
+
+def plain(value: Any, places: Mapping[str, str], key: str = "") -> Any:
+    """Without what differs from run to run: ids, times, places (by their longest names first), versions."""
+    match value:
+        case dict():
+            return {plain(name, places): plain(each, places, name) for name, each in value.items()}
+        case list():
+            return [plain(each, places) for each in value]
+        case str():
+            return OWN[key] if key in OWN else _plain_text(value, places)
+        case int() if value in TIMES:
+            return "<time>"
+        case _:
+            return value
+
+
+def _plain_text(text: str, places: Mapping[str, str]) -> str:
+    for place, name in places.items():
+        text = text.replace(place, name)
+    text = IDS.sub(r"<\1>", text)
+    text = CURSOR.sub("before=<cursor>", text)
+    return HASH.sub("<hash>", ISO.sub("<when>", text))
+
+
+def differences(real: Any, ours: Any, where: str) -> Iterator[Difference]:
+    match real, ours:
+        case dict(), dict():
+            yield from _keys(real, ours, where)
+        case list(), list():
+            yield from _elements(real, ours, where)
+        case _ if _type(real) != _type(ours):
+            yield Difference(where, "type", real, ours)
+        case _ if real != ours:
+            yield Difference(where, "value", real, ours)
+
+
+def _keys(real: dict[str, Any], ours: dict[str, Any], where: str) -> Iterator[Difference]:
+    for key in (*real, *(key for key in ours if key not in real)):
+        inner = f"{where}.{key}"
+        if key not in ours:
+            yield Difference(inner, "missing", real=real[key])
+        elif key not in real:
+            yield Difference(inner, "added", ours=ours[key])
+        else:
+            yield from differences(real[key], ours[key], inner)
+
+
+def _elements(real: list[Any], ours: list[Any], where: str) -> Iterator[Difference]:
+    """One by one; by name where they have one. The rest of a longer list is told by its length."""
+    name = next((name for name in NAMED if _named(real, name) and _named(ours, name)), None)
+    if name is not None:
+        yield from _keys({each[name]: each for each in real}, {each[name]: each for each in ours}, where)
+        return
+    if len(real) != len(ours):
+        yield Difference(where, "length", _outline(real), _outline(ours))
+    for number, (one, other) in enumerate(zip(real, ours, strict=False)):
+        yield from differences(one, other, f"{where}[{number}]")
+
+
+def _named(elements: list[Any], name: str) -> bool:
+    names = [each.get(name) if isinstance(each, dict) else None for each in elements]
+    return bool(names) and all(isinstance(each, str) for each in names) and len(set(names)) == len(names)
+
+
+def _outline(elements: list[Any]) -> Any:
+    """What kind of elements they are, as far as they say so."""
+    return [each.get("type", "…") if isinstance(each, dict) else each for each in elements]
+
+
+def _type(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case _:
+            return type(value).__name__
+
+
+class Known(Struct, frozen=True):
+    """A difference that is meant. `where` may have `*` for anything."""
+
+    where: str
+    why: str
+
+    def covers(self, difference: Difference) -> bool:
+        wanted = ".*".join(map(re.escape, self.where.split("*")))
+        return re.fullmatch(wanted, f"{difference.where} {difference.kind}") is not None
+
+
+def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[str]:
+    """Differences that nobody meant, and those meant that are no more."""
+    found, known = list(found), list(known)
+    strange = [str(each) for each in found if not any(one.covers(each) for one in known)]
+    past = [f"no longer differs: {one.where}" for one in known if not any(map(one.covers, found))]
+    return [*strange, *past]

@@ -1,0 +1,138 @@
+// What a run remembers: answers by name, and all events with the order they came in.
+import { once, EventEmitter } from "node:events"
+
+const PATIENCE = 20_000
+
+export class Stage {
+  constructor(caller, answers) {
+    this.caller = caller
+    this.answers = answers
+    this.seen = []
+    this.more = new EventEmitter().setMaxListeners(100)
+  }
+
+  // The same run in another project, with its own events, until `scene` ends.
+  async at(directory, scene) {
+    const there = new Stage(this.caller.elsewhere(directory), this.answers)
+    await there.listen()
+    await scene(there)
+    there.stop()
+    await there.reading
+  }
+
+  has(method) {
+    return this.caller.has(method)
+  }
+
+  // The body of the answer; what it was is kept under `name` of that method.
+  async call(method, given = {}, name = "") {
+    return (await this.answer(method, given, name)).body
+  }
+
+  async answer(method, given = {}, name = "", caller = this.caller) {
+    if (!caller.has(method)) return {}
+    const answer = await caller.ask(method, given)
+    this.keep(`${method}${name && " " + name}`, told(answer))
+    return answer
+  }
+
+  keep(name, what) {
+    const full = `${this.caller.version} ${name}`
+    if (full in this.answers) throw new Error(`${full} is told twice`)
+    this.answers[full] = what
+  }
+
+  async listen() {
+    const { stream, stop } = await this.caller.events("event.subscribe")
+    this.stop = stop
+    this.reading = this.read(stream)
+    await this.until((event) => event.type === "server.connected")
+  }
+
+  async read(stream) {
+    try {
+      for await (const event of stream) {
+        this.seen.push(event)
+        this.more.emit("event")
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") throw error
+    }
+  }
+
+  async until(wanted, from = 0, what = wanted.toString()) {
+    const end = Date.now() + PATIENCE
+    for (;;) {
+      const found = this.seen.slice(from).find(wanted)
+      if (found) return found
+      const left = end - Date.now()
+      if (left <= 0) throw new Error(`no such event: ${what}`)
+      await once(this.more, "event", { signal: AbortSignal.timeout(left) }).catch(() => undefined)
+    }
+  }
+
+  async idle(sessionID, from) {
+    await this.until((event) => event.type === "session.idle" && event.properties.sessionID === sessionID, from, `idle ${sessionID}`)
+  }
+
+  get now() {
+    return this.seen.length
+  }
+
+  of(sessionID, from = 0) {
+    return this.seen.slice(from).filter((event) => event.properties.sessionID === sessionID)
+  }
+
+  // With a title: nobody needs to ask a model for one.
+  async session(given = { title: "A talk" }) {
+    return (await this.caller.ask("session.create", given)).body
+  }
+
+  // One prompt in a session of its own, until it rests; what clients rely on in its events is kept as well.
+  async turn(name, text, { session, ...more } = {}) {
+    const { id } = session ?? (await this.session())
+    const from = this.now
+    const body = await this.call("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
+    await this.idle(id, from)
+    this.keep(`events ${name}`, { story: story(this.of(id, from)) })
+    return { id, from, body }
+  }
+
+  // The first event of each kind, whole.
+  keepEvents() {
+    const first = new Map()
+    for (const event of this.seen) {
+      const kind = kindOf(event)
+      if (!first.has(kind)) first.set(kind, event)
+    }
+    for (const [kind, event] of first) this.keep(`event ${kind}`, { body: event })
+  }
+}
+
+function told({ status, body, headers, thrown }) {
+  if (thrown) return { thrown }
+  const cursor = headers?.get("x-next-cursor")
+  return { status, ...(body === undefined ? {} : { body }), ...(cursor ? { cursor, link: headers.get("link") } : {}) }
+}
+
+function kindOf({ type, properties }) {
+  const { part, status, info } = properties
+  const more = [part?.type, part?.state?.status, status?.type, info?.role, info?.time?.completed && "done", info?.error?.name]
+  return [type, ...more].filter(Boolean).join(" ")
+}
+
+// Without what comes late or twice: the same thing again at once, the same status, a prompt's own summary, the
+// session itself.
+function story(events) {
+  const left = []
+  const known = new Set()
+  let status
+  for (const event of events) {
+    const kind = kindOf(event)
+    if (/^session\.(updated|diff|created)/.test(kind) || kind === left.at(-1) || kind === status) continue
+    if (kind === "message.updated user" && known.size === known.add(event.properties.info.id).size) continue
+    if (event.type === "session.status") status = kind
+    left.push(kind)
+  }
+  return left
+}

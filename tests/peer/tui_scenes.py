@@ -1,0 +1,167 @@
+"""What a person does at OpenCode's terminal UI, and what must be on the screen then: of any server."""
+
+from tests.peer.tui_script import WORDS
+from tests.peer.tui_stage import Play
+
+
+async def an_answer_is_seen_to_grow(play: Play) -> None:
+    await play.says("tell a story")
+    await play.screen.shows("word3", "esc interrupt", without=("word39",))
+    seen = await play.rests("word39", "A title", "Build · The model")
+    assert all(word in seen for word in WORDS.split())
+
+
+async def tools_and_todos_are_shown(play: Play) -> None:
+    await play.says("list and note")
+    await play.rests("$ echo shown-by", "shown-by-42", "# Todos", "[✓] first thing", "[•] second thing", "tools are done")
+
+
+async def a_permission_is_given_once(play: Play) -> None:
+    await play.says("touch it once")
+    await play.screen.shows("Permission required", "$ touch asked-once", "Allow once", "Allow always", "Reject")
+    assert not (play.ground.project / "asked-once").exists()
+    await play.screen.press("Enter")
+    await play.rests("touched once")
+    assert (play.ground.project / "asked-once").exists()
+
+
+async def a_permission_is_given_for_ever(play: Play) -> None:
+    await play.says("touch it for ever")
+    await play.screen.shows("Permission required", "$ touch asked-twice")
+    await play.screen.press("Right", "Enter")
+    await play.screen.shows("Always allow", "- touch *")
+    await play.screen.press("Enter")
+    await play.rests("touched twice")
+    await play.says("touch it unasked")
+    await play.rests("touched thrice")
+    assert (play.ground.project / "not-asked").exists()
+
+
+async def a_question_is_answered(play: Play) -> None:
+    await play.says("please ask")
+    await play.screen.shows("Which colour?", "1. Red", "2. Blue", "a cold one", "Type your own answer")
+    await play.screen.press("2")
+    await play.rests("# Questions", "Which colour?", "Blue", "now it is known")
+
+
+async def a_child_is_opened_and_left(play: Play) -> None:
+    await play.says("delegate this")
+    await play.rests("✓ General Task — look around", "view subagents", "the child has answered")
+    await play.screen.press("C-x", "Down")
+    await play.screen.shows("child work", "here speaks the child", "General (1 of 1)", "Parent")
+    await play.screen.press("Up")
+    await play.rests("the child has answered")
+
+
+async def a_wish_of_a_child_is_refused_with_a_reason(play: Play) -> None:
+    await play.says("delegate a wish")
+    await play.screen.shows("Permission required", "$ mkdir wished")
+    await play.screen.press("Left", "Enter")
+    await play.screen.shows("Reject permission", "Tell OpenCode what to do differently")
+    await play.screen.type("a file will do")
+    await play.screen.press("Enter")
+    await play.rests("the parent has heard")
+    assert not (play.ground.project / "wished").exists()
+    assert any("a file will do" in str(seen.body["messages"][-1]) for seen in play.provider.requests)
+
+
+async def an_answer_is_interrupted(play: Play) -> None:
+    await play.says("hang on")
+    await play.screen.shows("it begins", "esc interrupt")
+    await play.screen.press("Escape")
+    await play.screen.shows("again to interrupt")
+    await play.screen.press("Escape")
+    await play.rests("it begins", "· interrupted")
+
+
+async def a_command_of_the_shell_is_run(play: Play) -> None:
+    await play.screen.type("!echo by-hand-$((40 + 2))")
+    await play.screen.shows("Shell", "exit shell mode")
+    await play.screen.press("Enter")
+    await play.rests("$ echo by-hand-", "by-hand-42")
+
+
+async def a_slash_command_is_run(play: Play) -> None:
+    await play.says("/greet Ada")
+    await play.rests("Say hello to Ada.", "a plain answer")
+
+
+async def a_message_is_undone_and_done_again(play: Play) -> None:
+    made = play.ground.project / "made.txt"
+    await play.says("write a file")
+    await play.rests("# Wrote made.txt", "made by the model", "it is written")
+    assert made.read_text() == "made by the model\n"
+    await play.screen.type("/undo")
+    await play.screen.shows("Undo previous message")
+    await play.screen.press("Enter")
+    await play.screen.shows("1 message reverted", "/redo to restore", "made.txt", without=("it is written",))
+    assert not made.exists()
+    await play.screen.press("C-x", "r")
+    await play.rests("# Wrote made.txt", "it is written")
+    await play.screen.shows(without=("message reverted",))
+    assert made.read_text() == "made by the model\n"
+
+
+async def a_session_is_renamed(play: Play) -> None:
+    await play.screen.press("C-r")
+    await play.screen.shows("Rename Session")
+    await play.screen.press("C-u")
+    await play.says("A name of my own")
+    await play.rests("A name of my own")
+    await play.screen.shows(without=("Rename Session",))
+
+
+async def a_session_is_summed_up(play: Play) -> None:
+    await play.screen.type("/compact")
+    await play.screen.shows("Compact session")
+    await play.screen.press("Enter")
+    await play.rests("Compaction", "What was said so far.")
+
+
+async def a_child_is_sent_to_the_background(play: Play) -> None:
+    await play.screen.press("C-x", "n")
+    await play.screen.shows("Ask anything")
+    await play.says("delegate slowly")
+    await play.screen.shows("General Task — take time", "ctrl+b background")
+    await play.screen.press("C-b")
+    await play.screen.shows("General Task (background) — take time", "meanwhile the parent speaks")
+    await play.rests("✓ General Task (background) — take time", "a plain answer")
+
+
+async def another_session_is_opened_from_the_list(play: Play) -> None:
+    await play.screen.press("C-x", "l")
+    await play.screen.shows("Sessions", "A name of my own", "● A title")
+    await play.screen.type("of my own")
+    await play.screen.shows("A name of my own", without=("● A title",))
+    await play.screen.press("Enter")
+    await play.rests("What was said so far.")
+
+
+async def another_project_has_sessions_of_its_own(play: Play) -> None:
+    other = await play.stage.attach(play.ground.other)
+    await other.type("!pwd")
+    await other.shows("exit shell mode")
+    await other.press("Enter")
+    await other.shows("$ pwd", str(play.ground.other))
+    await other.press("C-x", "l")
+    await other.shows("Sessions", without=("A name of my own",))
+
+
+SCENES = (
+    an_answer_is_seen_to_grow,
+    tools_and_todos_are_shown,
+    a_permission_is_given_once,
+    a_permission_is_given_for_ever,
+    a_question_is_answered,
+    a_child_is_opened_and_left,
+    a_wish_of_a_child_is_refused_with_a_reason,
+    an_answer_is_interrupted,
+    a_command_of_the_shell_is_run,
+    a_slash_command_is_run,
+    a_message_is_undone_and_done_again,
+    a_session_is_renamed,
+    a_session_is_summed_up,
+    a_child_is_sent_to_the_background,
+    another_session_is_opened_from_the_list,
+    another_project_has_sessions_of_its_own,
+)

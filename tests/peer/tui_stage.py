@@ -1,0 +1,149 @@
+"""A server, a provider that knows the script, and OpenCode's terminal UI attached to the server."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.testing.provider import Provider, listening
+from asyncagents.testing.provider_reply import Reply
+from asyncagents.testing.provider_script import Playbook
+from tests.e2e.cli_kit import PROGRAM, said
+from tests.e2e.npm import installed_from
+from tests.peer.provider import Servants
+from tests.peer.screen import Screen, Terminal, open_terminal
+from tests.peer.stage import ALONE, Ground, Served, free_port, ground_at, program, real_server
+from tests.peer.tui_script import SCRIPT
+
+LOCK = Path(__file__).with_name("package-lock.json")
+RULES = {"bash": {"*": "allow", "touch *": "ask", "mkdir *": "ask"}}
+OTHERWISE = Reply(text="a plain answer")
+
+
+class Actors(Servants):
+    def __init__(self) -> None:
+        Playbook.__init__(self, SCRIPT, otherwise=OTHERWISE)
+
+
+@asynccontextmanager
+async def open_actors() -> AsyncIterator[Provider]:
+    provider = Provider(Actors(), key=None, strict=False, remember=True)
+    async with listening(provider):
+        yield provider
+
+
+def ground_for(root: Path, provider: Provider) -> Ground:
+    ground = ground_at(root, provider.url)
+    config = json.loads(ground.config.read_text())
+    ground.config.write_text(json.dumps({**config, "permission": RULES}))
+    # A repository is known by its first commit: the two must not have the same one.
+    who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
+    subprocess.run(
+        ("git", *who, "commit", "-q", "--amend", "-m", "Of the other"), cwd=ground.other, check=True
+    )
+    return ground
+
+
+class Play(Struct, frozen=True):
+    """What a scene has: the screen to look at, the ground to look at files, the provider to look at requests."""
+
+    screen: Screen
+    ground: Ground
+    provider: Provider
+    stage: "Stage"
+
+    async def says(self, text: str) -> None:
+        await self.screen.type(text)
+        await self.screen.press("Enter")
+
+    async def rests(self, *texts: str) -> str:
+        """With these on the screen, and nothing under way."""
+        return await self.screen.shows(*texts, without=("esc interrupt", "esc again"))
+
+
+class Stage:
+    """Attaches terminal UIs, each with a home of its own."""
+
+    def __init__(self, terminal: Terminal, modules: Path, served: Served) -> None:
+        self._terminal = terminal
+        self._modules = modules
+        self._served = served
+        self._attached = 0
+
+    async def attach(self, directory: Path) -> Screen:
+        self._attached += 1
+        home = self._served.ground.home.with_name(f"home-of-tui-{self._attached}")
+        here = replace(self._served.ground, home=home).environment()
+        state = home / ".local/state/opencode"
+        state.mkdir(parents=True)
+        # Nothing moves on a screen that rests.
+        (state / "kv.json").write_text(json.dumps({"animations_enabled": False, "tips_hidden": True}))
+        password = {"OPENCODE_SERVER_PASSWORD": self._served.token} if self._served.token else {}
+        words = (program(self._modules), "attach", self._served.url, "--dir", directory)
+        screen = await self._terminal.open(words, cwd=directory, env={**here, **ALONE, **password})
+        await screen.shows("Ask anything", "The model")
+        return screen
+
+
+@asynccontextmanager
+async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
+    modules = await installed_from(LOCK)
+    async with open_terminal() as terminal:
+        stage = Stage(terminal, modules, served)
+        yield Play(await stage.attach(served.ground.project), served.ground, provider, stage)
+
+
+@asynccontextmanager
+async def the_real_one(root: Path) -> AsyncIterator[Play]:
+    modules = await installed_from(LOCK)
+    async with open_actors() as provider, real_server(modules, ground_for(root, provider)) as served:
+        async with playing(served, provider) as play:
+            yield play
+
+
+@asynccontextmanager
+async def ours(root: Path) -> AsyncIterator[tuple[Play, "OurServer"]]:
+    async with open_actors() as provider:
+        server = OurServer(ground_for(root, provider))
+        try:
+            async with playing(await server.start(), provider) as play:
+                yield play, server
+        finally:
+            await server.kill()
+
+
+class OurServer:
+    """Always at the same port: who was attached finds the next one."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._port = free_port()
+        self._process: Process | None = None
+
+    async def start(self) -> Served:
+        data = self._ground.home / "data"
+        self._process = await asyncio.create_subprocess_exec(
+            *(PROGRAM, "serve", "--port", str(self._port)),
+            cwd=self._ground.project,
+            env={**self._ground.environment(), "ASYNCAGENTS_DATA_DIR": str(data), "ASYNCAGENTS_TRUST": "1"},
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=(self._ground.home / "serve.log").open("ab"),
+            start_new_session=True,
+        )
+        url = (await said(self._process, "\n")).removeprefix("listening at ").strip()
+        return Served(url, self._ground, json.loads((data / "server.json").read_text())["token"])
+
+    async def kill(self) -> None:
+        """As a crash does it, with all it started."""
+        if self._process is not None and self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.communicate()
