@@ -12,6 +12,7 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.domain.call import Completed
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
@@ -66,7 +67,7 @@ def tree(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in found}
 
 
-async def prompted(at: Stage) -> list[str]:
+async def prompted(at: Stage) -> list[MessageId]:
     return [entry.info.id for entry in await at.messages() if isinstance(entry.info, UserMessage)]
 
 
