@@ -188,7 +188,7 @@ async def test_nothing_of_a_hostile_project_is_run(tmp_path: Path, yard: Yard) -
     await yard.snapshots.diffs(before, after)
     await yard.snapshots.text(before, after)
     await yard.back(before, after)
-    await yard.snapshots.sweep()
+    await swept(tmp_path, yard)
     assert not (tmp_path / "sprung").exists()
     assert (yard.root / "a.txt").read_bytes() == b"one\r\n$Id$\n"
     assert (yard.root / "nested" / "file").exists()
@@ -318,6 +318,28 @@ async def test_after_a_failure_none_is_tried_for_a_while(yard: Yard, monkeypatch
     monkeypatch.undo()
     with pytest.raises(Unavailable, match="too many for snapshots"):
         await yard.take()
+
+
+async def swept(tmp_path: Path, yard: Yard) -> None:
+    """As if the last time were a day ago."""
+    (folder,) = (tmp_path / "data" / "snapshot").iterdir()
+    os.utime(folder / "asyncagents.swept", (0, 0))
+    await asyncio.to_thread(yard.snapshots._shadow.forget_old)
+    assert (folder / "asyncagents.swept").stat().st_mtime > 0
+
+
+@pytest.mark.spec("X-01")
+async def test_what_is_young_survives_when_old_snapshots_are_forgotten(tmp_path: Path, yard: Yard) -> None:
+    for number in range(150):
+        yard.write(f"{number}.txt", b"one %d" % number)
+    before = await yard.take()
+    for number in range(150):
+        (yard.root / f"{number}.txt").unlink()
+    after = await yard.take()
+    await swept(tmp_path, yard)
+    await yard.back(before, after)
+    assert (yard.root / "149.txt").read_bytes() == b"one 149"
+    assert len(list(yard.root.iterdir())) == 151
 
 
 @pytest.mark.spec("X-01")
