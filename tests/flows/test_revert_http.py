@@ -43,7 +43,12 @@ async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
 
 
 async def _refusals(at: Caller, where: str, asked: str) -> list[int]:
-    bodies = ({"messageID": asked}, {}, {"messageID": 1}, {"messageID": "msg_none"})
+    bodies: tuple[dict[str, object], ...] = (
+        {"messageID": asked},
+        {},
+        {"messageID": 1},
+        {"messageID": "msg_none"},
+    )
     return [(await at.post(f"{where}/revert", body)).status for body in bodies]
 
 

@@ -208,6 +208,9 @@ class Calls:
                 await self._store.finish_call(lease, call.id, Failed(whole(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             run.fail(error)
+        except asyncio.CancelledError:
+            run.hear_last(call, job.report.said)
+            raise
         finally:
             job.report.end()
             run.tasks.pop(call.id, None)

@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from msgspec import Struct
 
+from asyncagents.domain.call import ABORTED, Call, Failed
 from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.fact import Settle
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.text import whole_in
 from asyncagents.engine.abort import AbortSignal
 from asyncagents.engine.prompt import Prompt
 
@@ -38,6 +42,8 @@ class Run:
         """Whether it was looked for what the run before began."""
         self.left_traces = False
         """A step has changed files, and the turn has not been summed up."""
+        self.last_words: list[Settle] = []
+        """Of what a person ran and ended: what it had printed is his to keep."""
         self.failure: Exception | None = None
         self.outcome = ""
         """How it ended: parked, or why it rests. Empty: it works, or was cut off."""
@@ -88,6 +94,11 @@ class Run:
             scope.reschedule(asyncio.get_running_loop().time())
         self.end_calls()
         self.poke()
+
+    def hear_last(self, call: Call, said: dict[str, Any]) -> None:
+        """Of a call that was told to end: what a person ran has printed something, perhaps."""
+        if call.own:
+            self.last_words.append(Settle(call.id, Failed(ABORTED, whole_in(said))))
 
     def end_calls(self) -> list[asyncio.Task[None]]:
         """Tell all that run to end."""

@@ -139,7 +139,7 @@ class Runner:
             await self._turn.prune(run, lease, snapshot.info.directory)
         await self._trail.end(run, lease, snapshot)
         run.clear()
-        facts: tuple[Fact, ...] = ()
+        facts: tuple[Fact, ...] = tuple(run.last_words) if reason == "aborted" else ()
         if snapshot.control.in_turn and reason not in ("aborted", "crash_loop", "ran"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):
