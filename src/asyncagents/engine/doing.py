@@ -3,11 +3,8 @@
 import asyncio
 from typing import Unpack
 
-from msgspec.structs import replace
-
 from asyncagents.domain.command import Invocation
 from asyncagents.domain.event import CommandExecuted
-from asyncagents.domain.fact import Admit
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import ModelRef
@@ -18,15 +15,6 @@ from asyncagents.engine.intake import Intake
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 from asyncagents.store.verb.shell import NewShell
-
-
-def _named(fact: Admit, message_id: MessageId | None, key: str | None) -> Admit:
-    """Under the id that its sender chose. The same id again is the same request, unless a key says more."""
-    if message_id is None:
-        return fact
-    parts = tuple(replace(part, message_id=message_id) for part in fact.parts)
-    message = replace(fact.message, id=message_id)
-    return replace(fact, message=message, parts=parts, key=key or message_id)
 
 
 class Doing:
@@ -63,13 +51,12 @@ class Doing:
         arguments: str = "",
         *,
         key: str | None = None,
-        as_message: MessageId | None = None,
         **to: Unpack[To],
     ) -> Sent:
         """The first half of `command`: then it is kept, whoever waits for the `answer`, or gives up."""
         called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
         async with self._intake.alone(session_id, key):
-            fact = _named(await self._intake.command(session_id, called, key=key, to=to), as_message, key)
+            fact = await self._intake.command(session_id, called, key=key, to=to)
             sent = await send(self._store, self._answers, fact)
         if sent.new:
             self._tell_when_done(session_id, called, sent.message_id)
@@ -131,13 +118,12 @@ class Doing:
         command: str,
         *,
         key: str | None = None,
-        as_message: MessageId | None = None,
         **to: Unpack[To],
     ) -> Sent:
         """The first half of `shell`: then it is kept. `SessionBusy`: the session is at work."""
         if not a_prompt(command).strip() or "\0" in command:
             raise InvalidInput("a command has some text, without NUL characters")
-        fact = _named(await self._intake.own(session_id, key=key, to=to), as_message, key)
+        fact = await self._intake.own(session_id, key=key, to=to)
         new = NewShell(fact, command, self._ids.message())
         answer = self._answers.expect(session_id, fact.message.id)
         try:

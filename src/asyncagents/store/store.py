@@ -17,6 +17,7 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
 from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
+from asyncagents.store.conversation import ConversationStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.hand import HandStore
@@ -75,6 +76,7 @@ class Store(Door):
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
+        self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:

@@ -22,7 +22,7 @@ from asyncagents.store.row import (
     touched,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.signal import resolved
+from asyncagents.store.verb.signal import check_newest, resolved
 from asyncagents.store.verb.trace import set_trace
 
 SHELL = "bash"
@@ -50,6 +50,8 @@ async def shell(tx: Tx, new: NewShell) -> Admitted:
     if await _at_work(tx, row.control):
         raise SessionBusy(fact.session_id)
     fact = resolved(row.info, fact)
+    if fact.named:
+        await check_newest(tx, fact)
     if fact.trace != row.control.trace:
         await set_trace(tx, row.control.id, fact.trace)
     control = row.control.in_a_turn(await tx.rev())
