@@ -4,15 +4,17 @@ import asyncio
 from typing import Unpack
 
 from asyncagents.domain.command import Invocation
-from asyncagents.domain.event import CommandExecuted
+from asyncagents.domain.event import CommandExecuted, SessionError, SessionIdle, SessionStatus
+from asyncagents.domain.failure import unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import ModelRef
+from asyncagents.domain.status import Idle
 from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.input import Inputs, To, a_prompt, a_text
 from asyncagents.engine.intake import Intake
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, RequestError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.shell import NewShell
 
@@ -131,6 +133,17 @@ class Doing:
         except BaseException:
             answer.cancel()
             raise
+
+    def say_refused(self, session_id: SessionId, error: RequestError) -> None:
+        """Whoever shows the session shows it: a client need not look at the answer to what it sends."""
+        self._bus.publish(SessionError(session_id=session_id, error=unknown(str(error))))
+
+    async def say_idle(self, session_id: SessionId) -> None:
+        """Once more, for a listener who missed it; not if something has begun."""
+        status = await self._store.status(session_id)
+        if isinstance(status, Idle):
+            self._bus.publish(SessionStatus(session_id=session_id, status=status))
+            self._bus.publish(SessionIdle(session_id=session_id))
 
     async def background(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Let a session go on that waits for tasks: they work on in the background. Says which they are."""

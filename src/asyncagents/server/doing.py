@@ -1,5 +1,7 @@
 """What OpenCode's clients have a session do other than answer: a command, a shell, a summary, and let go."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 
 from asyncagents.domain.history import Entry
@@ -10,6 +12,7 @@ from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.answers import Sent
 from asyncagents.engine.bundled import INIT
 from asyncagents.engine.input import To
+from asyncagents.errors import InvalidInput
 from asyncagents.server.body import STOPPING, read
 from asyncagents.server.given import KEYED, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
@@ -63,7 +66,8 @@ async def post_shell(site: Site, request: Request) -> Answer:
     """Whoever hangs up meanwhile cancels nothing."""
     wanted, at = read(request, Shell), session_id(request)
     to = To(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
-    sent = await site.runtime.hand_in_shell(at, wanted.command, key=_key(request, wanted), **to)
+    with _told_of(site, at):
+        sent = await site.runtime.hand_in_shell(at, wanted.command, key=_key(request, wanted), **to)
     return await _answered(site, request, sent)
 
 
@@ -77,9 +81,9 @@ async def post_command(site: Site, request: Request) -> Answer:
         parts=wanted.parts,
         message_id=wanted.message_id,
     )
-    sent = await site.runtime.hand_in_command(
-        at, wanted.command, wanted.arguments, key=_key(request, wanted), **to
-    )
+    named = _key(request, wanted)
+    with _told_of(site, at):
+        sent = await site.runtime.hand_in_command(at, wanted.command, wanted.arguments, key=named, **to)
     return await _answered(site, request, sent)
 
 
@@ -106,6 +110,16 @@ async def background(site: Site, request: Request) -> Answer:
 
 async def capabilities(site: Site, request: Request) -> Answer:
     return shown(Capabilities(background_subagents=True))
+
+
+@contextmanager
+def _told_of(site: Site, session_id: SessionId) -> Iterator[None]:
+    """OpenCode's terminal UI does not look at the answers of these routes."""
+    try:
+        yield
+    except InvalidInput as error:
+        site.runtime.say_refused(session_id, error)
+        raise
 
 
 def _key(request: Request, wanted: Shell | Command | Init) -> str | None:
