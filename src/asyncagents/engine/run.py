@@ -5,15 +5,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from msgspec import Struct
+
 from asyncagents.domain.call import ABORTED, Call, Failed
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.fact import Settle
-from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.text import whole_in
 from asyncagents.engine.abort import AbortSignal
 from asyncagents.engine.prompt import Prompt
 
 PARKED = "parked"
+
+
+class Footprint(Struct, frozen=True):
+    """A step whose calls may be changing files."""
+
+    message_id: MessageId
+    before: str
 
 
 class Run:
@@ -27,6 +36,12 @@ class Run:
         self.aborts: dict[CallId, AbortSignal] = {}
         self.starting: set[CallId] = set()
         """Async tools that have not returned yet; the result of their work may be in before that."""
+        self.footprint: Footprint | None = None
+        """The step whose calls may be changing files."""
+        self.footprint_known = False
+        """Whether it was looked for what the run before began."""
+        self.left_traces = False
+        """A step has changed files, and the turn has not been summed up."""
         self.last_words: list[Settle] = []
         """Of what a person ran and ended: what it had printed is his to keep."""
         self.failure: Exception | None = None

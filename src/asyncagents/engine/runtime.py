@@ -79,6 +79,8 @@ class Runtime(Doing):
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
         self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=POOL)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
+        self.reverts = dispatcher.reverts
+        self.reverts.stopped = self._ending.stopped
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)

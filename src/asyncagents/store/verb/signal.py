@@ -42,6 +42,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.delivery import owe
 from asyncagents.store.verb.trace import follow
+from asyncagents.store.verb.undone import clear_undone
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
@@ -53,6 +54,8 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
         return Admitted(MessageId(known[0]), new=False)
+    if row.info.revert is not None and not row.info.revert.unfinished:
+        row = await clear_undone(tx, row)
     fact = resolved(row.info, fact)
     if fact.named:
         await check_newest(tx, fact)

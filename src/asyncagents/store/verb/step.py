@@ -44,6 +44,7 @@ from asyncagents.store.verb.read import lineage, placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
 from asyncagents.store.verb.turn_end import end_turn
+from asyncagents.store.verb.undone import clear_undone
 from asyncagents.store.verb.wanted import Wanted, system_of, wanted
 
 
@@ -123,6 +124,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
     row = await held(tx, lease)
+    if row.info.revert is not None:
+        row = await clear_undone(tx, row)
     mail = await mailbox(tx, row.control.id)
     unread = mail.inputs
     if not mail.wants_a_step(row.control):
