@@ -14,13 +14,11 @@ from asyncagents.domain.permission import Effective, evaluate
 from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.text import whole
-from asyncagents.engine.agents import default_rules
-from asyncagents.engine.project import Project
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.errand import NoFile
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, flag, number, one
 from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.place import environment, workplace
+from asyncagents.server.place import default_agent_rules, environment
 from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.tools.files import Files
@@ -108,7 +106,7 @@ async def content(site: Site, request: Request) -> Answer:
     path = one(request, "path")
     if not path:
         raise InvalidInput("say which file: path=src/main.py, from the directory")
-    rules = await _rules(site, request)
+    rules = await default_agent_rules(site, request)
     return shown(await site.errands.run(partial(_content, directory(site, request), path, rules)))
 
 
@@ -171,7 +169,7 @@ async def found_lines(site: Site, request: Request) -> Answer:
         root=files.root,
         place=top,
         pattern=pattern,
-        rules=Effective((await _rules(site, request),)),
+        rules=Effective((await default_agent_rules(site, request),)),
         hits=True,
     )
     async with site.errands.searches:
@@ -198,12 +196,6 @@ async def found_lines(site: Site, request: Request) -> Answer:
 
 async def nothing(site: Site, request: Request) -> Answer:
     return shown([])
-
-
-async def _rules(site: Site, request: Request) -> tuple[Rule, ...]:
-    """Of who answers there if nobody is named."""
-    place = await workplace(site, request)
-    return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
 def _opened(where: str) -> tuple[Files, Inside]:

@@ -93,10 +93,12 @@ def wanted_models(runtime: Runtime) -> dict[str, str]:
 
 
 def _usable(runtime: Runtime) -> Answer:
-    stock = take_stock(runtime)
-    providers = tuple(replace(stock.providers[name], models=models) for name, models in stock.usable.items())
+    """First the one that is asked if nobody says: clients that remember nothing take the first."""
+    stock, first = take_stock(runtime), runtime.defaults.model.provider_id
+    names = sorted(stock.usable, key=lambda name: name != first)
+    providers = tuple(replace(stock.providers[name], models=stock.usable[name]) for name in names)
     default = stock.suggested(wanted_models(runtime))
-    return shown(Usable(providers=providers, default={each.id: default[each.id] for each in providers}))
+    return shown(Usable(providers=providers, default={name: default[name] for name in names}))
 
 
 def _known(runtime: Runtime) -> Answer:
