@@ -52,7 +52,7 @@ def nulls(told: Any) -> bool:
 
 
 def recorded_project(root: Path) -> None:
-    write(root, {"b.bin": b"\0\1b", "new.txt": "new\n", ".asyncagents/skill/tidy/SKILL.md": SKILL})
+    write(root, {"b.bin": b"\0\1b", "new.txt": "new\n", ".asyncagents/skills/tidy/SKILL.md": SKILL})
     with (root / "src/a.py").open("a") as file:
         file.write("# more\n")
     (root / "asyncagents.json").write_text(
