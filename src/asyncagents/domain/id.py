@@ -31,6 +31,7 @@ class Ids:
         self._rng = rng
         self._last = 0
         self._lock = Lock()
+        self._ending = ""
 
     def session(self) -> SessionId:
         """Sessions sort newest first, so their time counts down."""
@@ -38,6 +39,11 @@ class Ids:
 
     def message(self) -> MessageId:
         return MessageId(self._ascending("msg"))
+
+    def messages(self, count: int) -> list[MessageId]:
+        """So many, in this order; what is random in them is the same."""
+        ending = self._random()
+        return [MessageId(f"msg_{self._tick() & _TIME:012x}{ending}") for _ in range(count)]
 
     def part(self) -> PartId:
         return PartId(self._ascending("prt"))
@@ -49,7 +55,9 @@ class Ids:
         return RequestId(self._ascending("req"))
 
     def event(self) -> EventId:
-        return EventId(self._ascending("evt"))
+        """There are more of them than of all others together; nobody names one: all have the same end."""
+        self._ending = self._ending or self._random()
+        return EventId(f"evt_{self._tick() & _TIME:012x}{self._ending}")
 
     def permission(self) -> PermissionId:
         return PermissionId(self._ascending("per"))
