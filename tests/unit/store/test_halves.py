@@ -1,4 +1,4 @@
-"""Quick verbs are worked on in one place and committed in another: nothing is lost in between, or done twice."""
+"""Quick verbs are worked on in one place and committed in another: nothing is lost, or done twice."""
 
 import asyncio
 import sqlite3
