@@ -1,7 +1,6 @@
 // What a run remembers: answers by name, and all events with the order they came in.
 import { once, EventEmitter } from "node:events"
 
-const PATIENCE = 20_000
 
 export class Stage {
   constructor(caller, answers) {
@@ -61,7 +60,7 @@ export class Stage {
   }
 
   async until(wanted, from = 0, what = wanted.toString()) {
-    const end = Date.now() + PATIENCE
+    const end = Date.now() + this.caller.place.patience
     for (;;) {
       const found = this.seen.slice(from).find(wanted)
       if (found) return found
@@ -92,7 +91,8 @@ export class Stage {
   async turn(name, text, { session, ...more } = {}) {
     const { id } = session ?? (await this.session())
     const from = this.now
-    const body = await this.call("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
+    const { body, status } = await this.answer("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
+    if (status !== 200) throw new Error(`${name} was refused`)
     await this.idle(id, from)
     this.keep(`events ${name}`, { story: story(this.of(id, from)) })
     return { id, from, body }
