@@ -165,6 +165,10 @@ class Known(Struct, frozen=True):
         return re.fullmatch(wanted, f"{difference.where} {difference.kind}") is not None
 
 
+def because(why: str, *places: str, sometimes: bool = False) -> tuple[Known, ...]:
+    return tuple(Known(where, why, sometimes) for where in places)
+
+
 def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[str]:
     """Differences that nobody meant, and those meant that are no more."""
     found, known = list(found), list(known)

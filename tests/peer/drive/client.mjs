@@ -18,7 +18,7 @@ export async function entry(modules, version) {
 }
 
 export class Caller {
-  constructor(version, sdk, { url, token, directory, patience = 20_000 }) {
+  constructor(version, sdk, { url, token, directory, patience = 60_000 }) {
     const headers = token ? { authorization: "Basic " + Buffer.from(`opencode:${token}`).toString("base64") } : {}
     this.version = version
     this.sdk = sdk

@@ -67,7 +67,10 @@ async function provider(stage) {
   await fails(stage, "401", { status: 401, error: "Who are you?" })
   await fails(stage, "403", { status: 403, error: "Not you." })
   const full = { status: 400, error: "This model's maximum context length is 8000 tokens.", error_code: "context_length_exceeded", times: 1 }
-  await fails(stage, "overflow", [full, { text: "It fits now." }])
+  const { id } = await stage.session()
+  for (const text of ["One.", "Two."]) await stage.caller.ask("session.prompt", { sessionID: id, parts: said(text) })
+  await fails(stage, "overflow", [full, { text: "It fits now." }], { session: { id } })
+  await stage.call("session.messages", { sessionID: id }, "overflow")
   await fails(stage, "length", { text: "Cut sho", finish: "length" })
   await fails(stage, "content filter", { text: "I sh", finish: "content-filter" })
 }
