@@ -1,9 +1,10 @@
-"""What no other server does, at OpenCode's terminal UI: work that outlives a crash, results that come later."""
+"""What only our server does, at OpenCode's terminal UI: work outlives a crash, results come later."""
 
 from aiohttp import BasicAuth, ClientSession
 
 from tests.peer.tui_script import GOES_ON
 from tests.peer.tui_stage import OurServer, Play
+
 
 async def an_answer_goes_on_after_a_crash(play: Play, server: OurServer) -> None:
     await play.screen.press("C-x", "n")

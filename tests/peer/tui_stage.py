@@ -63,7 +63,7 @@ def ground_for(root: Path, provider: Provider) -> Ground:
 
 
 class Play(Struct, frozen=True):
-    """What a scene has: the screen to look at, the ground to look at files, the provider to look at requests."""
+    """What a scene has: the screen, the server with the ground it stands on, the provider."""
 
     screen: Screen
     served: Served
@@ -118,9 +118,12 @@ async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
 @asynccontextmanager
 async def the_real_one(root: Path) -> AsyncIterator[Play]:
     modules = await installed_from(LOCK)
-    async with open_actors() as provider, real_server(modules, ground_for(root, provider)) as served:
-        async with playing(served, provider) as play:
-            yield play
+    async with (
+        open_actors() as provider,
+        real_server(modules, ground_for(root, provider)) as served,
+        playing(served, provider) as play,
+    ):
+        yield play
 
 
 @asynccontextmanager

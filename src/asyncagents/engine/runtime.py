@@ -80,6 +80,7 @@ class Runtime(Doing):
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)
+        self.resumed = dispatcher.resumed
         self.broadcast = Broadcast(bus=bus, store=store, ids=ids)
         self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
