@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,13 +51,9 @@ async def open_actors() -> AsyncIterator[Provider]:
 
 def ground_for(root: Path, provider: Provider) -> Ground:
     ground = ground_at(root, provider.url)
-    config = json.loads(ground.config.read_text())
-    ground.config.write_text(json.dumps({**config, "permission": RULES}))
-    # A repository is known by its first commit: the two must not have the same one.
-    who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
-    subprocess.run(
-        ("git", *who, "commit", "-q", "--amend", "-m", "Of the other"), cwd=ground.other, check=True
-    )
+    file = ground.config / "opencode.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "permission": RULES, "snapshot": True}))
     return ground
 
 

@@ -18,7 +18,7 @@ MOST = 500
 
 
 class Resumed:
-    """Of the trees where something was under way, and of no others: what else happens is told when it does."""
+    """Of the trees where something was under way, and no others: what else happens is told when it does."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store

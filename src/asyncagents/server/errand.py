@@ -34,6 +34,8 @@ class Errands:
         self._processes: Processes | None = None
         self.searches = asyncio.Semaphore(2)
         """Each is a process of its own."""
+        self.writing = asyncio.Lock()
+        """One changes files at a time."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """What a file tool would tell a model is told to whoever asked."""

@@ -40,7 +40,7 @@ MOST_SHOWN = 10 * 1024 * 1024
 MOST_WALKED = 200_000
 
 
-class Node(Shape, frozen=True, kw_only=True):
+class FileNode(Shape, frozen=True, kw_only=True):
     name: str
     path: str
     absolute: str
@@ -48,7 +48,7 @@ class Node(Shape, frozen=True, kw_only=True):
     ignored: bool
 
 
-class Content(Shape, frozen=True, kw_only=True):
+class FileContent(Shape, frozen=True, kw_only=True):
     """`content` of a binary file is base64."""
 
     type: Literal["text", "binary"]
@@ -57,24 +57,24 @@ class Content(Shape, frozen=True, kw_only=True):
     mime_type: str | None = None
 
 
-class Words(Shape, frozen=True, kw_only=True):
+class FoundText(Shape, frozen=True, kw_only=True):
     text: str
 
 
-class Hit(Shape, frozen=True, kw_only=True):
-    match: Words
+class FoundMatch(Shape, frozen=True, kw_only=True):
+    match: FoundText
     start: int
     end: int
 
 
-class Line(Shape, frozen=True, kw_only=True):
+class FoundLine(Shape, frozen=True, kw_only=True):
     """Where it begins in the file, and its matches in it, are counted in bytes."""
 
-    path: Words
-    lines: Words
+    path: FoundText
+    lines: FoundText
     line_number: int = field(name="line_number")
     absolute_offset: int = field(name="absolute_offset")
-    submatches: tuple[Hit, ...]
+    submatches: tuple[FoundMatch, ...]
 
 
 async def listed(site: Site, request: Request) -> Answer:
@@ -82,7 +82,7 @@ async def listed(site: Site, request: Request) -> Answer:
     return shown(await site.errands.run(partial(_listed, where, path)))
 
 
-def _listed(where: str, path: str) -> list[Node]:
+def _listed(where: str, path: str) -> list[FileNode]:
     """Folders first, then by name. Links are left out, which have their real names elsewhere; and devices."""
     files, top = _opened(where)
     place = _inside(files, top, path)
@@ -91,7 +91,7 @@ def _listed(where: str, path: str) -> list[Node]:
     entries = files.names(place)
     plain = files.times(place, [entry.name for entry in entries if not entry.folder])
     nodes = [
-        Node(
+        FileNode(
             name=whole(entry.name),
             path=whole("/".join((*below, entry.name)) + ("/" if entry.folder else "")),
             absolute=whole(f"{place.path.rstrip('/')}/{entry.name}"),
@@ -112,7 +112,7 @@ async def content(site: Site, request: Request) -> Answer:
     return shown(await site.errands.run(partial(_content, directory(site, request), path, rules)))
 
 
-def _content(where: str, path: str, rules: tuple[Rule, ...]) -> Content:
+def _content(where: str, path: str, rules: tuple[Rule, ...]) -> FileContent:
     """What the rules ask about whoever asks here may see: he would be asked. What they deny is denied."""
     files, top = _opened(where)
     place = _inside(files, top, path)
@@ -123,11 +123,11 @@ def _content(where: str, path: str, rules: tuple[Rule, ...]) -> Content:
         raise InvalidInput(f"{place.name} is larger than {MOST_SHOWN // 1024**2} MiB; open it where it lies")
     if not is_binary(data):
         try:
-            return Content(type="text", content=data.decode())
+            return FileContent(type="text", content=data.decode())
         except UnicodeDecodeError:
             pass
     mime = mime_of(data) or guess_type(place.name)[0] or "application/octet-stream"
-    return Content(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
+    return FileContent(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
 
 
 async def found_files(site: Site, request: Request) -> Answer:
@@ -181,13 +181,14 @@ async def found_lines(site: Site, request: Request) -> Answer:
             raise InvalidInput(str(error)) from error
     return shown(
         [
-            Line(
-                path=Words(text=match.path.removeprefix(f"{top.path.rstrip('/')}/")),
-                lines=Words(text=f"{match.text}\n"),
+            FoundLine(
+                path=FoundText(text=match.path.removeprefix(f"{top.path.rstrip('/')}/")),
+                lines=FoundText(text=f"{match.text}\n"),
                 line_number=match.number,
                 absolute_offset=match.offset,
                 submatches=tuple(
-                    Hit(match=Words(text=hit.text), start=hit.start, end=hit.end) for hit in match.hits
+                    FoundMatch(match=FoundText(text=hit.text), start=hit.start, end=hit.end)
+                    for hit in match.hits
                 ),
             )
             for match in answer.matches
@@ -232,7 +233,7 @@ ROUTES: tuple[Route, ...] = (
         summary="What a folder holds",
         query=(DIRECTORY, _PATH),
         headers=(DIRECTED,),
-        answer=tuple[Node, ...],
+        answer=tuple[FileNode, ...],
         statuses=(400, 404),
     ),
     Route(
@@ -243,7 +244,7 @@ ROUTES: tuple[Route, ...] = (
         summary="What stands in a file",
         query=(DIRECTORY, _PATH),
         headers=(DIRECTED,),
-        answer=Content,
+        answer=FileContent,
         statuses=(400, 404),
     ),
     Route(
@@ -271,7 +272,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Lines that fit a regular expression, as Python reads it",
         query=(DIRECTORY, Param("pattern", "The expression", least=1, most=LONGEST)),
         headers=(DIRECTED,),
-        answer=tuple[Line, ...],
+        answer=tuple[FoundLine, ...],
         statuses=(400,),
     ),
     Route(

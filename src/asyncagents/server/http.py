@@ -123,14 +123,18 @@ def busy(error: SessionBusy) -> Answer:
 R = TypeVar("R", Answer, Reply)
 
 
-async def answered(work: Awaitable[R]) -> R | Answer:
+def plainly(error: RequestError) -> Answer:
+    return refused(status_of(error), str(error))
+
+
+async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = plainly) -> R | Answer:
     """What went wrong as an answer. What is not the caller's matter is logged and not told."""
     try:
         return await work
     except SessionBusy as error:
         return busy(error)
     except RequestError as error:
-        return refused(_status(error), str(error))
+        return tell(error)
     except AsyncAgentsError as error:
         _log.warning("a request could not be answered", exc_info=error)
         return refused(503, _LATER)
@@ -139,5 +143,5 @@ async def answered(work: Awaitable[R]) -> R | Answer:
         return refused(500, _UNEXPECTED)
 
 
-def _status(error: RequestError) -> int:
+def status_of(error: RequestError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 400)

@@ -22,6 +22,7 @@ from asyncagents.tools.git_head import Repository, branch_of, default_branch_of,
 from asyncagents.tools.place import Inside
 from asyncagents.tools.text import is_binary
 
+DIFF = "text/x-diff; charset=utf-8"
 NO_GIT = "git is not installed where the server runs"
 
 
@@ -97,7 +98,7 @@ async def diff(site: Site, request: Request) -> Answer:
 async def raw(site: Site, request: Request) -> Answer:
     """As text, in the form that git applies again."""
     said = await site.errands.run(partial(_raw, Path(directory(site, request))))
-    return Answer(200, said.encode("utf-8", "replace"), kind="text/x-diff; charset=utf-8")
+    return Answer(200, said.encode("utf-8", "replace"), kind=DIFF)
 
 
 def _repository(where: Path) -> Repository | None:
@@ -241,7 +242,7 @@ ROUTES: tuple[Route, ...] = (
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=str,
-        gives="text/x-diff",
+        gives=DIFF,
         statuses=(400,),
     ),
 )

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from threading import Timer
 from typing import Literal, TypeAlias
@@ -135,13 +136,26 @@ def looking(program: str, repository: Repository, within: str = ".") -> Iterator
         yield Git(program, repository, within, Path(folder))
 
 
+def begin_repository(program: str, root: Path, home: Path) -> None:
+    """As the user has git begin one. There is none yet whose configuration could be heeded."""
+    variables = {
+        "PATH": os.defpath,
+        "LC_ALL": "C",
+        "HOME": str(home),
+        "GIT_CEILING_DIRECTORIES": str(root.parent),
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    code, _ = _output((program, "init", "--quiet", "--", str(root)), variables, root)
+    if code:
+        raise ToolError(f"git init failed here with exit code {code}; try it in a terminal.")
+
+
 def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
     """The piece of each file, which come in the order of the changes; none, if they do not fit."""
     starts = [found.start() for found in _CHUNK.finditer(patch)]
     if len(starts) != sum(change.chunks for change in changes):
         return {}
-    ends = [*starts[1:], len(patch)]
-    texts = iter([patch[start:end] for start, end in zip(starts, ends, strict=True)])
+    texts = iter([patch[start:end] for start, end in pairwise([*starts, len(patch)])])
     return {change.file: "".join(next(texts) for _ in range(change.chunks)) for change in changes}
 
 
