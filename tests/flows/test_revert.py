@@ -11,7 +11,6 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.domain.call import Completed
-from asyncagents.domain.event import MessageRemoved, SessionDiff
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
@@ -80,7 +79,8 @@ async def test_a_prompt_is_undone_with_its_files_and_redone(tmp_path: Path) -> N
         (asked,) = await prompted(at)
         session = await at.runtime.reverts.revert(at.session_id, asked)
         assert tree(root) == FILES
-        assert session.revert is not None and session.revert.message_id == asked
+        assert session.revert is not None
+        assert session.revert.message_id == asked
         assert "+one" in (session.revert.diff or "")
         assert len(await at.messages()) == 3
         session = await at.runtime.reverts.unrevert(at.session_id)
@@ -108,7 +108,8 @@ async def test_a_step_that_changes_files_says_what_and_a_trivial_turn_takes_no_s
     assert [bool(each) for each in starts] == [bool(each) for each in ends] == [False, True, False]
     assert patch.hash == starts[1] != ends[1]
     assert [os.path.basename(each) for each in patch.files] == ["a.txt", "b.txt", "c.txt"]
-    assert session.summary is not None and (session.summary.additions, session.summary.deletions) == (2, 2)
+    assert session.summary is not None
+    assert (session.summary.additions, session.summary.deletions) == (2, 2)
     assert [(each.file, each.status) for each in whole] == [
         ("a.txt", "modified"), ("b.txt", "added"), ("c.txt", "deleted")
     ]  # fmt: skip
@@ -146,6 +147,8 @@ async def test_undoing_at_another_point_begins_from_the_first_snapshot(tmp_path:
         assert tree(root) == FILES
         two = await at.runtime.reverts.revert(at.session_id, second)
         assert tree(root) == after_go
-        assert one.revert and two.revert and one.revert.snapshot == two.revert.snapshot
+        assert one.revert
+        assert two.revert
+        assert one.revert.snapshot == two.revert.snapshot
         await at.runtime.reverts.unrevert(at.session_id)
         assert tree(root) == after_more

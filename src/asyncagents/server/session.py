@@ -11,7 +11,7 @@ from asyncagents.domain.shape import Shape
 from asyncagents.domain.status import Status
 from asyncagents.domain.todo import Todo
 from asyncagents.engine.conversations import Opening
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.body import read
 from asyncagents.server.given import (
     DIRECTED,
