@@ -20,16 +20,16 @@ TALK_MUTANTS = (
     ),
     Mutant(
         "nobody_hears_that_a_message_is_gone",
-        "store/verb/remove.py",
-        '    await tx.one("insert_tombstone", await tx.rev(), "message", message_id, encode(gone))\n',
-        "    await tx.rev()\n",
+        "store/verb/undone.py",
+        '    await tx.one("insert_tombstone", rev, "message", message_id, encode(gone))\n',
+        "",
         first=TALKS,
     ),
     Mutant(
         "a_message_leaves_its_parts_behind",
-        "store/verb/remove.py",
-        '"parts_of_message", "message", "input"',
-        '"message", "input"',
+        "store/verb/undone.py",
+        '    await tx.run("undo_parts", message_id, "")\n',
+        "",
         first=TALKS,
     ),
 )
