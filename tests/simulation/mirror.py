@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.event import (
     Event,
+    MessageRemoved,
     MessageUpdated,
     PartUpdated,
     SessionDeleted,
@@ -41,6 +42,11 @@ class Mirror:
                 self.messages[message.id] = _plain(message)
             case PartUpdated(part=part) if part.id is not None:
                 self.parts[part.id] = _plain(part)
+            case MessageRemoved(message_id=message_id):
+                self.messages.pop(message_id, None)
+                self.parts = {
+                    key: part for key, part in self.parts.items() if part["messageID"] != message_id
+                }
             case SessionDeleted(session_id=session_id):
                 self.sessions.pop(session_id, None)
                 self.statuses.pop(session_id, None)

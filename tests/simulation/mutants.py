@@ -3,6 +3,7 @@
 from tests.simulation.mutant import Mutant
 from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.shell_mutants import SHELL_MUTANTS
+from tests.simulation.talk_mutants import TALK_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
 
 MUTANTS = (
@@ -72,8 +73,10 @@ MUTANTS = (
                 raise Undone(str(outcome.error)) from outcome.error
 """,
         """            if not self._connection.in_transaction:
-                execute("BEGIN IMMEDIATE")
-                execute("SAVEPOINT member")
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute("SAVEPOINT members")
+                done.append((outcome, tx))
+                continue
 """,
         first=52,
     ),
@@ -217,4 +220,5 @@ MUTANTS = (
     *TREE_MUTANTS,
     *PARK_MUTANTS,
     *SHELL_MUTANTS,
+    *TALK_MUTANTS,
 )
