@@ -123,8 +123,17 @@ class Screen:
                 self.parts[told["part"]["id"]] = told["part"]
             case "message.part.delta":
                 self._append(told)
+            case "message.removed":
+                self._remove(told["messageID"])
+            case "message.part.removed":
+                self.parts.pop(told["partID"], None)
             case _:
                 pass
+
+    def _remove(self, message_id: str) -> None:
+        self.messages.pop(message_id, None)
+        for gone in [known for known, part in self.parts.items() if part["messageID"] == message_id]:
+            del self.parts[gone]
 
     def _append(self, told: dict[str, Any]) -> None:
         """To a text that is not known yet nothing is added: it is read, or told, as a whole."""
