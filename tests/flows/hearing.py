@@ -113,8 +113,6 @@ class Screen:
         match event["type"]:
             case "session.created" | "session.updated":
                 self.sessions[told["sessionID"]] = told["info"]
-            case "session.deleted":
-                self.forget(told["sessionID"])
             case "session.status":
                 self.statuses[told["sessionID"]] = told["status"]
             case "message.updated":
@@ -123,6 +121,13 @@ class Screen:
                 self.parts[told["part"]["id"]] = told["part"]
             case "message.part.delta":
                 self._append(told)
+            case _:
+                self._take_out(event["type"], told)
+
+    def _take_out(self, type: str, told: dict[str, Any]) -> None:
+        match type:
+            case "session.deleted":
+                self.forget(told["sessionID"])
             case "message.removed":
                 self._remove(told["messageID"])
             case "message.part.removed":

@@ -24,10 +24,14 @@ pytestmark = pytest.mark.spec("X-01")
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
 
+FEW = 1024
+"""Frames that are kept for one: what happens here is more, again and again."""
+
 Heard = AsyncGenerator[tuple[Item, ...], None]
 
 
 async def joined(stack: AsyncExitStack, runtime: Runtime, directory: str | None = None) -> Heard:
+    runtime.broadcast.frames = FEW
     listening = runtime.broadcast.listen(directory, since=await runtime.cursor())
     heard = await stack.enter_async_context(aclosing(listening))
     assert await anext(heard) == ()
