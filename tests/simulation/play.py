@@ -17,6 +17,7 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.shells import SHELLS, ShellWorld, check_shells
 from tests.simulation.tree_checker import check_trees
 from tests.simulation.trees import TREE_STEPS
+from tests.simulation.undos import UNDOS, UndoWorld, check_undos
 
 MAX_STEPS = 20_000
 LONG_MAX_STEPS = 80_000
@@ -52,6 +53,8 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
 
 
 def _world(seed: int) -> type[Scenario]:
+    if seed >= UNDOS:
+        return UndoWorld
     if seed >= SHELLS:
         return ShellWorld
     return ParkWorld if seed >= PARKS else Scenario
@@ -59,6 +62,9 @@ def _world(seed: int) -> type[Scenario]:
 
 def _check(scenario: Scenario) -> None:
     path = scenario.machine.path
+    if isinstance(scenario, UndoWorld):
+        check_undos(scenario, path)
+        return
     if isinstance(scenario, ParkWorld):
         forget_old(scenario.book, path)
     check(scenario.stage, path)
