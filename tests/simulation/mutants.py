@@ -5,6 +5,7 @@ from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.shell_mutants import SHELL_MUTANTS
 from tests.simulation.talk_mutants import TALK_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
+from tests.simulation.undo_mutants import UNDO_MUTANTS
 
 MUTANTS = (
     Mutant(
@@ -221,4 +222,5 @@ MUTANTS = (
     *PARK_MUTANTS,
     *SHELL_MUTANTS,
     *TALK_MUTANTS,
+    *UNDO_MUTANTS,
 )
