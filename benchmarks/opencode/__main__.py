@@ -17,9 +17,9 @@ from benchmarks.opencode.wire import Place
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 TITLE = "## Under OpenCode's API"
 ABOUT = """
-`make bench` runs the small one of our server alone, `make bench FULL=1` both, turn by turn, in one run on one machine: client, model and
-server share its cores. The same config, snapshots off; the median of the rounds. CPU is that of the server alone; a trivial session
-is one prompt and one answer of one chunk.
+`make bench` runs the small one of our server alone, `make bench FULL=1` both, turn by turn, in one run on one
+machine: client, model and server share its cores. The same config, snapshots off; the median of the rounds.
+CPU is that of the server alone; a trivial session is one prompt and one answer of one chunk.
 """
 MISSING = "OpenCode is not installed: `npm install opencode-ai`, or name its binary as OPENCODE_BIN."
 SMALL, SIZES = (50,), (50, 200, 500)

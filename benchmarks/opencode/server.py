@@ -85,7 +85,7 @@ class Server:
         """Returns how long it took until it answered."""
         began = time.perf_counter()
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: ASYNC220  nobody else waits
                 [*self.contender.command, str(self.place.port)],
                 cwd=self._project,
                 env=self._environment,

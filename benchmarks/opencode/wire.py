@@ -1,4 +1,4 @@
-"""HTTP/1.1 as a client of few words speaks it: kept connections, no copies, nothing decoded that is not asked."""
+"""HTTP/1.1 as a client of few words speaks it: kept connections, and nothing decoded that nobody asks for."""
 
 import asyncio
 import re

@@ -25,6 +25,16 @@ from tests.peer.tui_script import SCRIPT
 
 LOCK = Path(__file__).with_name("package-lock.json")
 RULES = {"bash": {"*": "allow", "touch *": "ask", "mkdir *": "ask"}}
+LATER = '''
+from asyncagents import Pending, async_tool
+
+
+@async_tool
+async def deploy(version: str) -> Pending:
+    """Deploy a version."""
+    return Pending(note=f"{version} is on its way")
+'''
+"""A tool of the project whose result comes later."""
 OTHERWISE = Reply(text="a plain answer")
 
 
@@ -56,9 +66,13 @@ class Play(Struct, frozen=True):
     """What a scene has: the screen to look at, the ground to look at files, the provider to look at requests."""
 
     screen: Screen
-    ground: Ground
+    served: Served
     provider: Provider
     stage: "Stage"
+
+    @property
+    def ground(self) -> Ground:
+        return self.served.ground
 
     async def says(self, text: str) -> None:
         await self.screen.type(text)
@@ -98,7 +112,7 @@ async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
     modules = await installed_from(LOCK)
     async with open_terminal() as terminal:
         stage = Stage(terminal, modules, served)
-        yield Play(await stage.attach(served.ground.project), served.ground, provider, stage)
+        yield Play(await stage.attach(served.ground.project), served, provider, stage)
 
 
 @asynccontextmanager
@@ -112,7 +126,11 @@ async def the_real_one(root: Path) -> AsyncIterator[Play]:
 @asynccontextmanager
 async def ours(root: Path) -> AsyncIterator[tuple[Play, "OurServer"]]:
     async with open_actors() as provider:
-        server = OurServer(ground_for(root, provider))
+        ground = ground_for(root, provider)
+        tool = ground.project / ".asyncagents/tools/deploy.py"
+        tool.parent.mkdir(parents=True)
+        tool.write_text(LATER)
+        server = OurServer(ground)
         try:
             async with playing(await server.start(), provider) as play:
                 yield play, server
@@ -136,7 +154,7 @@ class OurServer:
             env={**self._ground.environment(), "ASYNCAGENTS_DATA_DIR": str(data), "ASYNCAGENTS_TRUST": "1"},
             stdin=DEVNULL,
             stdout=PIPE,
-            stderr=(self._ground.home / "serve.log").open("ab"),
+            stderr=DEVNULL,
             start_new_session=True,
         )
         url = (await said(self._process, "\n")).removeprefix("listening at ").strip()

@@ -1,6 +1,7 @@
 """Open a data directory, serve it until a signal comes, and say where."""
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +20,9 @@ from asyncagents.config.load import load
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict
 from asyncagents.server.discovery import Lock
+
+COLLECT_AFTER = 10_000
+"""New objects."""
 
 
 class Wanted(Struct, frozen=True):
@@ -69,6 +73,13 @@ def _alone(data: Path) -> Iterator[Lock]:
         yield lock
 
 
+def _spare_collecting() -> None:
+    """What is there now stays; and most of what comes goes by itself, without being looked for so often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 20)
+
+
 async def _listen(
     runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: asyncio.Event
 ) -> None:
@@ -80,6 +91,7 @@ async def _listen(
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
         runtime.serve_tree()  # not before it can be asked what it does
+        _spare_collecting()
         if port and listing.port != port:  # a proxy or a bookmark may still point there
             click.echo(f"port {port} is taken by another program", err=True)
         click.echo(f"listening at {listing.url}")

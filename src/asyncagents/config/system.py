@@ -19,21 +19,23 @@ class SystemRng:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pool = b""
+        self._at = 0
         _drawing.add(self)
 
     def below(self, n: int) -> int:
         """With 64 bits to spare: not to be guessed, and even."""
         size = (n.bit_length() + 71) // 8
         with self._lock:
-            if len(self._pool) < size:
-                self._pool = os.urandom(max(PAGE, size))
-            taken, self._pool = self._pool[:size], self._pool[size:]
+            if len(self._pool) < self._at + size:
+                self._pool, self._at = os.urandom(max(PAGE, size)), 0
+            begin, self._at = self._at, self._at + size
+            taken = self._pool[begin : self._at]
         return int.from_bytes(taken) % n
 
     def forget(self) -> None:
         """A forked process must not draw what its parent draws."""
         self._lock = threading.Lock()
-        self._pool = b""
+        self._pool, self._at = b"", 0
 
 
 _drawing: WeakSet[SystemRng] = WeakSet()

@@ -43,6 +43,7 @@ class Dispatcher:
         self._keep_ms = keep_ms
         self._store = store
         self._runner = runner
+        self.reverts = runner.reverts
         self._owner = owner
         self._alive = alive
         self._pool = pool

@@ -29,6 +29,7 @@ from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material
 from asyncagents.engine.served import Served
+from asyncagents.engine.snapshots import UNKEPT, NoSnapshots, Snapshots
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
 from asyncagents.engine.workplace import Asking, Brief, Keeping
 from asyncagents.errors import InvalidInput
@@ -58,6 +59,7 @@ class Texts(Struct, frozen=True, kw_only=True):
 class Project:
     reminds = True
     served: Served | None = None
+    snapshots: Snapshots | NoSnapshots = UNKEPT
 
     def __init__(  # noqa: PLR0913  all that a directory offers
         self,

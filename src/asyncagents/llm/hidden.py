@@ -1,7 +1,8 @@
 """What nobody may see of an endpoint: its key, its headers, and what stands in its address."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from asyncagents.config.secret import Secret
@@ -15,19 +16,21 @@ HALF = 4
 _WORD = re.compile(rf"[^\s,;=\"']{{{SHORTEST},}}")
 
 
-def hidden(api_key: Secret | None, headers: Mapping[str, str], url: str) -> tuple[Secret, ...]:
+@lru_cache(maxsize=64)
+def hidden(api_key: Secret | None, headers: tuple[str, ...], url: str) -> tuple[Secret, ...]:
     """The longest first, so that none is found in part inside another.
 
     Of a header also each word by itself: providers show a key without the `Bearer` that stood before it.
     """
-    found = {value for value in headers.values() if len(value) >= SHORTEST}
-    found |= {word for value in headers.values() for word in _WORD.findall(value)}
+    found = {value for value in headers if len(value) >= SHORTEST}
+    found |= {word for value in headers for word in _WORD.findall(value)}
     found |= {value for value in _of_address(url) if len(value) >= SHORTEST}
     if api_key is not None:
         found.add(api_key.reveal().strip())
     return tuple(Secret(value) for value in sorted(found - {""}, key=lambda value: (-len(value), value)))
 
 
+@lru_cache(maxsize=64)
 def shown(url: str) -> str:
     """The address as people may see it: without user, password and query."""
     try:

@@ -129,7 +129,7 @@ class LongTail:
             model_id=request.model.model_id,
             url=shown(self._provider.base_url if self._provider else endpoint.base_url),
             has_key=endpoint.api_key is not None,
-            hidden=hidden(endpoint.api_key, endpoint.headers, endpoint.base_url),
+            hidden=hidden(endpoint.api_key, tuple(endpoint.headers.values()), endpoint.base_url),
         )
 
 

@@ -19,8 +19,9 @@ from asyncagents.llm.model import (
     TextDelta,
     TextEnd,
     TextStart,
+    ToolSpec,
 )
-from asyncagents.llm.openai_body import write_body
+from asyncagents.llm.openai_body import plain_tools, write_body
 from asyncagents.llm.openai_calls import Calls
 from asyncagents.llm.openai_wire import (
     DONE,
@@ -35,6 +36,7 @@ from asyncagents.llm.openai_wire import (
     tokens_of,
 )
 from asyncagents.llm.post import at, key, post
+from asyncagents.llm.written import Written
 
 Block: TypeAlias = Literal["text", "reasoning"]
 
@@ -43,6 +45,7 @@ class OpenAIChat:
     def __init__(self, http: Http, endpoint: Endpoint) -> None:
         self._http = http
         self._endpoint = endpoint
+        self._tools: Written[tuple[ToolSpec, ...]] = Written(plain_tools)
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         endpoint = self._endpoint
@@ -54,7 +57,7 @@ class OpenAIChat:
             request,
             at(endpoint.base_url, "/chat/completions"),
             headers=auth,
-            write=partial(write_body, endpoint, request),
+            write=partial(write_body, endpoint, request, tools=self._tools),
         )
         return self._http.stream(message, OpenAIReader(message.target, seed=str(len(request.messages))))
 

@@ -71,7 +71,7 @@ def post(
         model_id=request.model.model_id,
         url=shown(url),
         has_key=endpoint.api_key is not None,
-        hidden=hidden(endpoint.api_key, given, endpoint.base_url),
+        hidden=hidden(endpoint.api_key, tuple(given.values()), endpoint.base_url),
     )
     sent = {"content-type": "application/json", "accept": "text/event-stream", **headers, **given}
     return Post(url=url, headers=sent, idle_seconds=endpoint.idle_seconds, target=target, write=write)

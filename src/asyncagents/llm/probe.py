@@ -70,7 +70,7 @@ def _target(offer: Offer) -> Target:
         model_id=offer.ref.model_id,
         url=shown(_url(offer)),
         has_key=offer.provider.api_key is not None,
-        hidden=hidden(offer.provider.api_key, headers, offer.base_url),
+        hidden=hidden(offer.provider.api_key, tuple(headers.values()), offer.base_url),
     )
 
 

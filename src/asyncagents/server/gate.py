@@ -3,6 +3,7 @@
 import binascii
 import hmac
 from base64 import b64decode
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -193,6 +194,7 @@ def _host(header: str) -> str | None:
     return name if name and (not port or (port.isascii() and port.isdecimal())) else None
 
 
+@lru_cache(maxsize=64)
 def _is_here(host: str) -> bool:
     """Nobody else is given these names; an address is no name, and nothing that points elsewhere later."""
     return host == "localhost" or host.endswith(".localhost") or is_loopback(host)

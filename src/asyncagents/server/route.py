@@ -90,13 +90,16 @@ class Table:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._plain: dict[str, dict[str, Route]] = {}
-        self._named: list[tuple[tuple[str, ...], dict[str, Route]]] = []
+        self._named: dict[tuple[int, str], list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        """By how many segments they have, and the first of them, which is never a name in braces."""
         templates: dict[str, dict[str, Route]] = {}
         for route in routes:
             templates.setdefault(route.path, {})[route.method] = route
         for path, methods in templates.items():
             if "{" in path:
-                self._named.append((tuple(path.split("/")), methods))
+                template = tuple(path.split("/"))
+                assert not template[1].startswith("{"), "a route begins with a word of its own"
+                self._named.setdefault((len(template), template[1]), []).append((template, methods))
             else:
                 self._plain[path] = methods
 
@@ -108,8 +111,8 @@ class Table:
         return Found(route, params) if route is not None else tuple(methods)
 
     def _match(self, segments: list[str]) -> tuple[dict[str, Route], dict[str, str]]:
-        for template, methods in self._named:
-            if len(template) == len(segments) and all(
+        for template, methods in self._named.get((len(segments), "".join(segments[1:2])), ()):
+            if all(
                 given == wanted or wanted.startswith("{")
                 for given, wanted in zip(segments, template, strict=True)
             ):

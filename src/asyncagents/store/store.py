@@ -17,10 +17,12 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
 from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
+from asyncagents.store.conversation import ConversationStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
@@ -75,7 +77,9 @@ class Store(Door):
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
+        self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
+        self.reverts = RevertStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)
@@ -84,20 +88,20 @@ class Store(Door):
 
     async def create_session(self, new: NewSession) -> Session:
         """The same key, or id, again gives the session that is there."""
-        return await self._write(lambda tx: session.create(tx, new))
+        return await self._write_quickly(lambda tx: session.create(tx, new))
 
     async def begin(self, new: NewSession, first: Admit) -> tuple[Session, Admitted]:
         """A session and its first input; the same keys again change nothing."""
-        return await self._write(lambda tx: begin.begin(tx, new, first))
+        return await self._write_quickly(lambda tx: begin.begin(tx, new, first))
 
     async def admit(self, new: Admit) -> Admitted:
         """Accept input and wake the session. The same key again changes nothing."""
-        return await self._write(lambda tx: signal.admit(tx, new))
+        return await self._write_quickly(lambda tx: signal.admit(tx, new))
 
     async def settle(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
         """Give an open call its result, once. The same again gets the same answer; another is a conflict."""
         fact = Settle(call_id, result)
-        return await self._write(lambda tx: signal.settle(tx, fact, unless_checked=unless_checked))
+        return await self._write_quickly(lambda tx: signal.settle(tx, fact, unless_checked=unless_checked))
 
     async def answer(self, ask_id: str, reply: Reply, *, ask_hash: str | None = None, by: str = "") -> Call:
         """Answer an ask or a question, once."""
@@ -146,7 +150,9 @@ class Store(Door):
         self, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True
     ) -> Snapshot | None:
         """Take a session that is ready or whose owner is `dead`. None: there is nothing to take."""
-        return await self._write(lambda tx: claim.claim(tx, session_id, owner, dead=dead, counts=counts))
+        return await self._write_quickly(
+            lambda tx: claim.claim(tx, session_id, owner, dead=dead, counts=counts)
+        )
 
     async def release(self, lease: Lease) -> None:
         """Give it back unfinished: whoever serves it goes on."""
@@ -162,19 +168,19 @@ class Store(Door):
 
     async def keep_trace(self, lease: Lease, traceparent: str) -> None:
         """Whoever goes on with the session goes on there."""
-        await self._write(lambda tx: trace.keep(tx, lease, traceparent))
+        await self._write_quickly(lambda tx: trace.keep(tx, lease, traceparent))
 
     async def start_step(self, lease: Lease, new: NewStep) -> Started | None:
         """Promote unread input and write down that the model is about to be asked. None: cancelled."""
-        return await self._write(lambda tx: step.start_step(tx, lease, new))
+        return await self._write_quickly(lambda tx: step.start_step(tx, lease, new))
 
     async def write_parts(self, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
         """Keep a step as it streams; the events are what listeners have not heard of it."""
-        await self._write(lambda tx: step.write_parts(tx, lease, parts, events))
+        await self._write_quickly(lambda tx: step.write_parts(tx, lease, parts, events))
 
     async def finish_step(self, lease: Lease, end: StepEnd) -> Snapshot:
         """Close the step and write down its calls."""
-        return await self._write(lambda tx: step.finish_step(tx, lease, end))
+        return await self._write_quickly(lambda tx: step.finish_step(tx, lease, end))
 
     async def finish_summary(self, lease: Lease, done: Summarised) -> Snapshot:
         """Close a summary; from here on it stands for what came before it."""
@@ -186,7 +192,7 @@ class Store(Door):
 
     async def retry_step(self, lease: Lease, retry: Retrying) -> Snapshot:
         """Close a step that failed and let its next try wait as a row."""
-        return await self._write(lambda tx: step.retry_step(tx, lease, retry))
+        return await self._write_quickly(lambda tx: step.retry_step(tx, lease, retry))
 
     async def hold_step(self, lease: Lease, request_id: RequestId, *, until: int, why: str) -> Snapshot:
         """Wait as a row before the first try, or longer before the next."""
@@ -198,35 +204,35 @@ class Store(Door):
 
     async def advance(self, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
         """Move calls on. A settled call never changes; nothing starts in a cancelled turn."""
-        return await self._write(lambda tx: step.advance(tx, lease, moves))
+        return await self._write_quickly(lambda tx: step.advance(tx, lease, moves))
 
     async def finish_call(
         self, lease: Lease, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
     ) -> Call:
         """The run's own tool ended; its facts commit with its result. A result from outside stays."""
-        return await self._write(lambda tx: fact.finish(tx, lease, Settle(call_id, result), facts))
+        return await self._write_quickly(lambda tx: fact.finish(tx, lease, Settle(call_id, result), facts))
 
     async def open_call(
         self, lease: Lease, call_id: CallId, state: Open, facts: tuple[Fact, ...] = ()
     ) -> None:
         """The run's own tool waits; its facts commit with that. A result from outside stays."""
-        await self._write(lambda tx: fact.open_call(tx, lease, call_id, state, facts=facts))
+        await self._write_quickly(lambda tx: fact.open_call(tx, lease, call_id, state, facts=facts))
 
     async def park(self, lease: Lease, wake_seq: int) -> bool:
         """Stop with calls open. False: something arrived since the decision, go on."""
-        return await self._write(lambda tx: rest.park(tx, lease, wake_seq))
+        return await self._write_quickly(lambda tx: rest.park(tx, lease, wake_seq))
 
     async def rest(self, lease: Lease, wake_seq: int, reason: Reason, facts: tuple[Fact, ...] = ()) -> bool:
         """End the turn, and with it whatever the facts say. False: something arrived, go on."""
-        return await self._write(lambda tx: rest.rest(tx, lease, wake_seq, reason, facts=facts))
+        return await self._write_quickly(lambda tx: rest.rest(tx, lease, wake_seq, reason, facts=facts))
 
     # Reads.
 
     async def snapshot(self, lease: Lease) -> Snapshot:
-        return await self._read(lambda tx: read.leased_snapshot(tx, lease))
+        return await self._glance(lambda tx: read.leased_snapshot(tx, lease))
 
     async def session(self, session_id: SessionId) -> Session:
-        return await self._read(lambda tx: read.session(tx, session_id))
+        return await self._glance(lambda tx: read.session(tx, session_id))
 
     async def sessions(self, project_id: str, *, after: str = "", limit: int = 100) -> tuple[Session, ...]:
         """Newest first."""
@@ -246,14 +252,14 @@ class Store(Door):
         return await self._read(lambda tx: read.children(tx, session_id))
 
     async def control(self, session_id: SessionId) -> Control:
-        return await self._read(lambda tx: read.control(tx, session_id))
+        return await self._glance(lambda tx: read.control(tx, session_id))
 
     async def covered(self, session_id: SessionId) -> tuple[Control, bool]:
         """The control columns, and whether a cancel still has something to end."""
         return await self._read(lambda tx: read.covered(tx, session_id))
 
     async def status(self, session_id: SessionId) -> Status:
-        return await self._read(lambda tx: read.status(tx, session_id))
+        return await self._glance(lambda tx: read.status(tx, session_id))
 
     async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
         """Of all sessions, or those of a tree, that are not idle."""
@@ -281,29 +287,29 @@ class Store(Door):
         return await self._read(lambda tx: read.entry(tx, message_id))
 
     async def input(self, message_id: MessageId) -> InputRow:
-        return await self._read(lambda tx: read.input_row(tx, message_id))
+        return await self._glance(lambda tx: read.input_row(tx, message_id))
 
     async def is_known(self, session_id: SessionId, key: str) -> bool:
         """Whether input of this key was admitted."""
-        return await self._read(lambda tx: known.is_known(tx, session_id, key))
+        return await self._glance(lambda tx: known.is_known(tx, session_id, key))
 
     async def has_begun(self, session_key: str, key: str) -> bool:
         """Whether a session of this key began with input of that key."""
-        return await self._read(lambda tx: known.has_begun(tx, session_key, key))
+        return await self._glance(lambda tx: known.has_begun(tx, session_key, key))
 
     async def count_inputs(self, session_id: SessionId, prefix: str) -> int:
         """How many inputs of a session have a key that begins like this."""
         return await self._read(lambda tx: read.count_inputs(tx, session_id, prefix))
 
     async def last_call_id(self, session_id: SessionId) -> CallId | None:
-        return await self._read(lambda tx: read.last_call_id(tx, session_id))
+        return await self._glance(lambda tx: read.last_call_id(tx, session_id))
 
     async def newest_prompt(self, session_id: SessionId) -> MessageId | None:
         """What a person said last, of what the model has read."""
-        return await self._read(lambda tx: read.newest_prompt(tx, session_id))
+        return await self._glance(lambda tx: read.newest_prompt(tx, session_id))
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
-        return await self._read(lambda tx: todo.read(tx, session_id))
+        return await self._glance(lambda tx: todo.read(tx, session_id))
 
     async def task(self, task_id: SessionId) -> Seen:
         return await self._read(lambda tx: task_read.seen(tx, task_id))
@@ -333,7 +339,7 @@ class Store(Door):
 
     async def count_live(self, session_id: SessionId) -> int:
         """How many tasks that a session launched have not ended."""
-        return await self._read(lambda tx: task_read.count_live(tx, session_id))
+        return await self._glance(lambda tx: task_read.count_live(tx, session_id))
 
     async def last_calls(self, session_id: SessionId, limit: int) -> tuple[Call, ...]:
         """The newest first."""
@@ -352,7 +358,7 @@ class Store(Door):
         return await self._read(lambda tx: task_read.unconcluded(tx, limit))
 
     async def call(self, call_id: CallId) -> Call:
-        return await self._read(lambda tx: read.the_call(tx, call_id))
+        return await self._glance(lambda tx: read.the_call(tx, call_id))
 
     async def calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._read(lambda tx: read.calls(tx, session_id))
@@ -366,7 +372,7 @@ class Store(Door):
 
     async def lineage(self, session_id: SessionId) -> tuple[Session, ...]:
         """From the root of its tree down to a session."""
-        return await self._read(lambda tx: read.lineage(tx, session_id))
+        return await self._glance(lambda tx: read.lineage(tx, session_id))
 
     async def approvals(self, project_id: str) -> tuple[Rule, ...]:
         """What was approved for good."""
@@ -381,13 +387,13 @@ class Store(Door):
         return await self._read(lambda tx: read.active(tx, pool, after=after, limit=limit))
 
     async def trace(self, session_id: SessionId) -> str | None:
-        return await self._read(lambda tx: trace.trace_of(tx, session_id))
+        return await self._glance(lambda tx: trace.trace_of(tx, session_id))
 
     async def next_due(self) -> int | None:
         return await self._read(read.next_due)
 
     async def cursor(self) -> str:
-        return await self._read(feed.cursor)
+        return await self._glance(feed.cursor)
 
     async def feed(self, after: str | None = None) -> Feed:
         """What changed since a cursor, a bounded piece at a time."""

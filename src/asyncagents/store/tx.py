@@ -68,10 +68,13 @@ class Commit(Struct, frozen=True):
 
 
 class Database(Protocol):
-    """Runs verbs. `write` returns only when the commit is durable; `read` sees one consistent state."""
+    """Runs verbs. `write` returns only when the commit is durable; `read` sees one consistent state.
 
-    async def write(self, verb: Verb[T]) -> T: ...
-    async def read(self, verb: Verb[T]) -> T: ...
+    A verb is `quick` that touches few rows: it may be run where it is asked for, instead of in a thread.
+    """
+
+    async def write(self, verb: Verb[T], *, quick: bool = False) -> T: ...
+    async def read(self, verb: Verb[T], *, quick: bool = False) -> T: ...
     def listen(self, listener: Callable[[Commit], None]) -> None:
         """Hear of every commit, also of those that other processes made."""
         ...

@@ -47,7 +47,8 @@ async function tools(stage, { project }) {
   const { id } = await stage.turn("bash", play({ tools: [tool("bash", { command: "echo hi", description: "Say hi" })] }, { text: "It said hi." }))
   await stage.call("session.messages", { sessionID: id }, "bash")
   await stage.turn("read", play({ tools: [tool("read", { filePath: `${project}/README.md` })] }, { text: "Read." }))
-  await stage.turn("two tools", play({ tools: [tool("glob", { pattern: "**/*.py" }), tool("grep", { pattern: "needle" })], text: "Looking." }, { text: "Found." }))
+  const two = [tool("read", { filePath: `${project}/src/old.txt` }), tool("bash", { command: "echo two", description: "Say two" })]
+  await stage.turn("two tools", play({ tools: two, text: "Looking." }, { text: "Found." }))
   await stage.turn("failing tool", play({ tools: [tool("read", { filePath: `${project}/nowhere.txt` })] }, { text: "Not there." }))
   await stage.turn("unknown tool", play({ tools: [tool("no_such_tool", { a: 1 })] }, { text: "No such tool." }))
   await stage.turn("bad arguments", play({ tools: [tool("bash", { nonsense: true })] }, { text: "Wrong arguments." }))

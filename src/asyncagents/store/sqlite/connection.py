@@ -39,6 +39,11 @@ def connect_with(path: Path, *, synchronous: str) -> Connection:
     return connection
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds a lock that was not waited for."""
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
 def prepare(connection: Connection, *, synchronous: str) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA synchronous = {synchronous}")

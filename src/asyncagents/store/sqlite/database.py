@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -15,7 +15,7 @@ from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.batch import Batches, SqliteTx, drive
-from asyncagents.store.sqlite.connection import Connect, Connection, connect
+from asyncagents.store.sqlite.connection import Connect, Connection, connect, is_busy
 from asyncagents.store.sqlite.migrate import load_scripts, migrate
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.sqlite.writer import Report, ThreadWriter, Writer
@@ -26,16 +26,23 @@ MakeWriter: TypeAlias = Callable[[Batches, Report], Writer]
 READERS = 2
 
 
+class InTheWay(Exception):
+    """Somebody else would have to be waited for."""
+
+
 class SqliteDatabase:
     def __init__(self, batches: Batches, readers: "Readers", make_writer: MakeWriter) -> None:
         self._listeners: list[Callable[[Commit], None]] = []
         self._readers = readers
         self._writer = make_writer(batches, self._report)
 
-    async def write(self, verb: Verb[T]) -> T:
-        return cast(T, await self._writer.submit(verb))
+    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        return cast(T, await self._writer.submit(verb, quick=quick))
 
-    async def read(self, verb: Verb[T]) -> T:
+    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
+        if quick:
+            with suppress(InTheWay):
+                return self._readers.glance(verb)
         return await self._readers.run(verb)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
@@ -66,6 +73,21 @@ class Readers:
         self._connections: list[Connection] = []
         self._closed = False
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="asyncagents-reader")
+
+    def glance(self, verb: Verb[T]) -> T:
+        """On the loop: to hand a row or two over to a thread and back takes longer than to read them.
+        Raises `InTheWay` instead of waiting for anybody."""
+        if self._closed:
+            raise Closed("the store is closed")
+        if not hasattr(self._local, "connection"):
+            self._mine().execute("PRAGMA busy_timeout = 0")
+        try:
+            return self._read_with(self._mine(), verb)
+        except sqlite3.Error as error:
+            self._drop()
+            if is_busy(error):
+                raise InTheWay from error
+            raise StoreError(f"the database could not be read: {error}") from error
 
     async def run(self, verb: Verb[T]) -> T:
         if self._closed:
