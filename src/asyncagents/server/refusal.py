@@ -9,7 +9,13 @@ from asyncagents.server.http import NAMES, Answer, Request, status_of
 OURS = ("/v1/", "/async-tool/")
 """Routes that OpenCode does not have say it in a plainer form."""
 
-_CALLED = {"session": "Session", "parent session": "Session", "message": "Message", "part": "Part"}
+_CALLED = {
+    "session": "Session",
+    "parent session": "Session",
+    "message": "Message",
+    "part": "Part",
+    "project": "Project",
+}
 
 
 def told(error: RequestError, route: str, request: Request) -> Answer:
@@ -20,10 +26,6 @@ def told(error: RequestError, route: str, request: Request) -> Answer:
             return _tagged(status, *_no_ask(route, asked), {"requestID": asked})
         case NotFound(kind=kind, id=named) if kind in _CALLED:
             return _named(status, NAMES[status], f"{_CALLED[kind]} not found: {named}")
-        case NotFound(kind="project", id=named):
-            return _tagged(
-                status, "ProjectNotFoundError", f"Project not found: {named}", {"projectID": named}
-            )
         case SessionBusy(session_id=session_id):
             said = f"Session is busy: {session_id}"
             return _tagged(status, "SessionBusyError", said, {"sessionID": session_id})
