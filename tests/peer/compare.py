@@ -63,6 +63,23 @@ def _plain_text(text: str, places: Mapping[str, str]) -> str:
     return HASH.sub("<hash>", ISO.sub("<when>", text))
 
 
+def compared(real: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[Difference]:
+    """Answer by answer; of two with different statuses only that is told, they mean different things."""
+    for name in (*real, *(name for name in ours if name not in real)):
+        if name not in ours:
+            yield Difference(name, "missing", real=real[name])
+        elif name not in real:
+            yield Difference(name, "added", ours=ours[name])
+        elif real[name].get("status") != ours[name].get("status"):
+            yield Difference(f"{name}.status", "value", _told(real[name]), _told(ours[name]))
+        else:
+            yield from differences(real[name], ours[name], name)
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    return f"{answer.get('status')} {answer.get('body')}"
+
+
 def differences(real: Any, ours: Any, where: str) -> Iterator[Difference]:
     match real, ours:
         case dict(), dict():
@@ -146,6 +163,10 @@ class Known(Struct, frozen=True):
     def covers(self, difference: Difference) -> bool:
         wanted = ".*".join(map(re.escape, self.where.split("*")))
         return re.fullmatch(wanted, f"{difference.where} {difference.kind}") is not None
+
+
+def because(why: str, *places: str, sometimes: bool = False) -> tuple[Known, ...]:
+    return tuple(Known(where, why, sometimes) for where in places)
 
 
 def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[str]:

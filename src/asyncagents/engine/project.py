@@ -107,7 +107,8 @@ class Project:
         if (agent, rules) not in self._briefs:
             if len(self._briefs) >= MOST_KEPT:
                 self._briefs.clear()
-            self._briefs[agent, rules] = self._brief(agent, rules)
+            brief = self._brief(agent, rules)
+            self._briefs[agent, rules] = replace(brief, weight=brief.tokens)
         return self._briefs[agent, rules]
 
     def _brief(self, agent: str, rules: Effective) -> Brief:

@@ -34,6 +34,9 @@ DEFAULT_MODELS = {
 }
 """What is used when the config names no model: the first of these that has a key, in this order."""
 
+MOST_OFFERS = 256
+"""Kept; then all are worked out afresh."""
+
 
 class Choice(Struct, frozen=True):
     """One line of a list to choose from."""
@@ -51,6 +54,7 @@ class Roster:
         self._providers = {name: providers[name] for name in providers if enabled(config, name)}
         self.catalog = Catalog(self._providers)
         self._warned: set[ModelRef] = set()
+        self._offers: dict[tuple[ModelRef, bool], Offer] = {}
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
@@ -98,6 +102,15 @@ class Roster:
 
     def offer(self, ref: ModelRef, *, tools: bool = True) -> Offer | Problem:
         """How to ask for this model, or why it cannot be asked for."""
+        known = self._offers.get((ref, tools))
+        found = known or self._offer(ref, tools=tools)
+        if known is None and isinstance(found, Offer):
+            if len(self._offers) >= MOST_OFFERS:
+                self._offers.clear()
+            self._offers[ref, tools] = found
+        return found
+
+    def _offer(self, ref: ModelRef, *, tools: bool) -> Offer | Problem:
         provider = self._providers.get(ref.provider_id)
         if provider is None:
             return Problem("unknown", ref.provider_id, self._no_provider(ref.provider_id))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Rule, Session, SessionModel
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.status import Status
+from asyncagents.domain.status import Idle, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.engine.conversations import Opening
 from asyncagents.errors import InvalidInput, NotFound
@@ -92,7 +92,11 @@ async def todos(site: Site, request: Request) -> Answer:
 async def abort(site: Site, request: Request) -> Answer:
     """True, too, if there is nothing to end, or nobody who could be at work."""
     with suppress(NotFound):
-        await site.runtime.abort(session_id(request))
+        at = session_id(request)
+        rested = isinstance(await site.runtime.status(at), Idle)
+        await site.runtime.abort(at)
+        if rested:
+            await site.runtime.say_idle(at)
     return shown(True)
 
 
