@@ -19,6 +19,7 @@ from msgspec.json import decode, encode
 from tests.simulation.hunt import reason
 from tests.simulation.parks import PARKS
 from tests.simulation.play import play
+from tests.simulation.shells import SHELLS
 from tests.simulation.trees import TREES
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +62,7 @@ def _work(first: int, seconds: float) -> Tally:
     tally = Tally(next_seed=first, counts={})
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        for seed in (tally.next_seed, TREES + tally.next_seed, PARKS + tally.next_seed):
+        for seed in (tally.next_seed, *(world + tally.next_seed for world in (TREES, PARKS, SHELLS))):
             _play(tally, seed)
         tally.next_seed += WORKERS
     return tally

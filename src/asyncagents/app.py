@@ -318,7 +318,7 @@ def _assemble(
         rng=world.rng,
         ids=world.ids,
         alive=world.owners.alive,
-        defaults=Defaults(setup.agent, setup.model_ref, setup.model),
+        defaults=Defaults(setup.agent, setup.model_ref, setup.model, setup.check),
         workplaces=workplaces,
         counters=counters,
         reach=reach,

@@ -19,6 +19,15 @@ SCENES = {
 }
 
 
+QUERIES = {
+    "/experimental/tool": "?provider=scripted&model=scripted",
+    "/file/content": "?path=server.json",
+    "/find": "?pattern=port",
+    "/vcs/diff": "?mode=git",
+}
+"""What cannot be left out."""
+
+
 def fits(document: Any, schema: Any, value: Any) -> None:
     """Raises what is wrong with it."""
     jsonschema_rs.validate({**schema, "components": document["components"]}, value)
@@ -38,6 +47,7 @@ async def examples(at: Served) -> dict[str, str]:
         "/v1/tasks/{id}": task.session_id,
         "/v1/task-groups/{id}": task.batch_id,
         "/async-tool/pending/{id}": pending.id,
+        "/project/{id}": (await at.runtime.session(session_id)).project_id,
     }
     document = await at.json("/doc")
     found = {}
@@ -46,7 +56,8 @@ async def examples(at: Served) -> dict[str, str]:
             known = next(
                 (found_id for prefix, found_id in ids.items() if path.startswith(prefix)), session_id
             )
-            found[path] = path.replace("{id}", known).replace("{messageID}", entry.info.id)
+            where = path.replace("{id}", known).replace("{messageID}", entry.info.id)
+            found[path] = where + QUERIES.get(path, "")
     return found
 
 

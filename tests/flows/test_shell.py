@@ -144,7 +144,7 @@ async def test_an_abort_ends_a_command_and_all_that_it_started(tmp_path: Path) -
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolError)
-    assert part.state.error == ABORTED
+    assert (part.state.error, part.state.metadata) == (ABORTED, {"output": "begun\n"})
     assert isinstance(answer_of(entry).error, MessageAbortedError)
     assert not (tmp_path / "s").exists()
     result = at.told()[2]

@@ -63,6 +63,23 @@ def _plain_text(text: str, places: Mapping[str, str]) -> str:
     return HASH.sub("<hash>", ISO.sub("<when>", text))
 
 
+def compared(real: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[Difference]:
+    """Answer by answer; of two with different statuses only that is told, they mean different things."""
+    for name in (*real, *(name for name in ours if name not in real)):
+        if name not in ours:
+            yield Difference(name, "missing", real=real[name])
+        elif name not in real:
+            yield Difference(name, "added", ours=ours[name])
+        elif real[name].get("status") != ours[name].get("status"):
+            yield Difference(f"{name}.status", "value", _told(real[name]), _told(ours[name]))
+        else:
+            yield from differences(real[name], ours[name], name)
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    return f"{answer.get('status')} {answer.get('body')}"
+
+
 def differences(real: Any, ours: Any, where: str) -> Iterator[Difference]:
     match real, ours:
         case dict(), dict():
@@ -93,19 +110,34 @@ def _elements(real: list[Any], ours: list[Any], where: str) -> Iterator[Differen
         yield from _keys({each[name]: each for each in real}, {each[name]: each for each in ours}, where)
         return
     if len(real) != len(ours):
-        yield Difference(where, "length", _outline(real), _outline(ours))
-    for number, (one, other) in enumerate(zip(real, ours, strict=False)):
+        yield Difference(where, "length", [_kind(each) for each in real], [_kind(each) for each in ours])
+        yield from _kinds(real, ours, where)
+        return
+    for number, (one, other) in enumerate(zip(real, ours, strict=True)):
         yield from differences(one, other, f"{where}[{number}]")
+
+
+def _kinds(real: list[Any], ours: list[Any], where: str) -> Iterator[Difference]:
+    """Lists of different lengths: the shape of the first of each kind that both have."""
+    firsts = {_kind(each): each for each in reversed(ours)}
+    for kind, each in {_kind(each): each for each in reversed(real)}.items():
+        if kind in firsts and isinstance(each, dict):
+            found = differences(each, firsts[kind], f"{where}[{kind}]")
+            yield from (one for one in found if one.kind != "value")
 
 
 def _named(elements: list[Any], name: str) -> bool:
     names = [each.get(name) if isinstance(each, dict) else None for each in elements]
-    return bool(names) and all(isinstance(each, str) for each in names) and len(set(names)) == len(names)
+    told = all(isinstance(each, str) and not each.startswith("<") for each in names)
+    return bool(names) and told and len(set(names)) == len(names)
 
 
-def _outline(elements: list[Any]) -> Any:
-    """What kind of elements they are, as far as they say so."""
-    return [each.get("type", "…") if isinstance(each, dict) else each for each in elements]
+def _kind(element: Any) -> str:
+    """What an element says it is."""
+    if not isinstance(element, dict):
+        return str(element)
+    about = element.get("info", element)
+    return " ".join(str(about[name]) for name in ("role", "type", "permission") if name in about)
 
 
 def _type(value: Any) -> str:
@@ -119,19 +151,27 @@ def _type(value: Any) -> str:
 
 
 class Known(Struct, frozen=True):
-    """A difference that is meant. `where` may have `*` for anything."""
+    """A difference that is meant. `where` may have `*` for anything.
+
+    `sometimes`: it depends on the machine, or on what happens first.
+    """
 
     where: str
     why: str
+    sometimes: bool = False
 
     def covers(self, difference: Difference) -> bool:
         wanted = ".*".join(map(re.escape, self.where.split("*")))
         return re.fullmatch(wanted, f"{difference.where} {difference.kind}") is not None
 
 
+def because(why: str, *places: str, sometimes: bool = False) -> tuple[Known, ...]:
+    return tuple(Known(where, why, sometimes) for where in places)
+
+
 def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[str]:
     """Differences that nobody meant, and those meant that are no more."""
     found, known = list(found), list(known)
     strange = [str(each) for each in found if not any(one.covers(each) for one in known)]
-    past = [f"no longer differs: {one.where}" for one in known if not any(map(one.covers, found))]
+    past = [f"no longer differs: {one.where}" for one in known if not one.sometimes and not any(map(one.covers, found))]
     return [*strange, *past]

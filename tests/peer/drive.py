@@ -18,7 +18,7 @@ from tests.peer.stage import Served
 
 SCRIPT = Path(__file__).parent / "drive" / "drive.mjs"
 LOCK = Path(__file__).parent / "package-lock.json"
-PATIENCE = 300.0
+PATIENCE = 600.0
 
 
 class Told(Struct, frozen=True):

@@ -80,7 +80,7 @@ def _project(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
-    for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-q", "-m", "First")):
+    for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-q", "-m", f"Begin {folder.name}")):
         subprocess.run(("git", *words), cwd=folder, check=True)
 
 

@@ -8,10 +8,7 @@ WORDS = " ".join(f"word{number}" for number in range(40))
 HALF = Reply(text="it begins well and never ends", chunks=7)
 CUT_SHORT = "no ending either"
 GOES_ON = "the story goes on after the crash"
-TODOS = (
-    {"content": "first thing", "status": "completed", "priority": "high"},
-    {"content": "second thing", "status": "in_progress", "priority": "low"},
-)
+STORY = "tell a story of so many words that it needs a title of its own, whoever gives it"
 COLOURS = (
     {"label": "Red", "description": "a warm one"},
     {"label": "Blue", "description": "a cold one"},
@@ -20,6 +17,13 @@ COLOURS = (
 
 def _uses(tool: str, **args: Any) -> ToolUse:
     return ToolUse(name=tool, args=args)
+
+
+def _todos(**states: str) -> ToolUse:
+    todos = [
+        {"content": f"{name} thing", "status": state, "priority": "high"} for name, state in states.items()
+    ]
+    return _uses("todowrite", todos=todos)
 
 
 def _bash(command: str) -> ToolUse:
@@ -39,10 +43,24 @@ def _up_to(reply: Reply, pieces: int) -> int:
 
 
 SCRIPT: Script = {
-    "tell a story": [Reply(text=WORDS, chunks=40, gap=0.06)],
-    "list and note": _then(
-        _bash("echo shown-by-$((40 + 2))"), _uses("todowrite", todos=list(TODOS)), answer="tools are done"
-    ),
+    STORY: [Reply(text=WORDS, chunks=40, gap=0.06)],
+    "list and note": [
+        Reply(
+            text="",
+            tools=(
+                _bash("printf 'shown-by-%s' a-tool"),
+                _todos(first="completed", second="in_progress"),
+            ),
+        ),
+        *_then(_todos(first="completed", second="completed"), answer="tools are done"),
+    ],
+    "look and change": [
+        Reply(text="", tools=(_uses("read", filePath="README.md"),)),
+        *_then(
+            _uses("edit", filePath="README.md", oldString="a needle", newString="a thread"),
+            answer="looked and changed",
+        ),
+    ],
     "touch it once": _then(_bash("touch asked-once"), answer="touched once"),
     "touch it for ever": _then(_bash("touch asked-twice"), answer="touched twice"),
     "touch it unasked": _then(_bash("touch not-asked"), answer="touched thrice"),
@@ -63,8 +81,8 @@ SCRIPT: Script = {
     ),
     "delegate slowly": _then(_task("slow child", "take time"), answer="meanwhile the parent speaks"),
     "slow child": [Reply(text="slowly it comes", chunks=15, gap=0.2)],
-    "deploy it": _then(_uses("deploy", version="v2"), answer="so much for the deployment"),
-    "how is it": [Reply(text="it still takes its time")],
+    "deploy it": [Reply(text="", tools=(_uses("deploy", version="v2"),))],
+    "how is it": [Reply(text="it still takes its time"), Reply(text="so much for the deployment")],
     "survive this": [
         Reply(text=HALF.text, chunks=7, hang_at=_up_to(HALF, 4), times=1),
         Reply(text=GOES_ON, chunks=7),

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +24,16 @@ from tests.peer.tui_script import SCRIPT
 
 LOCK = Path(__file__).with_name("package-lock.json")
 RULES = {"bash": {"*": "allow", "touch *": "ask", "mkdir *": "ask"}}
+LATER = '''
+from asyncagents import Pending, async_tool
+
+
+@async_tool
+async def deploy(version: str) -> Pending:
+    """Deploy a version."""
+    return Pending(note=f"{version} is on its way")
+'''
+"""A tool of the project whose result comes later."""
 OTHERWISE = Reply(text="a plain answer")
 
 
@@ -42,23 +51,23 @@ async def open_actors() -> AsyncIterator[Provider]:
 
 def ground_for(root: Path, provider: Provider) -> Ground:
     ground = ground_at(root, provider.url)
-    config = json.loads(ground.config.read_text())
-    ground.config.write_text(json.dumps({**config, "permission": RULES}))
-    # A repository is known by its first commit: the two must not have the same one.
-    who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
-    subprocess.run(
-        ("git", *who, "commit", "-q", "--amend", "-m", "Of the other"), cwd=ground.other, check=True
-    )
+    file = ground.config / "opencode.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "permission": RULES, "snapshot": True}))
     return ground
 
 
 class Play(Struct, frozen=True):
-    """What a scene has: the screen to look at, the ground to look at files, the provider to look at requests."""
+    """What a scene has: the screen, the server with the ground it stands on, the provider."""
 
     screen: Screen
-    ground: Ground
+    served: Served
     provider: Provider
     stage: "Stage"
+
+    @property
+    def ground(self) -> Ground:
+        return self.served.ground
 
     async def says(self, text: str) -> None:
         await self.screen.type(text)
@@ -98,21 +107,28 @@ async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
     modules = await installed_from(LOCK)
     async with open_terminal() as terminal:
         stage = Stage(terminal, modules, served)
-        yield Play(await stage.attach(served.ground.project), served.ground, provider, stage)
+        yield Play(await stage.attach(served.ground.project), served, provider, stage)
 
 
 @asynccontextmanager
 async def the_real_one(root: Path) -> AsyncIterator[Play]:
     modules = await installed_from(LOCK)
-    async with open_actors() as provider, real_server(modules, ground_for(root, provider)) as served:
-        async with playing(served, provider) as play:
-            yield play
+    async with (
+        open_actors() as provider,
+        real_server(modules, ground_for(root, provider)) as served,
+        playing(served, provider) as play,
+    ):
+        yield play
 
 
 @asynccontextmanager
 async def ours(root: Path) -> AsyncIterator[tuple[Play, "OurServer"]]:
     async with open_actors() as provider:
-        server = OurServer(ground_for(root, provider))
+        ground = ground_for(root, provider)
+        tool = ground.project / ".asyncagents/tools/deploy.py"
+        tool.parent.mkdir(parents=True)
+        tool.write_text(LATER)
+        server = OurServer(ground)
         try:
             async with playing(await server.start(), provider) as play:
                 yield play, server
@@ -136,7 +152,7 @@ class OurServer:
             env={**self._ground.environment(), "ASYNCAGENTS_DATA_DIR": str(data), "ASYNCAGENTS_TRUST": "1"},
             stdin=DEVNULL,
             stdout=PIPE,
-            stderr=(self._ground.home / "serve.log").open("ab"),
+            stderr=DEVNULL,
             start_new_session=True,
         )
         url = (await said(self._process, "\n")).removeprefix("listening at ").strip()

@@ -270,7 +270,7 @@ def _check_gates(db: sqlite3.Connection, stage: Stage, calls: dict[str, Call]) -
     """I16: nothing passes without a yes, of its own or for good."""
     approved = {row[0] for row in db.execute("SELECT pattern FROM approval WHERE permission = 'gate'")}
     for call in (calls[effect.call_id] for effect in stage.effects):
-        yes = isinstance(call.reply, Once | Always) or str(call.input["n"]) in approved
+        yes = isinstance(call.reply, Once | Always) or str(call.input.get("n")) in approved
         if call.tool == "gate" and not yes:
             _fail("I16", f"gate ran though the answer was {call.reply}")
         if call.written is not None and not (isinstance(call.reply, Once) and call.reply.input == call.input):

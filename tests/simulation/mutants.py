@@ -2,6 +2,7 @@
 
 from tests.simulation.mutant import Mutant
 from tests.simulation.park_mutants import PARK_MUTANTS
+from tests.simulation.shell_mutants import SHELL_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
 
 MUTANTS = (
@@ -217,4 +218,5 @@ MUTANTS = (
     ),
     *TREE_MUTANTS,
     *PARK_MUTANTS,
+    *SHELL_MUTANTS,
 )

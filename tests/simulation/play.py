@@ -14,6 +14,7 @@ from tests.simulation.park_checker import check_parks, forget_old
 from tests.simulation.park_world import ParkWorld
 from tests.simulation.parks import PARKS
 from tests.simulation.scenario import Scenario
+from tests.simulation.shells import SHELLS, ShellWorld, check_shells
 from tests.simulation.tree_checker import check_trees
 from tests.simulation.trees import TREE_STEPS
 
@@ -33,8 +34,8 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     directory = Path(tempfile.mkdtemp(prefix="sim", dir=_memory()))
-    scenario = (ParkWorld if seed >= PARKS else Scenario)(seed, directory / "sim.db")
-    plain = type(scenario) is Scenario and scenario.grove is None
+    scenario = _world(seed)(seed, directory / "sim.db")
+    plain = not isinstance(scenario, ParkWorld) and scenario.grove is None
     loop = SimLoop(seed, keep_trace=keep_trace, max_steps=MAX_STEPS if plain else LONG_MAX_STEPS)
     try:
         loop.set_exception_handler(scenario.stage.broke)
@@ -50,6 +51,12 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
         shutil.rmtree(directory)
 
 
+def _world(seed: int) -> type[Scenario]:
+    if seed >= SHELLS:
+        return ShellWorld
+    return ParkWorld if seed >= PARKS else Scenario
+
+
 def _check(scenario: Scenario) -> None:
     path = scenario.machine.path
     if isinstance(scenario, ParkWorld):
@@ -59,6 +66,8 @@ def _check(scenario: Scenario) -> None:
         check_trees(scenario.stage, path, scenario.park.limits)
         check_parks(scenario.book, path)
         return
+    if isinstance(scenario, ShellWorld):
+        check_shells(scenario, path)
     check_steps(path, TREE_STEPS if scenario.grove else MOST_STEPS)
     if scenario.grove is not None:
         check_trees(scenario.stage, path, scenario.grove.limits)

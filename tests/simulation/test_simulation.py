@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation.parks import PARKS
 from tests.simulation.play import play
+from tests.simulation.shells import SHELLS
 from tests.simulation.trees import MOST_SESSIONS, TREES
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ TREE_SLICES = 2
 TREES_A_SLICE = 20
 PARK_SLICES = 2
 PARKS_A_SLICE = 10
+SHELLS_A_SLICE = 30
 
 
 @pytest.mark.spec("X-11", "S-12", "C-10")
@@ -68,6 +70,21 @@ def test_every_result_resumes_its_session_once_whatever_crashes(
         record_property(kind, counts[kind])
         assert counts[kind] > PARKS_A_SLICE / 3, f"hardly any {kind} any more"
     assert crashes > PARKS_A_SLICE / 2, "the simulation has become too peaceful"
+
+
+@pytest.mark.spec("X-11", "X-01")
+def test_what_a_person_runs_runs_once_at_most_and_asks_no_model_whatever_crashes(
+    record_property: Callable[[str, object], None],
+) -> None:
+    crashes, counts = 0, Counter[str]()
+    for seed in range(SHELLS, SHELLS + SHELLS_A_SLICE):
+        done = play(seed)
+        crashes += done.crashes
+        counts.update(done.counts)
+    record_property("simulated crashes", crashes)
+    assert crashes > SHELLS_A_SLICE / 2, "the simulation has become too peaceful"
+    assert counts["shells"] > SHELLS_A_SLICE, "hardly anybody runs anything"
+    assert counts["refused shells"] > SHELLS_A_SLICE / 3, "nobody is ever refused"
 
 
 @pytest.mark.spec("X-11")

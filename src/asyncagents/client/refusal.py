@@ -16,6 +16,8 @@ from asyncagents.errors import (
 )
 
 _NOT_FOUND = re.compile(r"no (?P<kind>.+?) with id '(?P<id>.*)'", re.DOTALL)
+_NOT_FOUND_THERE = re.compile(r"(?P<kind>[A-Z]\w+)(?: request)? not found: (?P<id>.*)", re.DOTALL)
+"""As OpenCode's routes say it."""
 _ERRORS: dict[int, type[AsyncAgentsError]] = {
     401: Unauthorized,
     403: Unauthorized,
@@ -44,6 +46,8 @@ def refusal(status: int, body: bytes) -> AsyncAgentsError:
 
 
 def _not_found(said: str) -> NotFound:
+    if there := _NOT_FOUND_THERE.fullmatch(said):
+        return NotFound(there["kind"].lower(), there["id"])
     named = _NOT_FOUND.fullmatch(said)
     error = NotFound(named["kind"], named["id"]) if named else NotFound("", "")
     error.args = (said,)

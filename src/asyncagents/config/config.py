@@ -249,6 +249,8 @@ class Config(Struct, frozen=True, kw_only=True):
     telemetry: TelemetryConfig = TelemetryConfig()
     todo_enforcer: int = NUDGES
     """How often an agent that stops with todos left is told to go on; 0: it is not."""
+    snapshot: bool = True
+    """Whether it is kept what files were like before and after each step, so that it can be undone."""
     hook_seconds: float = HOOK_SECONDS
     """How long a plugin's hook may take before it is passed over."""
     experimental: dict[str, Any] = {}

@@ -76,6 +76,7 @@ class _Reader:
             async_tools=self._async_tools(raw.get("async_tools", {})),
             telemetry=msgspec.convert(raw.get("telemetry", {}), TelemetryConfig),
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
+            snapshot=raw.get("snapshot", True),
             hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
             experimental=raw.get("experimental", {}),
             variables=variables,

@@ -305,6 +305,10 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,
         Meta(description="Tell an agent that stops with todos left to go on, so often at most."),
     ] = UNSET
+    snapshot: Annotated[
+        bool | UnsetType,
+        Meta(description="Keep what files were like before and after each step, so that it can be undone."),
+    ] = UNSET
     hook_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=600)] | UnsetType,
         Meta(description="How long a plugin's hook may take before it is passed over."),
@@ -325,7 +329,6 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     share: Inert = UNSET
     shell: Inert = UNSET
     skills: Inert = UNSET
-    snapshot: Inert = UNSET
     subagent_depth: Inert = UNSET
     theme: Inert = UNSET
     tool_output: Inert = UNSET

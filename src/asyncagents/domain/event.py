@@ -12,7 +12,7 @@ from asyncagents.domain.failure import Failure
 from asyncagents.domain.id import CallId, EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
 from asyncagents.domain.message import Message
 from asyncagents.domain.part import Part, UnknownPart
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import FileDiff, Session
 from asyncagents.domain.shape import Kept, Shape, encode
 from asyncagents.domain.status import Status
 from asyncagents.domain.todo import Todo
@@ -52,6 +52,14 @@ class SessionCompacted(Shape, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "session.compacted"
     session_id: SessionId
+
+
+class SessionDiff(Shape, frozen=True, kw_only=True):
+    """What a turn changed in files, or what was undone."""
+
+    type: ClassVar[str] = "session.diff"
+    session_id: SessionId
+    diff: tuple[FileDiff, ...]
 
 
 class SessionError(Shape, frozen=True, kw_only=True):
@@ -225,6 +233,7 @@ Event: TypeAlias = (
     | SessionStatus
     | SessionIdle
     | SessionCompacted
+    | SessionDiff
     | SessionError
     | MessageUpdated
     | MessageRemoved

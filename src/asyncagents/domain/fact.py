@@ -29,6 +29,8 @@ class Admit(Struct, frozen=True, kw_only=True):
     same_agent: bool = False
     """Nobody chose one: the session's own answers, if it has answered before."""
     same_model: bool = False
+    named: bool = False
+    """Whoever says it chose the id of the message: it must be the newest of its session."""
     trace: str | None = None
     """Where whoever says it stands in a trace; a turn that it begins goes on there."""
 

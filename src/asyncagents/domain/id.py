@@ -1,9 +1,11 @@
 """Ids that sort by creation: a prefix, 12 hex digits of time and 14 random base62 characters."""
 
+import re
 from threading import Lock
 from typing import NewType
 
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.errors import InvalidInput
 
 SessionId = NewType("SessionId", str)
 MessageId = NewType("MessageId", str)
@@ -21,6 +23,9 @@ _62_2, _62_4, _62_6, _62_8 = 62**2, 62**4, 62**6, 62**8
 _RANDOM = 62**14
 _TIME = (1 << 48) - 1  # the format has 48 bits: ids start over every 2^36 ms, next in October 2028
 _PER_MS = 0x1000
+_FORM = re.compile(r"[a-z]{3}_([0-9a-f]{12})[0-9A-Za-z]{14}")
+AHEAD_MS = 10_000
+"""So far another clock may be ahead of ours."""
 
 
 class Ids:
@@ -30,8 +35,8 @@ class Ids:
         self._clock = clock
         self._rng = rng
         self._last = 0
+        self._event_end = ""
         self._lock = Lock()
-        self._ending = ""
 
     def session(self) -> SessionId:
         """Sessions sort newest first, so their time counts down."""
@@ -55,9 +60,9 @@ class Ids:
         return RequestId(self._ascending("req"))
 
     def event(self) -> EventId:
-        """There are more of them than of all others together; nobody names one: all have the same end."""
-        self._ending = self._ending or self._random()
-        return EventId(f"evt_{self._tick() & _TIME:012x}{self._ending}")
+        """There are many, and who makes them is told by one end for all: the time is never the same."""
+        self._event_end = self._event_end or self._random()
+        return EventId(f"evt_{self._tick() & _TIME:012x}{self._event_end}")
 
     def permission(self) -> PermissionId:
         return PermissionId(self._ascending("per"))
@@ -67,6 +72,23 @@ class Ids:
 
     def todo(self) -> str:
         return self._ascending("todo")
+
+    def reach(self, given: str) -> None:
+        """From here on ids are above this one, which somebody else made. Raises `InvalidInput`."""
+        found = _FORM.fullmatch(given)
+        if found is None:
+            raise InvalidInput(
+                f"{given[:80]!r} is no id: after its prefix it has 12 hex digits of its time, and 14 letters"
+                " or digits; leave it out, and one is made"
+            )
+        with self._lock:
+            now = self._clock.now() * _PER_MS
+            ahead = (int(found[1], 16) - now) & _TIME
+            if ahead > _TIME // 2:  # its time is over
+                return
+            if ahead > AHEAD_MS * _PER_MS:
+                raise InvalidInput(f"{given!r} is of a time to come: set the clock, or leave the id out")
+            self._last = max(self._last, now + ahead)
 
     def _ascending(self, prefix: str) -> str:
         return f"{prefix}_{self._tick() & _TIME:012x}{self._random()}"

@@ -131,6 +131,18 @@ def rules_of(written: Written, home: str) -> tuple[Rule, ...]:
     )
 
 
+def rules_of_tools(tools: Mapping[str, bool]) -> tuple[Rule, ...]:
+    """By the names of tools, in the order written; where two need one permission, the stricter counts."""
+    wanted: dict[str, bool] = {}
+    for tool, used in tools.items():
+        permission = permission_of(tool)
+        wanted[permission] = used and wanted.pop(permission, True)
+    return tuple(
+        Rule(permission=permission, pattern="*", action="allow" if used else "deny")
+        for permission, used in wanted.items()
+    )
+
+
 def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Rule, ...]:
     """Rules to lay over `under`: the permission stays as it was, but never less strict than `action`.
 

@@ -89,10 +89,22 @@ class Share(Shape, frozen=True, kw_only=True):
 
 
 class Revert(Shape, frozen=True, kw_only=True):
+    """From this message on, or this part of it, all is undone, and can be redone until somebody speaks."""
+
     message_id: MessageId
     part_id: PartId | None = None
     snapshot: str | None = None
+    """The files as they were before."""
     diff: str | None = None
+    """What became of the files; None, with a snapshot: they are being put back."""
+    through: MessageId | None = None
+    """The last message that is undone."""
+    note: str | None = None
+    """Which files were not put back, and why."""
+
+    @property
+    def unfinished(self) -> bool:
+        return self.snapshot is not None and self.diff is None
 
 
 class Session(Shape, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Everything that happens, for streams without end: an event is written as JSON once, whoever listens."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from itertools import chain
@@ -15,6 +16,7 @@ from asyncagents.domain.event import (
     frame,
 )
 from asyncagents.domain.id import EventId, Ids, SessionId
+from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.engine.bus import Bus, Subscription
@@ -34,8 +36,10 @@ class Lost(Closed):
 class Broadcast(Subscription):
     """Get it from a runtime: `runtime.broadcast`. It listens to the bus while somebody listens to it."""
 
-    def __init__(self, *, bus: Bus, store: Store, ids: Ids) -> None:
+    def __init__(self, *, bus: Bus, store: Store, ids: Ids, clock: Clock) -> None:
         super().__init__(0)
+        self._clock = clock
+        self._began = 0
         self._bus = bus
         self._store = store
         self._ids = ids
@@ -60,6 +64,8 @@ class Broadcast(Subscription):
         self._hand_out(event, place, at=ALWAYS)
 
     def push(self, event: Event) -> None:
+        if event.session_id not in self._places:
+            event = _born(event, self._began)
         self._hand_out(event, self._learned(event), at=self._bus.upto)
 
     def close(self) -> None:
@@ -106,18 +112,22 @@ class Broadcast(Subscription):
         """
         receiver = Receiver(directory, since)
         with self._joined(receiver):
-            growing = self._growing(directory)
             yield ()
-            yield await self._ours(growing, directory)
+            yield await self._ours(await self._growing(receiver), directory)
             while not receiver.closed:
-                if receiver.lagging:
+                while receiver.lagging:  # it may fall behind again while it catches up
                     async with aclosing(self._catch_up(receiver)) as missed:
                         async for items in missed:
                             yield await self._ours(items, directory)
+                receiver.taken_at = self._clock.now()
                 if items := receiver.take(self._bus.upto):
                     yield await self._ours(items, directory)
                 await receiver.news()
         raise Closed("the runtime was closed")
+
+    async def written(self, events: Iterable[Event], directory: str | None) -> tuple[Item, ...]:
+        """What concerns one who listens there, for him alone."""
+        return await self._ours(self._items(events), directory)
 
     async def _catch_up(self, receiver: Receiver) -> AsyncGenerator[list[Item], None]:
         """From the store; it is told with all others again from where that ends."""
@@ -126,20 +136,23 @@ class Broadcast(Subscription):
         while more:
             piece = await self._store.feed(receiver.cursor)
             receiver.lost = piece.reset
-            yield self._items(piece.events)
+            yield self._items(_born(event, receiver.taken_at) for event in piece.events)
             receiver.cursor, more = piece.cursor, piece.more
         if receiver.lost:
             raise Lost("what was missed cannot be told any more")
-        growing = self._growing(receiver.directory)
-        receiver.skip(growing)
-        yield growing
+        yield await self._growing(receiver)
 
-    def _growing(self, directory: str | None) -> list[Item]:
+    async def _growing(self, receiver: Receiver) -> list[Item]:
+        """Texts that are being written; their pieces are told from here on."""
+
         def wanted(session_id: SessionId) -> bool:
             place = self._places.get(session_id)
-            return directory is None or place is None or place.directory == directory
+            return receiver.directory in (None, place and place.directory) or place is None
 
-        return self._items(self._bus.being_written(wanted))
+        await asyncio.sleep(0)  # whoever writes a text learns a moment after listeners that it has begun
+        growing = self._items(self._bus.being_written(wanted))
+        receiver.skip(growing)
+        return growing
 
     def _items(self, events: Iterable[Event]) -> list[Item]:
         """For one alone."""
@@ -148,9 +161,9 @@ class Broadcast(Subscription):
 
     async def _ours(self, items: list[Item], directory: str | None) -> tuple[Item, ...]:
         """Of a directory, all with their places."""
-        if all(item.place is not None for item in items) and directory is None:
-            return tuple(items)
-        return tuple([each for item in items if _is_in(each := await self._placed(item), directory)])
+        if any(item.place is None for item in items):
+            items = [await self._placed(item) for item in items]
+        return tuple([item for item in items if _is_in(item, directory)])
 
     async def _placed(self, item: Item) -> Item:
         session_id = item.event.session_id
@@ -169,6 +182,7 @@ class Broadcast(Subscription):
         here = self._at.setdefault(receiver.directory, {})
         here[receiver] = self._receivers[receiver] = None
         if len(self._receivers) == 1:
+            self._began = self._clock.now()
             self._attached.enter_context(self._bus.attach(self))
         if self.closed:
             receiver.close()
@@ -180,6 +194,13 @@ class Broadcast(Subscription):
                 self._at.pop(receiver.directory, None)
             if not self._receivers:
                 self._attached.close()
+
+
+def _born(event: Event, since: int) -> Event:
+    """What other processes made, or what was missed, is told as it is now: new, if it is."""
+    if isinstance(event, SessionUpdated) and event.info.time.created >= since:
+        return SessionCreated(session_id=event.session_id, info=event.info)
+    return event
 
 
 def _is_in(item: Item, directory: str | None) -> bool:

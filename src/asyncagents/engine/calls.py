@@ -43,6 +43,7 @@ from asyncagents.engine.tool import (
     Together,
     ToolContext,
 )
+from asyncagents.engine.trail import Trail
 from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ToolError
@@ -86,6 +87,7 @@ class Calls:
         self._group = group
         self._lastings = Lastings(reach.config, ids)
         self._reach = reach
+        self.trail = Trail(store=store, workplaces=workplaces, ids=ids)
         self._permissions = Permissions(
             store=store, standing=Standing(store, workplaces), clock=clock, ids=ids
         )
@@ -102,6 +104,7 @@ class Calls:
                 planned = [call for call in requested if call.id in moved]
                 # Before they are written down as running: from there on nothing may come in between.
                 jobs = {call.id: await self._job(call, place, snapshot.info) for call in planned}
+                await self.trail.before(run, lease, snapshot, place, moves=moves)
         except TimeoutError:
             return await self._store.snapshot(lease)
         after = await self._store.advance(lease, moves)
@@ -205,6 +208,9 @@ class Calls:
                 await self._store.finish_call(lease, call.id, Failed(whole(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             run.fail(error)
+        except asyncio.CancelledError:
+            run.hear_last(call, job.report.said)
+            raise
         finally:
             job.report.end()
             run.tasks.pop(call.id, None)

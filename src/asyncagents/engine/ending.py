@@ -25,8 +25,11 @@ class Ending:
 
     async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree") -> bool:
         """False: it is durable, but somebody still stops."""
+        return await self.stopped(await self._store.cancel(session_id, scope=scope), seconds)
+
+    async def stopped(self, tree: tuple[SessionId, ...], seconds: float) -> bool:
+        """Wait for those who were told to stop. False: somebody still does."""
         with self._bus.subscribe() as subscription:
-            tree = await self._store.cancel(session_id, scope=scope)
             events = aiter(subscription)
             try:
                 async with asyncio.timeout(seconds):

@@ -1,6 +1,7 @@
 """What a person sends becomes a fact: a message with its parts, an addressee, and a key."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypedDict
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.decision import APPROVE
 from asyncagents.domain.fact import Admit
-from asyncagents.domain.id import Ids, SessionId
+from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import MessageTime, ModelRef, OutputFormat, UserMessage
 from asyncagents.domain.part import CompactionPart, Part, TextPart
 from asyncagents.domain.part_input import PartInput, TextInput, addressed
@@ -20,7 +21,7 @@ from asyncagents.domain.text import whole
 from asyncagents.engine.compose import File
 from asyncagents.engine.schema import as_format
 from asyncagents.engine.watch import UNWATCHED, Watch
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.model import Model
 
 MOST_NAME = 200
@@ -37,6 +38,8 @@ class Defaults(Struct, frozen=True):
     model: ModelRef
     voice: Model
     """Who is asked for a model's answer."""
+    check: Callable[[ModelRef], None] = lambda model: None
+    """Raises what is known to be wrong with a model without asking it."""
 
 
 class To(TypedDict, total=False):
@@ -52,6 +55,12 @@ class To(TypedDict, total=False):
     """What a client has made ready; nothing in its texts is looked up."""
     format: OutputFormat | dict[str, Any] | type | None
     """The form of the answer: a JSON schema, or a type of msgspec. It is then `structured` of the answer."""
+    system: str | None
+    """What the model is told beside its instructions, in the turn that answers."""
+    tools: Mapping[str, bool] | None
+    """What the session may use from here on, instead of its own rules, within what those above it may do."""
+    message_id: MessageId | None
+    """Chosen by whoever sends it: the same one again is the same prompt again."""
 
 
 class Inputs:
@@ -76,6 +85,7 @@ class Inputs:
         if not parts:
             raise InvalidInput("a prompt needs some text")
         message = self._message(session_id, to)
+        check_order(parts)
         addresses = [
             addressed(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
             for part in parts
@@ -102,14 +112,27 @@ class Inputs:
         variant, agent = to.get("variant"), to.get("agent")
         if variant is not None:
             model = replace(model, variant=a_text(variant, "a variant"))
+        if to.get("model") or variant is not None:
+            with suppress(ModelError):  # a key may come yet: whoever asks the model says it
+                self._defaults.check(model)
         return UserMessage(
-            id=self._ids.message(),
+            id=self._named(to.get("message_id")) or self._ids.message(),
             session_id=session_id,
             time=MessageTime(created=self._clock.now()),
             agent=a_text(agent, "an agent") if agent else self._defaults.agent,
             model=model,
             format=as_format(to.get("format")),
+            system=_words(to.get("system")),
+            tools=dict(to.get("tools") or {}) or None,
         )
+
+    def _named(self, message_id: MessageId | None) -> MessageId | None:
+        """Whatever is said next must come after it."""
+        if message_id is not None:
+            if not a_text(message_id, "a message id").startswith("msg_"):
+                raise InvalidInput(f"the id of a message begins with msg_, not like {message_id[:20]!r}")
+            self._ids.reach(message_id)
+        return message_id
 
     def _fact(
         self, message: UserMessage, parts: tuple[Part, ...], *, key: str | None, to: To, wakes: bool = True
@@ -122,7 +145,22 @@ class Inputs:
             same_agent=not to.get("agent"),
             same_model=not to.get("model") and not to.get("variant"),
             trace=self._watch.caller(),
+            named=to.get("message_id") is not None,
         )
+
+
+def check_order(parts: Sequence[PartInput]) -> None:
+    """People and models read parts in the order of their ids."""
+    named = [part.id for part in parts if part.id is not None]
+    for part_id in named:
+        if not part_id.startswith("prt_"):
+            raise InvalidInput(f"the id of a part begins with prt_, not like {part_id[:20]!r}")
+    if named != sorted(named):
+        raise InvalidInput("the ids of parts ascend in the order of the parts: sort them, or leave them out")
+
+
+def _words(system: object) -> str | None:
+    return None if system is None else a_prompt(system) or None
 
 
 def a_reply(

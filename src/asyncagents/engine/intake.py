@@ -279,7 +279,8 @@ def _addressed(place: Workplace, session: Session, to: To) -> To:
             chosen["agent"] = agent
             chosen["model"] = chosen.get("model") or place.model(agent)
     if not chosen.get("model") and session.model is None:
-        chosen["model"] = place.default_model
+        own = place.model(session.agent) if session.agent and not chosen.get("agent") else None
+        chosen["model"] = own or place.default_model
     if chosen.get("variant") and not chosen.get("model") and session.model is not None:
         chosen["model"] = ModelRef(provider_id=session.model.provider_id, model_id=session.model.id)
     return chosen

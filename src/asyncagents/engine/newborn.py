@@ -14,7 +14,7 @@ class Newborn:
     def __init__(self, *, clock: Clock, rng: Rng, ids: Ids, version: str) -> None:
         self._clock = clock
         self._rng = rng
-        self._ids = ids
+        self.ids = ids
         self._version = version
 
     def __call__(
@@ -23,7 +23,7 @@ class Newborn:
         now = self._clock.now()
         title = a_text(title, "a title") if title is not None else None
         return Session(
-            id=self._ids.session(),
+            id=self.ids.session(),
             slug=slug(self._rng),
             project_id=project_id(directory),
             directory=directory,

@@ -29,6 +29,7 @@ from asyncagents.engine.agents import Agents, Facts, prompt_text, system_prompt
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material
 from asyncagents.engine.served import Served
+from asyncagents.engine.snapshots import UNKEPT, NoSnapshots, Snapshots
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
 from asyncagents.engine.workplace import Asking, Brief, Keeping
 from asyncagents.errors import InvalidInput
@@ -51,11 +52,14 @@ class Texts(Struct, frozen=True, kw_only=True):
     """For what takes few words."""
     keeping: Keeping = Keeping()
     telling: Telling = Telling()
+    from_files: bool = True
+    """Whether the files of the directory count, or what a program says for all directories."""
 
 
 class Project:
     reminds = True
     served: Served | None = None
+    snapshots: Snapshots | NoSnapshots = UNKEPT
 
     def __init__(  # noqa: PLR0913  all that a directory offers
         self,
@@ -78,7 +82,7 @@ class Project:
         self.hooks = hooks
         self.worktree = texts.facts.worktree
         self.default_model = texts.model
-        self.skills = texts.skills
+        self.skills, self.from_files = texts.skills, texts.from_files
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking

@@ -45,6 +45,8 @@ class Receiver:
         self.directory = directory
         self.cursor = cursor
         """All that came before it was taken, or told otherwise."""
+        self.taken_at = 0
+        """When that was, in ms since the epoch."""
         self._size = size
         self._most_bytes = most_bytes
         self._items: deque[Item] = deque()

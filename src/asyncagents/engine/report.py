@@ -30,6 +30,8 @@ class Report:
         self._thread = threading.get_ident()
         self._title = ""
         self._metadata: dict[str, Any] = {}
+        self.said: dict[str, Any] = {}
+        """The last of it, shown or not."""
 
     def end(self) -> None:
         """What comes later would show a call as running that is not."""
@@ -68,6 +70,7 @@ class Report:
 
     def _show(self, title: str, metadata: dict[str, Any]) -> None:
         now = self._clock.now()
+        self.said = metadata
         if self._over or now - self._last < REPORT_MS:
             return
         self._last = now

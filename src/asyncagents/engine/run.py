@@ -3,13 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
+from msgspec import Struct
+
+from asyncagents.domain.call import ABORTED, Call, Failed
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.fact import Settle
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.text import whole_in
 from asyncagents.engine.abort import AbortSignal
 from asyncagents.engine.prompt import Prompt
 
 PARKED = "parked"
+
+
+class Footprint(Struct, frozen=True):
+    """A step whose calls may be changing files."""
+
+    message_id: MessageId
+    before: str
 
 
 class Run:
@@ -23,6 +36,14 @@ class Run:
         self.aborts: dict[CallId, AbortSignal] = {}
         self.starting: set[CallId] = set()
         """Async tools that have not returned yet; the result of their work may be in before that."""
+        self.footprint: Footprint | None = None
+        """The step whose calls may be changing files."""
+        self.footprint_known = False
+        """Whether it was looked for what the run before began."""
+        self.left_traces = False
+        """A step has changed files, and the turn has not been summed up."""
+        self.last_words: list[Settle] = []
+        """Of what a person ran and ended: what it had printed is his to keep."""
         self.failure: Exception | None = None
         self.outcome = ""
         """How it ended: parked, or why it rests. Empty: it works, or was cut off."""
@@ -73,6 +94,11 @@ class Run:
             scope.reschedule(asyncio.get_running_loop().time())
         self.end_calls()
         self.poke()
+
+    def hear_last(self, call: Call, said: dict[str, Any]) -> None:
+        """Of a call that was told to end: what a person ran has printed something, perhaps."""
+        if call.own:
+            self.last_words.append(Settle(call.id, Failed(ABORTED, whole_in(said))))
 
     def end_calls(self) -> list[asyncio.Task[None]]:
         """Tell all that run to end."""

@@ -69,6 +69,8 @@ class Runner:
         watch: Watch = UNWATCHED,
     ) -> None:
         self._watch = watch
+        self._trail = calls.trail
+        self.reverts = calls.trail.reverts
         self._store = store
         self._clock = clock
         self._turn = turn
@@ -96,6 +98,7 @@ class Runner:
         while snapshot is not None:
             run.resumed(snapshot, interrupts)
             interrupts = run.interrupts
+            await self._trail.look(run, lease, snapshot)
             snapshot = await self._obey(run, lease, snapshot)
 
     async def _obey(  # noqa: C901  one arm each
@@ -134,8 +137,9 @@ class Runner:
     async def _rest(self, run: Run, lease: Lease, snapshot: Snapshot, reason: Reason) -> Snapshot | None:
         if reason == "done" and snapshot.info is not None:
             await self._turn.prune(run, lease, snapshot.info.directory)
+        await self._trail.end(run, lease, snapshot)
         run.clear()
-        facts: tuple[Fact, ...] = ()
+        facts: tuple[Fact, ...] = tuple(run.last_words) if reason == "aborted" else ()
         if snapshot.control.in_turn and reason not in ("aborted", "crash_loop", "ran"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):

@@ -19,6 +19,7 @@ from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
 from asyncagents.engine.broadcast import Broadcast
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.conversations import Conversations
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
 from asyncagents.engine.dispatcher import Dispatcher
@@ -32,6 +33,7 @@ from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.listen import Listening, listening
 from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.reach import Reach
+from asyncagents.engine.resumed import Resumed
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.watch import see_settled
@@ -76,11 +78,14 @@ class Runtime(Doing):
         self._alive = alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
+        self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=POOL)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
+        self.reverts = dispatcher.reverts
+        self.reverts.stopped = self._ending.stopped
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
         self.deliveries = Deliveries(store.deliveries)
         self.board = Board(store)
-        self.broadcast = Broadcast(bus=bus, store=store, ids=ids)
+        self.broadcast = Broadcast(bus=bus, store=store, ids=ids, clock=clock)
         self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=POOL)
         self.async_tools = AsyncTools(
@@ -103,6 +108,11 @@ class Runtime(Doing):
     def trouble(self) -> StoreError | None:
         """What keeps work from being written down here; it is tried again all the same."""
         return self._dispatcher.trouble
+
+    @property
+    def resumed(self) -> Resumed:
+        """For streams that begin soon after the start."""
+        return self._dispatcher.resumed
 
     @property
     def serves(self) -> bool:

@@ -208,6 +208,8 @@ class Turn:
             brief = place.brief(message.agent, rules)
         except InvalidInput as error:  # the agent is gone
             return Job(request=None, why_not=str(error))
+        if started.system:
+            brief = replace(brief, system="\n\n".join(filter(None, (brief.system, started.system))))
         run.overhead = brief.tokens
         last = brief.steps is not None and started.number >= brief.steps
         if started.wanted is not None:
@@ -307,7 +309,8 @@ class Turn:
     async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         end = ended.end
         if job.summary is None:
-            over = None if end.facts or run.starting or run.prompt.stale() else self._over
+            busy = end.facts or run.starting or run.left_traces or run.prompt.stale()
+            over = None if busy else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
             minds = not self._workplaces.bare  # whoever stops with todos left may be told to go on

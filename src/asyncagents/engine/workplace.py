@@ -16,6 +16,7 @@ from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.material import Material
 from asyncagents.engine.served import Served, Switchboard
+from asyncagents.engine.snapshots import UNKEPT, NoSnapshots, Snapshots
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import Options, Request, ToolSpec
@@ -124,6 +125,11 @@ class Workplace(Protocol):
         """What servers offer besides tools; None: there are none."""
         ...
 
+    @property
+    def snapshots(self) -> Snapshots | NoSnapshots:
+        """What its files were like."""
+        ...
+
     def rules(self, agent: str, session: Session) -> Effective | None:
         """An agent's own, in one session; None: there is a policy and no rules."""
         ...
@@ -207,6 +213,7 @@ class Bare:
     hooks: Hooks = NO_HOOKS
     worktree = ""
     default_model: ModelRef | None = None
+    snapshots: Snapshots | NoSnapshots = UNKEPT
 
     def __init__(
         self,

@@ -61,9 +61,21 @@ class Roster:
         """Those that are not switched off, whether they can be used or not."""
         return self._providers
 
-    def models(self) -> list[Choice]:
-        """Every model that is configured, or known of a provider, and whether it can be used now."""
-        return [self._choice(ref) for ref in self._refs()]
+    @property
+    def keyed(self) -> tuple[str, ...]:
+        """Providers that need no key, or have one; of the others no model can be used."""
+        return tuple(
+            name
+            for name, each in self._providers.items()
+            if each.api_key is not None or not each.key_required
+        )
+
+    def models(self, provider_ids: Iterable[str] | None = None) -> list[Choice]:
+        """Every model that is configured, or known of a provider, and whether it can be used now; of these
+        providers, or of all."""
+        return [
+            self._choice(ref) for ref in self._refs(self._providers if provider_ids is None else provider_ids)
+        ]
 
     def default_model(self) -> ModelRef | None:
         """The config's; else the first of a provider that only the config knows; else of `DEFAULT_MODELS`."""
@@ -176,8 +188,9 @@ class Roster:
                 "%s is a model that nobody here has heard of; it is tried all the same%s", _shown(ref), hint
             )
 
-    def _refs(self) -> Iterator[ModelRef]:
-        for provider_id, provider in self._providers.items():
+    def _refs(self, provider_ids: Iterable[str]) -> Iterator[ModelRef]:
+        for provider_id in provider_ids:
+            provider = self._providers[provider_id]
             names = {**dict.fromkeys(provider.models), **dict.fromkeys(self._listed(provider_id))}
             for model_id in names:
                 ref = ModelRef(provider_id=provider_id, model_id=model_id)

@@ -1,18 +1,21 @@
 """From a connection to a handler and back: the gate, the route, the body, the answer or the stream."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
+from asyncagents.errors import RequestError
 from asyncagents.server.body import CLOSE, STOPPING, Body, Fits, Gone, Receive, Room, always, is_json
 from asyncagents.server.gate import Gate
-from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, refused
+from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, plainly, refused
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
+from asyncagents.server.refusal import OURS, told
 from asyncagents.server.route import Found, Route, Site, Table
 from asyncagents.server.sse import Send, Sender
 
@@ -143,12 +146,9 @@ class Application:
             return content
         if content and found.route.access != "signature" and not is_json(request):
             return refused(415, "send JSON, with content-type: application/json")
+        request = replace(request, body=content, params=found.params, gone=body.gone)
         with self._site.runtime.counters.under(request.header("traceparent")):
-            return await answered(
-                found.route.handler(
-                    self._site, replace(request, body=content, params=found.params, gone=body.gone)
-                )
-            )
+            return await answered(found.route.handler(self._site, request), _teller(found.route, request))
 
     async def _pump(self, stream: Stream, body: Body, send: Send, cors: Pairs) -> None:
         """Until the frames end, the listener is gone, or the server stops."""
@@ -181,6 +181,10 @@ async def _tell(send: Send, answer: Answer, more: Pairs, *, head: bool = False) 
         await send({"type": "http.response.body", "body": body[:PIECE], "more_body": True})
         body = body[PIECE:]
     await send({"type": "http.response.body", "body": body})
+
+
+def _teller(route: Route, request: Request) -> Callable[[RequestError], Answer]:
+    return plainly if route.path.startswith(OURS) else partial(told, route=route.path, request=request)
 
 
 def _unread(body: Body) -> Pairs:

@@ -22,10 +22,6 @@ class Healthy(Shape, frozen=True, kw_only=True):
     version: str
 
 
-class Abilities(Shape, frozen=True, kw_only=True):
-    background_subagents: bool
-
-
 class Console(Shape, frozen=True, kw_only=True):
     console_managed_providers: tuple[str, ...]
     switchable_org_count: int
@@ -96,16 +92,15 @@ def _reading(path: str, summary: str, kind: Any, value: Any) -> Route:
 
 
 _HEALTH = Healthy(healthy=True, version=VERSION)
-_ABILITIES = Abilities(background_subagents=True)
 _CONSOLE = Console(console_managed_providers=(), switchable_org_count=0)
 
 ROUTES: tuple[Route, ...] = (
     _reading("/global/health", "Whether the server lives", Healthy, _HEALTH),
     _reading("/lsp", "Language servers: there are none here", tuple[str, ...], ()),
     _reading("/formatter", "Formatters: there are none here", tuple[str, ...], ()),
-    _reading("/experimental/capabilities", "What this server can do besides", Abilities, _ABILITIES),
     _reading("/experimental/console", "Accounts at OpenCode: there are none here", Console, _CONSOLE),
     _reading("/experimental/console/orgs", "Their organisations", Orgs, Orgs(orgs=())),
+    _reading("/experimental/worktree", "Worktrees for sessions: there are none here", tuple[str, ...], ()),
     _reading("/experimental/workspace", "Workspaces: there are none here", tuple[str, ...], ()),
     _reading("/experimental/workspace/status", "How they do", tuple[str, ...], ()),
     _reading("/experimental/workspace/adapter", "How one could be made", tuple[str, ...], ()),

@@ -5,7 +5,7 @@ from functools import partial
 from mimetypes import guess_type
 from pathlib import Path
 from threading import Event
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import field
 
@@ -14,13 +14,12 @@ from asyncagents.domain.permission import Effective, evaluate
 from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.text import whole
-from asyncagents.engine.agents import default_rules
-from asyncagents.engine.project import Project
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.errand import NoFile
+from asyncagents.server.file_index import Names
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, flag, number, one
 from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.place import environment, workplace
+from asyncagents.server.place import default_agent_rules, environment
 from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.tools.files import Files
@@ -40,7 +39,7 @@ MOST_SHOWN = 10 * 1024 * 1024
 MOST_WALKED = 200_000
 
 
-class Node(Shape, frozen=True, kw_only=True):
+class FileNode(Shape, frozen=True, kw_only=True):
     name: str
     path: str
     absolute: str
@@ -48,7 +47,7 @@ class Node(Shape, frozen=True, kw_only=True):
     ignored: bool
 
 
-class Content(Shape, frozen=True, kw_only=True):
+class FileContent(Shape, frozen=True, kw_only=True):
     """`content` of a binary file is base64."""
 
     type: Literal["text", "binary"]
@@ -57,24 +56,24 @@ class Content(Shape, frozen=True, kw_only=True):
     mime_type: str | None = None
 
 
-class Words(Shape, frozen=True, kw_only=True):
+class FoundText(Shape, frozen=True, kw_only=True):
     text: str
 
 
-class Hit(Shape, frozen=True, kw_only=True):
-    match: Words
+class FoundMatch(Shape, frozen=True, kw_only=True):
+    match: FoundText
     start: int
     end: int
 
 
-class Line(Shape, frozen=True, kw_only=True):
+class FoundLine(Shape, frozen=True, kw_only=True):
     """Where it begins in the file, and its matches in it, are counted in bytes."""
 
-    path: Words
-    lines: Words
+    path: FoundText
+    lines: FoundText
     line_number: int = field(name="line_number")
     absolute_offset: int = field(name="absolute_offset")
-    submatches: tuple[Hit, ...]
+    submatches: tuple[FoundMatch, ...]
 
 
 async def listed(site: Site, request: Request) -> Answer:
@@ -82,7 +81,7 @@ async def listed(site: Site, request: Request) -> Answer:
     return shown(await site.errands.run(partial(_listed, where, path)))
 
 
-def _listed(where: str, path: str) -> list[Node]:
+def _listed(where: str, path: str) -> list[FileNode]:
     """Folders first, then by name. Links are left out, which have their real names elsewhere; and devices."""
     files, top = _opened(where)
     place = _inside(files, top, path)
@@ -91,7 +90,7 @@ def _listed(where: str, path: str) -> list[Node]:
     entries = files.names(place)
     plain = files.times(place, [entry.name for entry in entries if not entry.folder])
     nodes = [
-        Node(
+        FileNode(
             name=whole(entry.name),
             path=whole("/".join((*below, entry.name)) + ("/" if entry.folder else "")),
             absolute=whole(f"{place.path.rstrip('/')}/{entry.name}"),
@@ -108,11 +107,11 @@ async def content(site: Site, request: Request) -> Answer:
     path = one(request, "path")
     if not path:
         raise InvalidInput("say which file: path=src/main.py, from the directory")
-    rules = await _rules(site, request)
+    rules = await default_agent_rules(site, request)
     return shown(await site.errands.run(partial(_content, directory(site, request), path, rules)))
 
 
-def _content(where: str, path: str, rules: tuple[Rule, ...]) -> Content:
+def _content(where: str, path: str, rules: tuple[Rule, ...]) -> FileContent:
     """What the rules ask about whoever asks here may see: he would be asked. What they deny is denied."""
     files, top = _opened(where)
     place = _inside(files, top, path)
@@ -123,40 +122,48 @@ def _content(where: str, path: str, rules: tuple[Rule, ...]) -> Content:
         raise InvalidInput(f"{place.name} is larger than {MOST_SHOWN // 1024**2} MiB; open it where it lies")
     if not is_binary(data):
         try:
-            return Content(type="text", content=data.decode())
+            return FileContent(type="text", content=data.decode())
         except UnicodeDecodeError:
             pass
     mime = mime_of(data) or guess_type(place.name)[0] or "application/octet-stream"
-    return Content(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
+    return FileContent(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
 
 
 async def found_files(site: Site, request: Request) -> Answer:
     query = one(request, "query") or ""
     if len(query) > LONGEST_QUERY:
         raise InvalidInput(f"a query has at most {LONGEST_QUERY} characters")
-    kind = Query(request.query).one_of("type", ("file", "directory"))
+    kinds: tuple[Literal["file", "directory"], ...] = ("file", "directory")
+    kind = Query(request.query).one_of("type", kinds)
     if kind is None and not flag(request, "dirs", default=True):
         kind = "file"
     limit = number(request, "limit", default=FEW_NAMES, most=MOST_NAMES)
-    left = Event()
-    try:
-        work = partial(_found, directory(site, request), left)
-        paths = await site.errands.run(lambda: best(query, work(kind), limit))
-        return shown(paths)
-    finally:
-        left.set()  # nobody waits any more: the walk ends at the next folder
+    names = await site.index.names(site.errands, directory(site, request), _walked)
+    return shown(await site.errands.run(lambda: best(query, _of_kind(names, kind), limit)))
 
 
-def _found(where: str, left: Event, kind: str | None) -> list[str]:
-    """The last changed first, then folders; what git would ignore is left out."""
+def _walked(where: str, left: Event) -> Names:
+    """What git would ignore is left out."""
     files, top = _opened(where)
     walked = walk(files, top, lambda parts: True, stopped=left.is_set, most=MOST_WALKED)
     found = [each.parts[len(top.parts) :] for each in walked.files]
-    names = [] if kind == "directory" else ["/".join(parts) for parts in found]
-    if kind != "file":
-        folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
-        names += sorted(f"{'/'.join(parts)}/" for parts in folders)
-    return [whole(name) for name in names]
+    folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
+    return Names(
+        files=tuple(whole("/".join(parts)) for parts in found),
+        folders=tuple(whole(f"{'/'.join(parts)}/") for parts in sorted(folders)),
+    )
+
+
+def _of_kind(names: Names, kind: Literal["file", "directory"] | None) -> tuple[str, ...]:
+    match kind:
+        case "file":
+            return names.files
+        case "directory":
+            return names.folders
+        case None:
+            return names.files + names.folders
+        case _:
+            assert_never(kind)
 
 
 async def found_lines(site: Site, request: Request) -> Answer:
@@ -171,7 +178,7 @@ async def found_lines(site: Site, request: Request) -> Answer:
         root=files.root,
         place=top,
         pattern=pattern,
-        rules=Effective((await _rules(site, request),)),
+        rules=Effective((await default_agent_rules(site, request),)),
         hits=True,
     )
     async with site.errands.searches:
@@ -181,13 +188,14 @@ async def found_lines(site: Site, request: Request) -> Answer:
             raise InvalidInput(str(error)) from error
     return shown(
         [
-            Line(
-                path=Words(text=match.path.removeprefix(f"{top.path.rstrip('/')}/")),
-                lines=Words(text=f"{match.text}\n"),
+            FoundLine(
+                path=FoundText(text=match.path.removeprefix(f"{top.path.rstrip('/')}/")),
+                lines=FoundText(text=f"{match.text}\n"),
                 line_number=match.number,
                 absolute_offset=match.offset,
                 submatches=tuple(
-                    Hit(match=Words(text=hit.text), start=hit.start, end=hit.end) for hit in match.hits
+                    FoundMatch(match=FoundText(text=hit.text), start=hit.start, end=hit.end)
+                    for hit in match.hits
                 ),
             )
             for match in answer.matches
@@ -197,12 +205,6 @@ async def found_lines(site: Site, request: Request) -> Answer:
 
 async def nothing(site: Site, request: Request) -> Answer:
     return shown([])
-
-
-async def _rules(site: Site, request: Request) -> tuple[Rule, ...]:
-    """Of who answers there if nobody is named."""
-    place = await workplace(site, request)
-    return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
 def _opened(where: str) -> tuple[Files, Inside]:
@@ -232,7 +234,7 @@ ROUTES: tuple[Route, ...] = (
         summary="What a folder holds",
         query=(DIRECTORY, _PATH),
         headers=(DIRECTED,),
-        answer=tuple[Node, ...],
+        answer=tuple[FileNode, ...],
         statuses=(400, 404),
     ),
     Route(
@@ -243,7 +245,7 @@ ROUTES: tuple[Route, ...] = (
         summary="What stands in a file",
         query=(DIRECTORY, _PATH),
         headers=(DIRECTED,),
-        answer=Content,
+        answer=FileContent,
         statuses=(400, 404),
     ),
     Route(
@@ -271,7 +273,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Lines that fit a regular expression, as Python reads it",
         query=(DIRECTORY, Param("pattern", "The expression", least=1, most=LONGEST)),
         headers=(DIRECTED,),
-        answer=tuple[Line, ...],
+        answer=tuple[FoundLine, ...],
         statuses=(400,),
     ),
     Route(

@@ -15,7 +15,6 @@ from asyncagents.errors import (
     NotFound,
     RequestError,
     ResultRefused,
-    SessionBusy,
     Unauthorized,
 )
 
@@ -116,24 +115,19 @@ def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
     return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
-def busy(error: SessionBusy) -> Answer:
-    """As OpenCode's clients know it, and as ours read any refusal."""
-    said = str(error)
-    body = {"_tag": "SessionBusyError", "sessionID": error.session_id, "message": said}
-    return Answer(409, encode({**body, "name": "SessionBusyError", "data": {"message": said}}))
-
-
 R = TypeVar("R", Answer, Reply)
 
 
-async def answered(work: Awaitable[R]) -> R | Answer:
+def plainly(error: RequestError) -> Answer:
+    return refused(status_of(error), str(error))
+
+
+async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = plainly) -> R | Answer:
     """What went wrong as an answer. What is not the caller's matter is logged and not told."""
     try:
         return await work
-    except SessionBusy as error:
-        return busy(error)
     except RequestError as error:
-        return refused(_status(error), str(error))
+        return tell(error)
     except AsyncAgentsError as error:
         _log.warning("a request could not be answered", exc_info=error)
         return refused(503, _LATER)
@@ -142,5 +136,5 @@ async def answered(work: Awaitable[R]) -> R | Answer:
         return refused(500, _UNEXPECTED)
 
 
-def _status(error: RequestError) -> int:
+def status_of(error: RequestError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 400)

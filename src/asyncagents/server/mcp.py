@@ -26,19 +26,19 @@ WAITING = "it is being started; ask again in a moment"
 T = TypeVar("T")
 
 
-class Connected(Shape, frozen=True, kw_only=True, tag_field="status", tag="connected"):
+class McpConnected(Shape, frozen=True, kw_only=True, tag_field="status", tag="connected"):
     pass
 
 
-class Disabled(Shape, frozen=True, kw_only=True, tag_field="status", tag="disabled"):
+class McpDisabled(Shape, frozen=True, kw_only=True, tag_field="status", tag="disabled"):
     pass
 
 
-class Broken(Shape, frozen=True, kw_only=True, tag_field="status", tag="failed"):
+class McpFailed(Shape, frozen=True, kw_only=True, tag_field="status", tag="failed"):
     error: str
 
 
-McpStatus: TypeAlias = Connected | Disabled | Broken
+McpStatus: TypeAlias = McpConnected | McpDisabled | McpFailed
 
 
 class NewServer(Shape, frozen=True, kw_only=True):
@@ -83,11 +83,11 @@ async def _states(site: Site, request: Request) -> dict[str, McpStatus]:
 def _status(state: ServerState) -> McpStatus:
     match state.status:
         case "connected":
-            return Connected()
+            return McpConnected()
         case "disabled":
-            return Disabled()
+            return McpDisabled()
         case "failed" | "waiting":
-            return Broken(error=state.why or WAITING)
+            return McpFailed(error=state.why or WAITING)
         case _:
             assert_never(state.status)
 

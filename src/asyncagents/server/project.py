@@ -10,11 +10,15 @@ from asyncagents.config.place import config_folder, data_folder
 from asyncagents.config.trust import project_root
 from asyncagents.domain.session import Session, project_id
 from asyncagents.domain.shape import Shape
-from asyncagents.errors import NotFound
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.body import read
+from asyncagents.server.errand import program
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, path_id
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.place import environment
+from asyncagents.server.project_note import ProjectCommands, ProjectIcon, ProjectNote, note, read_notes
 from asyncagents.server.route import Route, Site
+from asyncagents.tools.git_changes import begin_repository
 
 MOST_SESSIONS = 1_000
 """So many of the newest are asked where they worked."""
@@ -27,15 +31,18 @@ class ProjectTime(Shape, frozen=True, kw_only=True):
     updated: int
 
 
-class Project(Shape, frozen=True, kw_only=True):
+class ProjectInfo(Shape, frozen=True, kw_only=True):
     id: str
     worktree: str
     time: ProjectTime
     sandboxes: tuple[str, ...]
     vcs: Literal["git"] | None = None
+    name: str | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
 
 
-class Where(Shape, frozen=True, kw_only=True):
+class Whereabouts(Shape, frozen=True, kw_only=True):
     home: str
     state: str
     config: str
@@ -43,7 +50,7 @@ class Where(Shape, frozen=True, kw_only=True):
     directory: str
 
 
-class Directory(Shape, frozen=True, kw_only=True):
+class ProjectDirectory(Shape, frozen=True, kw_only=True):
     directory: str
 
 
@@ -61,13 +68,39 @@ async def listed(site: Site, request: Request) -> Answer:
 
 
 async def directories(site: Site, request: Request) -> Answer:
+    return shown([ProjectDirectory(directory=await _wanted(site, request))])
+
+
+async def noted(site: Site, request: Request) -> Answer:
+    """A name, a picture, what starts it: whatever is given stays until something else is."""
+    place, new = await _wanted(site, request), read(request, ProjectNote)
+    async with site.errands.writing:
+        await site.errands.run(partial(note, site.errands.data, project_id(place), new))
+    return shown((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
+
+
+async def git_init(site: Site, request: Request) -> Answer:
+    """One that git keeps already stays as it is."""
+    await site.errands.run(partial(_git_init, Path(directory(site, request))))
+    return await current(site, request)
+
+
+def _git_init(where: Path) -> None:
+    if (project_root(environment(), where) / ".git").exists():
+        return
+    found = program("git")
+    if found is None or not where.is_dir():
+        raise InvalidInput("git is not installed here" if found is None else f"there is no directory {where}")
+    begin_repository(found, where, environment().home)
+
+
+async def _wanted(site: Site, request: Request) -> str:
+    """The directory of the project that the path names."""
     wanted = path_id(request, "id", "project")
-    found = [
-        each for each in _directories(site, request, await _sessions(site)) if project_id(each) == wanted
-    ]
-    if not found:
-        raise NotFound("project", wanted)
-    return shown([Directory(directory=each) for each in found])
+    for each in _directories(site, request, await _sessions(site)):
+        if project_id(each) == wanted:
+            return each
+    raise NotFound("project", wanted)
 
 
 async def _sessions(site: Site) -> tuple[Session, ...]:
@@ -80,7 +113,7 @@ def _directories(site: Site, request: Request, sessions: Iterable[Session]) -> l
     return list(dict.fromkeys((*here, *(each.directory for each in sessions))))
 
 
-async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) -> list[Project]:
+async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) -> list[ProjectInfo]:
     times: dict[str, ProjectTime] = {}
     for each in sessions:
         known = times.get(each.directory)
@@ -90,16 +123,23 @@ async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) 
         )
     new = ProjectTime(created=site.started, updated=site.started)
     roots = await site.errands.run(partial(_roots, places))
-    return [
-        Project(
-            id=project_id(place),
-            worktree=root,
-            time=times.get(place, new),
-            sandboxes=(),
-            vcs="git" if has_git else None,
+    notes = await site.errands.run(partial(read_notes, site.errands.data))
+    projects = []
+    for place, (root, has_git) in zip(places, roots, strict=True):
+        said = notes.get(project_id(place), ProjectNote())
+        projects.append(
+            ProjectInfo(
+                id=project_id(place),
+                worktree=root,
+                time=times.get(place, new),
+                sandboxes=(),
+                vcs="git" if has_git else None,
+                name=said.name,
+                icon=said.icon,
+                commands=said.commands,
+            )
         )
-        for place, (root, has_git) in zip(places, roots, strict=True)
-    ]
+    return projects
 
 
 def _roots(places: Iterable[str]) -> list[tuple[str, bool]]:
@@ -114,9 +154,9 @@ async def path(site: Site, request: Request) -> Answer:
     return shown(await site.errands.run(partial(_where, where, site.errands.data)))
 
 
-def _where(where: str, data: Path | None) -> Where:
+def _where(where: str, data: Path | None) -> Whereabouts:
     here = environment()
-    return Where(
+    return Whereabouts(
         home=str(here.home),
         state=str(data or data_folder(here, None)[0]),
         config=str(config_folder(here, "asyncagents")),
@@ -131,10 +171,10 @@ ROUTES: tuple[Route, ...] = (
         path="/path",
         handler=path,
         access="token",
-        summary="Where things lie on the server's machine",
+        summary="Whereabouts things lie on the server's machine",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=Where,
+        answer=Whereabouts,
         statuses=(400,),
     ),
     Route(
@@ -145,7 +185,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Directories in which sessions worked",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=tuple[Project, ...],
+        answer=tuple[ProjectInfo, ...],
         statuses=(400,),
     ),
     Route(
@@ -156,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
         summary="The directory that is asked about",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=Project,
+        answer=ProjectInfo,
         statuses=(400,),
     ),
     Route(
@@ -164,10 +204,33 @@ ROUTES: tuple[Route, ...] = (
         path="/project/{id}/directories",
         handler=directories,
         access="token",
-        summary="Where a project lies",
+        summary="Whereabouts a project lies",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
-        answer=tuple[Directory, ...],
+        answer=tuple[ProjectDirectory, ...],
         statuses=(400, 404),
+    ),
+    Route(
+        method="PATCH",
+        path="/project/{id}",
+        handler=noted,
+        access="token",
+        summary="ProjectNote a name, a picture or a command to start it for a project",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        body=ProjectNote,
+        answer=ProjectInfo,
+        statuses=(400, 404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/project/git/init",
+        handler=git_init,
+        access="token",
+        summary="Have git keep a directory",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=ProjectInfo,
+        statuses=(400,),
     ),
 )

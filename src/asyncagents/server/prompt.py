@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable
+from hashlib import sha256
 from typing import TypeVar
 
 from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.message import ModelRef, OutputFormat
 from asyncagents.domain.part_input import PartInput
 from asyncagents.domain.served import Begun, Sent, SentFile
 from asyncagents.domain.session import Rule
-from asyncagents.domain.shape import Shape
+from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.input import To
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
@@ -17,6 +19,7 @@ from asyncagents.server.body import STOPPING, read
 from asyncagents.server.given import DIRECTED, DIRECTORY, KEYED, a_directory, directory, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.route import Route, Site
+from asyncagents.server.session import NO_VARIANT
 
 T = TypeVar("T")
 
@@ -26,22 +29,39 @@ MOST_BYTES = 10 * 1024 * 1024
 STOPS = "the server stops; the prompt is kept: ask again with the same Idempotency-Key when it is back"
 
 
-class Prompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`noReply`: the next prompt brings it along."""
+class Prompt(Shape, frozen=True, kw_only=True):
+    """`noReply`: the next prompt brings it along. `tools`: what the session may use from here on."""
 
     parts: tuple[PartInput, ...]
+    message_id: MessageId | None = None
     agent: str | None = None
     model: ModelRef | None = None
     variant: str | None = None
     format: OutputFormat | None = None
-    no_reply: bool = False
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    no_reply: bool | None = None
 
     def to(self) -> To:
         if not self.parts:
             raise InvalidInput("a prompt has a part at least, such as a text")
         return To(
-            agent=self.agent, model=self.model, variant=self.variant, format=self.format, parts=self.parts
+            agent=self.agent,
+            model=self.model,
+            variant=None if self.variant == NO_VARIANT else self.variant,
+            format=self.format,
+            parts=self.parts,
+            system=self.system,
+            tools=self.tools,
+            message_id=self.message_id,
         )
+
+    def key(self, request: Request) -> str | None:
+        """The same message again, with the same words, is the same prompt; with others it is a conflict."""
+        given = key(request)
+        if given is not None or self.message_id is None:
+            return given
+        return f"{self.message_id}:{sha256(encode(self)).hexdigest()[:16]}"
 
 
 class Typed(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +99,8 @@ class Following(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def post_message(site: Site, request: Request) -> Answer:
     """Whoever hangs up meanwhile cancels nothing; under the same key the same answer is given again."""
-    prompt, at, named = read(request, Prompt), session_id(request), key(request)
+    prompt, at = read(request, Prompt), session_id(request)
+    named = prompt.key(request)
     if prompt.no_reply:
         sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.to())
         return shown(await site.runtime.message(sent))
@@ -91,7 +112,7 @@ async def post_message(site: Site, request: Request) -> Answer:
 async def post_async(site: Site, request: Request) -> Answer:
     prompt = read(request, Prompt)
     wakes = not prompt.no_reply
-    await site.runtime.send(session_id(request), "", key=key(request), wakes=wakes, **prompt.to())
+    await site.runtime.send(session_id(request), "", key=prompt.key(request), wakes=wakes, **prompt.to())
     return Answer(204)
 
 

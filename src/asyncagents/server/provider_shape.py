@@ -19,13 +19,13 @@ UNKNOWN_NPM = "asyncagents"
 """Of a model that no package elsewhere speaks to."""
 
 
-class Api(Shape, frozen=True, kw_only=True):
+class ModelApi(Shape, frozen=True, kw_only=True):
     id: str
     url: str
     npm: str
 
 
-class Kinds(Shape, frozen=True, kw_only=True):
+class MediaKinds(Shape, frozen=True, kw_only=True):
     text: bool
     audio: bool
     image: bool
@@ -33,13 +33,13 @@ class Kinds(Shape, frozen=True, kw_only=True):
     pdf: bool
 
 
-class Capabilities(Shape, frozen=True, kw_only=True):
+class ModelCapabilities(Shape, frozen=True, kw_only=True):
     temperature: bool
     reasoning: bool
     attachment: bool
     toolcall: bool
-    input: Kinds
-    output: Kinds
+    input: MediaKinds
+    output: MediaKinds
     interleaved: bool
 
 
@@ -48,7 +48,7 @@ class CacheCost(Shape, frozen=True, kw_only=True):
     write: float
 
 
-class Tier(Shape, frozen=True, kw_only=True):
+class PriceTier(Shape, frozen=True, kw_only=True):
     type: Literal["context"]
     size: int
 
@@ -57,10 +57,10 @@ class TierCost(Shape, frozen=True, kw_only=True):
     input: float
     output: float
     cache: CacheCost
-    tier: Tier
+    tier: PriceTier
 
 
-class ModelCost(Shape, frozen=True, kw_only=True):
+class ModelPrice(Shape, frozen=True, kw_only=True):
     """US dollars for a million tokens; 0, too, if the price is not known."""
 
     input: float
@@ -69,7 +69,7 @@ class ModelCost(Shape, frozen=True, kw_only=True):
     tiers: tuple[TierCost, ...] | None = None
 
 
-class ModelLimit(Shape, frozen=True, kw_only=True):
+class ModelBounds(Shape, frozen=True, kw_only=True):
     """In tokens; 0: not known."""
 
     context: int
@@ -80,11 +80,12 @@ class ModelLimit(Shape, frozen=True, kw_only=True):
 class ModelInfo(Shape, frozen=True, kw_only=True):
     id: str
     provider_id: str
-    api: Api
+    api: ModelApi
     name: str
-    capabilities: Capabilities
-    cost: ModelCost
-    limit: ModelLimit
+    family: str
+    capabilities: ModelCapabilities
+    cost: ModelPrice
+    limit: ModelBounds
     status: Literal["active"]
     options: dict[str, Any]
     headers: dict[str, str]
@@ -123,15 +124,16 @@ def model(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelIn
     return ModelInfo(
         id=ref.model_id,
         provider_id=ref.provider_id,
-        api=Api(
+        api=ModelApi(
             id=config.id or ref.model_id,
             url=_veiled(provider.base_url or (wire.base_url if wire else None) or ""),
             npm=npm,
         ),
         name=facts.name,
+        family="",
         capabilities=_capabilities(facts),
         cost=_cost(facts),
-        limit=ModelLimit(context=facts.context or 0, output=facts.output or 0, input=facts.input),
+        limit=ModelBounds(context=facts.context or 0, output=facts.output or 0, input=facts.input),
         status="active",
         options=told(config.options),
         headers={},
@@ -181,33 +183,33 @@ def _veiled(url: str) -> str:
     return "***" if is_hidden(("url",), url) else url
 
 
-def _capabilities(facts: ModelFacts) -> Capabilities:
+def _capabilities(facts: ModelFacts) -> ModelCapabilities:
     """What is not known of a model is tried, so that clients may try it, too."""
-    words = Kinds(text=True, audio=False, image=False, video=False, pdf=False)
+    words = MediaKinds(text=True, audio=False, image=False, video=False, pdf=False)
     image, pdf = facts.images is not False, facts.pdf is not False
-    return Capabilities(
+    return ModelCapabilities(
         temperature=facts.temperature is not False,
         reasoning=bool(facts.reasoning),
         attachment=image or pdf,
         toolcall=facts.tools is not False,
-        input=Kinds(text=True, audio=False, image=image, video=False, pdf=pdf),
+        input=MediaKinds(text=True, audio=False, image=image, video=False, pdf=pdf),
         output=words,
         interleaved=False,
     )
 
 
-def _cost(facts: ModelFacts) -> ModelCost:
+def _cost(facts: ModelFacts) -> ModelPrice:
     price = facts.price or Price()
     tiers = tuple(
         TierCost(
             input=long.price.input,
             output=long.price.output,
             cache=_cache(long.price),
-            tier=Tier(type="context", size=long.above),
+            tier=PriceTier(type="context", size=long.above),
         )
         for long in facts.long_prices
     )
-    return ModelCost(input=price.input, output=price.output, cache=_cache(price), tiers=tiers or None)
+    return ModelPrice(input=price.input, output=price.output, cache=_cache(price), tiers=tiers or None)
 
 
 def _cache(price: Price) -> CacheCost:

@@ -86,8 +86,7 @@ async def open_server(
         closing(Lock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):
-        listing = _listing(bound, address, site, token)
-        listing = replace(listing, serves_all=listening.serves_all)
+        listing = replace(_listing(bound, address, site, token), serves_all=listening.serves_all)
         async with _answering(app, bound, site, patience):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing

@@ -1,12 +1,17 @@
 """`/session`: conversations, in the shapes that OpenCode's clients know."""
 
-from asyncagents.domain.history import Entry
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.session import Rule, Session, SessionModel
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.status import Status
+from asyncagents.domain.status import Idle, Status
 from asyncagents.domain.todo import Todo
-from asyncagents.errors import NotFound
+from asyncagents.engine.conversations import Opening
+from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.body import read
 from asyncagents.server.given import (
     DIRECTED,
@@ -14,45 +19,51 @@ from asyncagents.server.given import (
     KEYED,
     a_directory,
     directory,
-    flag,
     key,
-    message_id,
-    number,
     session_id,
 )
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 
 MOST_SESSIONS = 10_000
-MOST_MESSAGES = 1_000_000
+NO_VARIANT = "default"
+"""OpenCode's name for none."""
 
 
-class NewSession(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who answers is chosen with each prompt."""
+class NewSession(Shape, frozen=True, kw_only=True):
+    """`agent` and `model` answer until a prompt names others. `directory`: instead of the request's."""
 
     title: str | None = None
     parent_id: SessionId | None = None
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    permission: tuple[Rule, ...] | None = None
     directory: str | None = None
-    permission: tuple[Rule, ...] = ()
+    workspace_id: str | None = None
 
 
 async def create(site: Site, request: Request) -> Answer:
     new = read(request, NewSession)
-    session = await site.runtime.create_session(
-        title=new.title,
-        parent_id=new.parent_id,
-        directory=a_directory(new.directory) if new.directory else directory(site, request),
-        key=key(request),
-        permission=new.permission,
+    if new.workspace_id is not None:
+        raise InvalidInput("there are no workspaces here: leave workspaceID out, and name a directory")
+    session = await site.runtime.conversations.create(
+        Opening(
+            title=new.title,
+            parent_id=new.parent_id,
+            agent=new.agent,
+            model=_plain(new.model),
+            metadata=new.metadata,
+            permission=new.permission or (),
+            directory=a_directory(new.directory) if new.directory else directory(site, request),
+            key=key(request),
+        )
     )
     return shown(session)
 
 
-async def listed(site: Site, request: Request) -> Answer:
-    where, limit = directory(site, request), number(request, "limit", default=100, most=MOST_SESSIONS)
-    if flag(request, "roots"):
-        return shown(await site.runtime.roots(where, limit=limit))
-    return shown(await site.runtime.sessions(where, limit=limit))
+def _plain(model: SessionModel | None) -> SessionModel | None:
+    return replace(model, variant=None) if model is not None and model.variant == NO_VARIANT else model
 
 
 async def statuses(site: Site, request: Request) -> Answer:
@@ -78,23 +89,14 @@ async def todos(site: Site, request: Request) -> Answer:
     return shown(await site.runtime.todos(session.id))
 
 
-async def messages(site: Site, request: Request) -> Answer:
-    limit = number(request, "limit", default=MOST_MESSAGES, most=MOST_MESSAGES)
-    session = await site.runtime.session(session_id(request))
-    return shown(await site.runtime.messages(session.id, limit=limit))
-
-
-async def message(site: Site, request: Request) -> Answer:
-    wanted = message_id(request)
-    entry = await site.runtime.message(wanted)
-    if entry.info.session_id != session_id(request):
-        raise NotFound("message", wanted)
-    return shown(entry)
-
-
 async def abort(site: Site, request: Request) -> Answer:
-    """True, too, if there is nothing to end."""
-    await site.runtime.abort(session_id(request))
+    """True, too, if there is nothing to end, or nobody who could be at work."""
+    with suppress(NotFound):
+        at = session_id(request)
+        rested = isinstance(await site.runtime.status(at), Idle)
+        await site.runtime.abort(at)
+        if rested:
+            await site.runtime.say_idle(at)
     return shown(True)
 
 
@@ -113,17 +115,6 @@ ROUTES: tuple[Route, ...] = (
         body=NewSession,
         answer=Session,
         statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path="/session",
-        handler=listed,
-        access="token",
-        summary="Sessions of a directory, the newest first",
-        query=(DIRECTORY, Param("roots", "Only those that nobody started", "boolean"), LIMIT),
-        headers=(DIRECTED,),
-        answer=tuple[Session, ...],
-        statuses=(400,),
     ),
     Route(
         method="GET",
@@ -170,31 +161,11 @@ ROUTES: tuple[Route, ...] = (
         statuses=(404,),
     ),
     Route(
-        method="GET",
-        path=f"{_AT}/message",
-        handler=messages,
-        access="token",
-        summary="Its messages, the oldest first; with a limit, the newest of them",
-        query=(LIMIT,),
-        answer=tuple[Entry, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/message/{{messageID}}",
-        handler=message,
-        access="token",
-        summary="One message with its parts",
-        answer=Entry,
-        statuses=(404,),
-    ),
-    Route(
         method="POST",
         path=f"{_AT}/abort",
         handler=abort,
         access="token",
         summary="End what a session and its descendants do",
         answer=bool,
-        statuses=(404,),
     ),
 )

@@ -1,28 +1,82 @@
 """`/config`: what the files of a directory say, in their own shape, without secrets."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asyncagents.config.told import told
+from asyncagents.config.agents import find_agents
+from asyncagents.config.load import Loaded
+from asyncagents.config.told import ALWAYS, told
+from asyncagents.config.write import change_global, change_project
+from asyncagents.engine.agents import Agents
 from asyncagents.engine.project import Project
-from asyncagents.server.given import DIRECTED, DIRECTORY
+from asyncagents.engine.workplace import Workplace
+from asyncagents.errors import ConfigError, InvalidInput
+from asyncagents.server.body import read
+from asyncagents.server.given import DIRECTED, DIRECTORY, directory
 from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.place import loaded, loaded_at, workplace
+from asyncagents.server.place import environment, loaded, loaded_at, workplace
 from asyncagents.server.route import Route, Site
+
+NO_FILES = "a program says how this server is configured, and no file counts: change it there"
 
 
 async def get(site: Site, request: Request) -> Answer:
     """With the model that is asked if nobody says, whether a file names it or not."""
-    said = told(await loaded(site, request))
     place = await workplace(site, request)
-    ref = (place.default_model if isinstance(place, Project) else None) or site.runtime.defaults.model
+    ref = place.default_model or site.runtime.defaults.model
+    said = told(await loaded(site, request)) if _from_files(place) else dict(ALWAYS)
     return shown({"model": f"{ref.provider_id}/{ref.model_id}", **said})
+
+
+def _from_files(place: Workplace) -> bool:
+    return isinstance(place, Project) and place.from_files
+
+
+async def patch(site: Site, request: Request) -> Answer:
+    """All who look at the directory are told, and its files are read again."""
+    where, change = directory(site, request), await _change(site, request)
+    verify = partial(_verify, Path(where))
+    await _changed(site, partial(change_project, environment(), Path(where), change, verify))
+    site.runtime.instances.dispose(where)
+    return await get(site, request)
+
+
+async def patch_global(site: Site, request: Request) -> Answer:
+    change = await _change(site, request)
+    await _changed(site, partial(change_global, environment(), change, partial(_verify, Path("/"))))
+    site.runtime.instances.dispose_all()
+    return await get_global(site, request)
+
+
+async def _change(site: Site, request: Request) -> dict[str, Any]:
+    change = read(request, dict[str, Any])
+    if not _from_files(await workplace(site, request)):
+        raise InvalidInput(NO_FILES)
+    return {key: value for key, value in change.items() if key != "$schema"}
+
+
+async def _changed(site: Site, work: Callable[[], Loaded]) -> None:
+    async with site.errands.writing:
+        try:
+            await site.errands.run(work)
+        except ConfigError as error:
+            raise InvalidInput(str(error)) from error
+
+
+def _verify(where: Path, loaded: Loaded) -> None:
+    """Whether its agents can work: the default one must be there, and able."""
+    here = environment()
+    Agents(loaded.config, find_agents(here, where, trusted=loaded.trusted), home=str(here.home))
 
 
 async def get_global(site: Site, request: Request) -> Answer:
     """What counts in every directory: as in one that has no files."""
     return shown(told(await loaded_at(site, Path("/"))))
 
+
+_BODY = "Change the configuration, key by key, in {}; what would have no effect is refused"
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -33,6 +87,28 @@ ROUTES: tuple[Route, ...] = (
         summary="The configuration of a directory, in the shape of its files; secrets are stars",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
+        answer=dict[str, Any],
+        statuses=(400,),
+    ),
+    Route(
+        method="PATCH",
+        path="/config",
+        handler=patch,
+        access="token",
+        summary=_BODY.format("a file of the directory"),
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        body=dict[str, Any],
+        answer=dict[str, Any],
+        statuses=(400,),
+    ),
+    Route(
+        method="PATCH",
+        path="/global/config",
+        handler=patch_global,
+        access="token",
+        summary=_BODY.format("the file that counts everywhere"),
+        body=dict[str, Any],
         answer=dict[str, Any],
         statuses=(400,),
     ),

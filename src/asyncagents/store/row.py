@@ -115,11 +115,18 @@ async def save(
         rev,
         control.id,
     )
+    if info is not None and listed(info) != listed(row.info):
+        await tx.one("list_session", *listed(info), control.id)
     if now_status != row.status:
         publish_status(tx, control.id, now_status)
     if control.state == "ready" or control.wake_seq > row.control.wake_seq:
         tx.wake(control.id)
     return SessionRow(control, info or row.info, now_status, raw, version)
+
+
+def listed(info: Session) -> tuple[int, str, int | None]:
+    """What lists of sessions are sorted and searched by. A search would end at a zero byte."""
+    return info.time.updated, info.title.casefold().replace("\0", "\ufffd"), info.time.archived
 
 
 def publish_status(tx: Tx, session_id: SessionId, text: str) -> None:

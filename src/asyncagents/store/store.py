@@ -17,10 +17,12 @@ from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
 from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
+from asyncagents.store.conversation import ConversationStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
 from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
+from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
@@ -75,7 +77,9 @@ class Store(Door):
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
+        self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
+        self.reverts = RevertStore(database)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listen(listener)

@@ -63,7 +63,9 @@ def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Comple
     stamp = files.rewrite(place, context.call_id, checked)
     seen.note(context.session_id, place, stamp)
     done = f"{place.name} was written." if diffs[-1] else f"{place.name} has this content already."
-    return Completed(done, title=place.name, metadata={"filepath": place.path, "diff": diffs[-1]})
+    # OpenCode's clients show the text that was written where they find diagnostics: here, none are made.
+    metadata = {"filepath": place.path, "diff": diffs[-1], "diagnostics": {}}
+    return Completed(done, title=place.name, metadata=metadata)
 
 
 def _made(change: Change, before: Content | None, known: Stamp | None) -> bytes:

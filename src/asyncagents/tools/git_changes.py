@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from threading import Timer
 from typing import Literal, TypeAlias
@@ -135,14 +136,41 @@ def looking(program: str, repository: Repository, within: str = ".") -> Iterator
         yield Git(program, repository, within, Path(folder))
 
 
+def begin_repository(program: str, root: Path, home: Path) -> None:
+    """As the user has git begin one. There is none yet whose configuration could be heeded."""
+    variables = {
+        "PATH": os.defpath,
+        "LC_ALL": "C",
+        "HOME": str(home),
+        "GIT_CEILING_DIRECTORIES": str(root.parent),
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    code, _ = _output((program, "init", "--quiet", "--", str(root)), variables, root)
+    if code:
+        raise ToolError(f"git init failed here with exit code {code}; try it in a terminal.")
+
+
 def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
     """The piece of each file, which come in the order of the changes; none, if they do not fit."""
     starts = [found.start() for found in _CHUNK.finditer(patch)]
     if len(starts) != sum(change.chunks for change in changes):
         return {}
-    ends = [*starts[1:], len(patch)]
-    texts = iter([patch[start:end] for start, end in zip(starts, ends, strict=True)])
+    texts = iter([patch[start:end] for start, end in pairwise([*starts, len(patch)])])
     return {change.file: "".join(next(texts) for _ in range(change.chunks)) for change in changes}
+
+
+def new_patch(name: str, text: str | None) -> str:
+    """Of a file that git does not keep yet; None: it is no text."""
+    head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
+    if text is None:
+        return f"{head}Binary files /dev/null and b/{name} differ\n"
+    if not text:
+        return head
+    lines = text.removesuffix("\n").split("\n")
+    body = "".join(f"+{line}\n" for line in lines)
+    end = "" if text.endswith("\n") else "\\ No newline at end of file\n"
+    size = "" if len(lines) == 1 else f",{len(lines)}"
+    return f"{head}--- /dev/null\n+++ b/{name}\n@@ -0,0 +1{size} @@\n{body}{end}"
 
 
 def _change(file: str, kind: str, added: str, removed: str) -> Change:

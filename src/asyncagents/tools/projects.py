@@ -27,6 +27,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.engine.agents import Agents, Facts
 from asyncagents.engine.hook import NO_HOOKS, Hooks
 from asyncagents.engine.project import Project, Texts
+from asyncagents.engine.snapshots import NoSnapshots, Snapshots
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace import Asking, Keeping, Workplace
 from asyncagents.errors import ConfigError
@@ -40,6 +41,7 @@ from asyncagents.tools.mcp_link import Wanted
 from asyncagents.tools.mcp_switch import switches
 from asyncagents.tools.process import Processes
 from asyncagents.tools.seen import Seen
+from asyncagents.tools.snapshot import SWITCHED_OFF, open_snapshots
 
 FRESH_MS = 2_000
 """How long what was read of a directory counts as what is there."""
@@ -111,6 +113,7 @@ class Projects:
         self._extensions = extensions
         self._own = tuple(capped(tool, bench.output) for tool in tools)
         self._doors: OrderedDict[Path, Doors] = OrderedDict()
+        self._snapshots: dict[Path, Snapshots | NoSnapshots] = {}
         self._known: OrderedDict[str, tuple[int, Project]] = OrderedDict()
         self._first: OrderedDict[str, Agents] = OrderedDict()
         self._told: set[str] = set()
@@ -228,6 +231,7 @@ class Projects:
                 small_model=config.small_model,
                 keeping=_keeping(config.compaction),
                 telling=self._telling(config),
+                from_files=self._config is None,
             ),
             _asking(config),
             before=self._before(directory, laid),
@@ -235,6 +239,7 @@ class Projects:
             material=ProjectMaterial(doors=doors, commands=commands, agents=laid, scratch=self._bench.output),
             hooks=additions.hooks,
         )
+        project.snapshots = self._snapshots_of(root, config)
         told = (*agents.told, *commands.told, *skills.told, *instructions.warnings)
         odd = (*told, *additions.warnings, *clashes)
         return Opened(project, odd, wanted(environment, config, root))
@@ -260,6 +265,16 @@ class Projects:
             )
         self._doors.move_to_end(root)
         return self._doors[root]
+
+    def _snapshots_of(self, root: Path, config: Config) -> Snapshots | NoSnapshots:
+        """One for all who work there: they take turns."""
+        if not config.snapshot:
+            return NoSnapshots(SWITCHED_OFF)
+        known = self._snapshots.get(root)
+        if known is None or isinstance(known, NoSnapshots):
+            folder = self._bench.output.parent / "snapshot"
+            self._snapshots[root] = open_snapshots(folder, root, self._environment.variables, self._clock)
+        return self._snapshots[root]
 
     def _telling(self, config: Config) -> Telling:
         return Telling(

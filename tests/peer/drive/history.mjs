@@ -101,7 +101,7 @@ async function behind(stage) {
   await stage.call("experimental.session.background", { sessionID: id })
   await prompt
   await stage.call("experimental.session.background", { sessionID: "ses_nobody" }, "unknown")
-  await stage.call("experimental.session.list", { limit: 1 })
+  await stage.call("experimental.session.list", { limit: 1, roots: true })
 }
 
 export const history = [paging, forking, changing, reverting, summarizing, behind]

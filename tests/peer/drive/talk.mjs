@@ -47,7 +47,8 @@ async function tools(stage, { project }) {
   const { id } = await stage.turn("bash", play({ tools: [tool("bash", { command: "echo hi", description: "Say hi" })] }, { text: "It said hi." }))
   await stage.call("session.messages", { sessionID: id }, "bash")
   await stage.turn("read", play({ tools: [tool("read", { filePath: `${project}/README.md` })] }, { text: "Read." }))
-  await stage.turn("two tools", play({ tools: [tool("glob", { pattern: "**/*.py" }), tool("grep", { pattern: "needle" })], text: "Looking." }, { text: "Found." }))
+  const two = [tool("read", { filePath: `${project}/src/old.txt` }), tool("bash", { command: "echo two", description: "Say two" })]
+  await stage.turn("two tools", play({ tools: two, text: "Looking." }, { text: "Found." }))
   await stage.turn("failing tool", play({ tools: [tool("read", { filePath: `${project}/nowhere.txt` })] }, { text: "Not there." }))
   await stage.turn("unknown tool", play({ tools: [tool("no_such_tool", { a: 1 })] }, { text: "No such tool." }))
   await stage.turn("bad arguments", play({ tools: [tool("bash", { nonsense: true })] }, { text: "Wrong arguments." }))
@@ -154,7 +155,7 @@ async function commands(stage) {
   await stage.until((event) => event.type === "command.executed", from, "command.executed")
   await stage.call("session.command", { sessionID: id, command: "no_such_command", arguments: "" }, "unknown")
   const init = (await stage.session()).id
-  await stage.call("session.init", { sessionID: init, providerID: "stage", modelID: "m", messageID: "msg_ffffffffffff00000000000002" })
+  await stage.call("session.init", { sessionID: init, providerID: "stage", modelID: "m", messageID: `msg_ffffffffffff000000000000${stage.caller.version}` })
 }
 
 export const talk = [lives, plain, later, aborted, shell, commands]

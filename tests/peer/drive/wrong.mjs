@@ -66,7 +66,11 @@ async function provider(stage) {
   await fails(stage, "400", { status: 400, error: "That is not how it works.", error_type: "invalid_request_error" })
   await fails(stage, "401", { status: 401, error: "Who are you?" })
   await fails(stage, "403", { status: 403, error: "Not you." })
-  await fails(stage, "overflow", { status: 400, error: "This model's maximum context length is 8000 tokens.", error_code: "context_length_exceeded" })
+  const full = { status: 400, error: "This model's maximum context length is 8000 tokens.", error_code: "context_length_exceeded", times: 1 }
+  const { id } = await stage.session()
+  for (const text of ["One.", "Two."]) await stage.caller.ask("session.prompt", { sessionID: id, parts: said(text) })
+  await fails(stage, "overflow", [full, { text: "It fits now." }], { session: { id } })
+  await stage.call("session.messages", { sessionID: id }, "overflow")
   await fails(stage, "length", { text: "Cut sho", finish: "length" })
   await fails(stage, "content filter", { text: "I sh", finish: "content-filter" })
 }

@@ -24,6 +24,7 @@ async def test_a_new_file_is_shown_as_a_diff_and_then_written(desk: Desk) -> Non
     result = await desk.run("write", context, **given)
     assert (desk.root / "src/new.py").read_text() == "a = 1\nb = 2\n"
     assert result.metadata["diff"] == ask.metadata["diff"]
+    assert result.metadata["diagnostics"] == {}
 
 
 @pytest.mark.spec("A-05")

@@ -60,6 +60,8 @@ def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> No
             connection.execute(statement)
         if "\n-- then: fold\n" in script:
             _fold(connection)
+        if "\n-- then: fold titles\n" in script:
+            _fold_titles(connection)
         connection.execute(
             "INSERT INTO schema (id, version, min_reader) VALUES (1, ?, ?) "
             "ON CONFLICT (id) DO UPDATE SET version = excluded.version, "
@@ -75,6 +77,14 @@ def _fold(connection: Connection) -> None:
     )
     for task_id, description in found.fetchall():
         connection.execute("UPDATE task SET folded = ? WHERE id = ?", (folded(description), task_id))
+
+
+def _fold_titles(connection: Connection) -> None:
+    found = connection.execute(
+        "SELECT id, CAST(info AS TEXT) ->> 'title' FROM session WHERE folded GLOB '*[^ -~]*'"
+    )
+    for session_id, title in found.fetchall():
+        connection.execute("UPDATE session SET folded = ? WHERE id = ?", (folded(title), session_id))
 
 
 def _min_reader(script: str, number: int) -> int:

@@ -16,7 +16,7 @@ from asyncagents.domain.task import Task, TaskEnd, end_of
 from asyncagents.domain.transfer import Brought, BroughtMessage, BroughtPart
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.body import body, check_names
-from asyncagents.store.row import IDLE, find_session, publish_status, put_call, read_part
+from asyncagents.store.row import IDLE, find_session, listed, publish_status, put_call, read_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import asked
 from asyncagents.store.verb.task import put_task
@@ -129,6 +129,8 @@ async def _insert_session(tx: Tx, new: Brought, control: Control, shown: str) ->
         max(1, new.mark.version),
         new.info.project_id,
         await tx.rev(),
+        new.info.directory,
+        *listed(new.info),
     )
     assert added, "it was not there"
 

@@ -13,11 +13,14 @@ from asyncagents.domain.codec import (
     decode_message,
     decode_session,
     decode_status,
+    decoder,
     upcast,
 )
 from asyncagents.domain.event import (
     Event,
+    MessageRemoved,
     MessageUpdated,
+    PartRemoved,
     PartUpdated,
     PermissionAsked,
     PermissionReplied,
@@ -117,8 +120,8 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     events: list[Event] = []
     interrupted: list[SessionId] = []
     for _, kind, gone, body in await tx.all("changed_tombstones", after, upto):
-        if kind == "task":
-            events.append(TaskCleared(session_id=SessionId(gone)))
+        if kind != "session":
+            events.append(_gone(kind, gone, body))
             continue
         interrupted.append(SessionId(gone))
         with _spared(events, SessionId(gone)):
@@ -137,6 +140,16 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     woken = [SessionId(row[1]) for row in sessions]
     posts = [row[0] for row in await tx.all("changed_deliveries", after, upto)]
     return Changes(events, woken, interrupted, [row[0] for row in due if row is not None], posts)
+
+
+def _gone(kind: str, gone: str, body: bytes) -> Event:
+    match kind:
+        case "message":
+            return decoder(MessageRemoved).decode(body)
+        case "part":
+            return decoder(PartRemoved).decode(body)
+        case _:
+            return TaskCleared(session_id=SessionId(gone))
 
 
 async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:

@@ -88,7 +88,6 @@ async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
     for call in await unsettled(tx, row.control.id):
         await dismiss(tx, row.info, call, ABORTED)
     control, answer = await _failed_step(tx, row, failure)
-    tx.emit(SessionError(session_id=control.id, error=failure))
     await answer_turn(tx, control, answer)
     if answer is not None:
         for (message_id,) in await tx.all("answer_aborted", answer, await tx.rev(), control.id):
@@ -99,6 +98,8 @@ async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
 async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Control, MessageId | None]:
     """The last step of the turn carries the error; without one, a message of its own does."""
     last = await last_message(tx, row.control)
+    if not isinstance(last, AssistantMessage) or last.error != failure:  # else it was told with that step
+        tx.emit(SessionError(session_id=row.control.id, error=failure))
     if isinstance(last, AssistantMessage):
         if last.error is None:
             await save_message(tx, _failed(last, failure, tx.now))

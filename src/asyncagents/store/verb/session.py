@@ -10,7 +10,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body, check_names
-from asyncagents.store.row import IDLE, SessionRow, find_session, save, the_session, touched
+from asyncagents.store.row import IDLE, SessionRow, find_session, listed, save, the_session, touched
 from asyncagents.store.tx import Tx
 
 
@@ -23,9 +23,9 @@ class NewSession(Struct, frozen=True, kw_only=True):
 async def create(tx: Tx, new: NewSession) -> Session:
     """The same key, or the same id, again gives the session that is there."""
     check_names(new.info.id, new.key, new.info.project_id, new.pool)
-    existing = await _existing(tx, new)
-    if existing is not None:
-        return existing
+    known = await existing(tx, new)
+    if known is not None:
+        return known
     parent = await _parent(tx, new.info)
     control = Control(
         new.info.id,
@@ -39,7 +39,7 @@ async def create(tx: Tx, new: NewSession) -> Session:
     return new.info
 
 
-async def _existing(tx: Tx, new: NewSession) -> Session | None:
+async def existing(tx: Tx, new: NewSession) -> Session | None:
     if new.key is not None:
         row = await tx.one("session_by_key", new.key)
         if row is not None:
@@ -84,6 +84,8 @@ async def insert_session(
         key,
         info.project_id,
         await tx.rev(),
+        info.directory,
+        *listed(info),
     )
 
 

@@ -20,6 +20,7 @@ from asyncagents.domain.fact import Admit, Admitted, Settle
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import SubtaskPart, TextPart
+from asyncagents.domain.permission import rules_of_tools
 from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
@@ -41,6 +42,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.delivery import owe
 from asyncagents.store.verb.trace import follow
+from asyncagents.store.verb.undone import clear_undone
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
@@ -52,17 +54,31 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
         return Admitted(MessageId(known[0]), new=False)
+    if row.info.revert is not None and not row.info.revert.unfinished:
+        row = await clear_undone(tx, row)
     fact = resolved(row.info, fact)
+    if fact.named:
+        await check_newest(tx, fact)
     await keep(tx, fact)
     await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
-    info = touched(row.info, tx.now)
+    info = _ruled(touched(row.info, tx.now), fact.message)
     if fact.source != "compaction" or info.model is None:  # who writes a summary does not answer from then on
         info = addressed(info, fact.message)
     row = await save(tx, row, control, _titled(info, fact))
     if fact.source == "person" and fact.wakes and control.in_turn:
         await _end_waits(tx, row)
     return Admitted(fact.message.id, new=True)
+
+
+async def check_newest(tx: Tx, fact: Admit) -> None:
+    """People read messages in the order of their ids."""
+    message_id = fact.message.id
+    if await tx.one("message", message_id) is not None:
+        raise Conflict(f"message id {message_id!r} is taken; leave it out or choose another")
+    newest = await tx.one("newest_message", fact.session_id)
+    if newest is not None and newest[0] > message_id:
+        raise InvalidInput(f"message id {message_id!r} is older than what was said last: make one now")
 
 
 async def keep(tx: Tx, fact: Admit) -> None:
@@ -103,6 +119,11 @@ def addressed(info: Session, message: UserMessage) -> Session:
         id=message.model.model_id, provider_id=message.model.provider_id, variant=message.model.variant
     )
     return replace(info, agent=message.agent, model=model)
+
+
+def _ruled(info: Session, message: UserMessage) -> Session:
+    """Who says which tools are used says so for the session, from here on."""
+    return replace(info, permission=rules_of_tools(message.tools)) if message.tools else info
 
 
 def _titled(info: Session, fact: Admit) -> Session:

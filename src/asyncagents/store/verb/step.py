@@ -39,12 +39,13 @@ from asyncagents.store.verb.answer_event import asked, keep_answer
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
 from asyncagents.store.verb.fact import apply
-from asyncagents.store.verb.promote import Told, mailbox, promote
+from asyncagents.store.verb.promote import Told, Unread, mailbox, promote
 from asyncagents.store.verb.read import lineage, placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
 from asyncagents.store.verb.turn_end import end_turn
-from asyncagents.store.verb.wanted import Wanted, wanted
+from asyncagents.store.verb.undone import clear_undone
+from asyncagents.store.verb.wanted import Wanted, system_of, wanted
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
@@ -80,6 +81,8 @@ class Started(Struct, frozen=True):
     """The form of the answer."""
     above: tuple[Session, ...] = ()
     """For whom it works, from the root of its tree down, if that was asked for."""
+    system: str = ""
+    """What the model is told beside its instructions."""
 
 
 class _Try(Struct, frozen=True):
@@ -121,6 +124,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
     row = await held(tx, lease)
+    if row.info.revert is not None:
+        row = await clear_undone(tx, row)
     mail = await mailbox(tx, row.control.id)
     unread = mail.inputs
     if not mail.wants_a_step(row.control):
@@ -151,11 +156,19 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
         await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
     await _request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save(tx, row, control)
-    perhaps = row.control.in_turn or any(b'"format":' in each.info for each in unread)
-    form = await wanted(tx, control) if perhaps and not message.summary else None
+    form, system = await _beside(tx, row.control, control, unread) if not message.summary else (None, "")
     above = await lineage(tx, control.parent_id) if new.kin and control.parent_id else ()
     number = control.steps + 1
-    return Started(message, position, control.turn, number, before.attempt, tail, shown, form, above)
+    return Started(message, position, control.turn, number, before.attempt, tail, shown, form, above, system)
+
+
+async def _beside(
+    tx: Tx, before: Control, control: Control, unread: tuple[Unread, ...]
+) -> tuple[Wanted | None, str]:
+    """What prompts of this turn want besides an answer; few of them do."""
+    formed = before.in_turn or any(b'"format":' in each.info for each in unread)
+    told = before.in_turn or any(b'"system":' in each.info for each in unread)
+    return await wanted(tx, control) if formed else None, await system_of(tx, control) if told else ""
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:

@@ -25,6 +25,13 @@ def _prefix(message_id: MessageId) -> str:
     return f"format:{message_id}:"
 
 
+async def system_of(tx: Tx, control: Control) -> str:
+    """What the model is told in this turn beside its instructions, by whoever spoke last and said so."""
+    row = await tx.one("newest_system", control.id, control.turn)
+    message = decode_message(upcast(row[1], row[0])) if row is not None else None
+    return message.system or "" if isinstance(message, UserMessage) else ""
+
+
 async def wanted(tx: Tx, control: Control) -> Wanted | None:
     """None: as the model likes."""
     row = await tx.one("newest_format", control.id, control.turn)

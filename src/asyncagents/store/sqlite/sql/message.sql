@@ -77,6 +77,12 @@ SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER
 -- The newest messages before an id, newest first: wire order is id order.
 SELECT id, info, version FROM message WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?;
 
+-- name: page_parts
+-- Of the messages from one id to another.
+SELECT part.message_id, part.body, part.version FROM message INDEXED BY message_wire
+JOIN part ON part.message_id = message.id
+WHERE message.session_id = ? AND message.id >= ? AND message.id <= ? ORDER BY message.id, part.id;
+
 -- name: message_parts
 SELECT body, version FROM part WHERE message_id = ? ORDER BY id;
 
@@ -88,3 +94,29 @@ SELECT body, version, message_id FROM part WHERE id = ?;
 INSERT INTO part (id, message_id, session_id, body, version, rev) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = excluded.version, rev = excluded.rev
 WHERE part.message_id = excluded.message_id AND part.version <= excluded.version;
+
+-- name: remove_message
+DELETE FROM message WHERE id = ?;
+
+-- name: remove_parts_of_message
+DELETE FROM part WHERE message_id = ?;
+
+-- name: remove_part
+DELETE FROM part WHERE id = ?;
+
+-- name: remove_input
+DELETE FROM input WHERE message_id = ?;
+
+-- name: copied_messages
+-- What people see before an id, in their order, and the place that the model reads it at.
+SELECT id, position, info, version FROM message WHERE session_id = ? AND id < ? AND hidden = 0 ORDER BY id;
+
+-- name: newest_message
+SELECT id FROM message WHERE session_id = ? ORDER BY id DESC LIMIT 1;
+
+-- name: newest_system
+-- What a person said last in a turn that has a word for the system prompt.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
+  AND instr(message.info, '"system":')
+ORDER BY message.position DESC LIMIT 1;

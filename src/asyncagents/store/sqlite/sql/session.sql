@@ -27,14 +27,35 @@ SELECT info, version FROM session WHERE key = ?;
 
 -- name: insert_session
 INSERT INTO session (id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn,
-                     cancel_rev, blocked_turn, claims, positions, status, info, version, key, project_id, rev)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                     cancel_rev, blocked_turn, claims, positions, status, info, version, key, project_id, rev,
+                     directory, updated, folded, archived)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: save_session
 UPDATE session SET state = ?, wake_seq = ?, fence = ?, owner = ?, turn = ?, turn_rev = ?, in_turn = ?, cancel_rev = ?,
                    blocked_turn = ?, claims = ?, positions = ?, backoff = ?, steps = ?, compacting = ?, summary = ?,
                    tail = ?, status = ?, info = ?, version = ?, rev = ?
 WHERE id = ?;
+
+-- name: begin_summed
+-- A copy begins where the model reads on.
+UPDATE session SET summary = ?, tail = ? WHERE id = ?;
+
+-- name: list_session
+-- Where a list has it; an index has these, so they are written only when they change.
+UPDATE session SET updated = ?, folded = ?, archived = ? WHERE id = ?;
+
+-- name: sessions_listed
+-- The last used first, of one directory (?1), of one and all below it (?2), or of all. The index alone says which: rows are read
+-- for what is shown.
+SELECT info, version FROM (
+  SELECT id AS wanted, updated AS used FROM session INDEXED BY session_listed
+  WHERE updated >= ?4 AND updated < ?5
+    AND (?1 IS NULL OR directory = ?1)
+    AND (?2 IS NULL OR directory = ?2 OR (directory > ?2 || '/' AND directory < ?2 || '0'))
+    AND (NOT ?3 OR parent_id IS NULL) AND (?7 OR archived IS NULL) AND (?6 = '' OR instr(folded, ?6))
+  ORDER BY updated DESC, id LIMIT ?8
+) CROSS JOIN session ON session.id = wanted ORDER BY used DESC, wanted;
 
 -- name: sessions_of_project
 -- Newest first: session ids descend in time.

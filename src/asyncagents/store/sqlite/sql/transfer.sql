@@ -28,8 +28,8 @@ SELECT MAX((SELECT rev FROM session WHERE id = ?1),
 -- name: import_session
 INSERT INTO session (id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn,
                      cancel_rev, blocked_turn, claims, positions, steps, compacting, summary, tail, status, info, version,
-                     key, project_id, rev)
-VALUES (?, ?, ?, ?, ?, 'idle', 0, 0, NULL, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)
+                     key, project_id, rev, directory, updated, folded, archived)
+VALUES (?, ?, ?, ?, ?, 'idle', 0, 0, NULL, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: import_part

@@ -1,0 +1,185 @@
+"""Changes a file of configuration for a program: whole or not at all, and nothing that would not count."""
+
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from asyncagents.config.check import check
+from asyncagents.config.env import Environment
+from asyncagents.config.harmless import sift
+from asyncagents.config.interpolate import tokens_in
+from asyncagents.config.load import Loaded, load
+from asyncagents.config.meaning import meaningless
+from asyncagents.config.place import Family, Place, config_folder, places
+from asyncagents.config.text import read_text
+from asyncagents.config.told import VEIL
+from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.config.trust import is_trusted, project_root
+from asyncagents.errors import ConfigError
+
+AT_START = ("provider", "enabled_providers", "disabled_providers", "async_tools", "telemetry")
+"""What is read once, when a program starts."""
+_FILE = "asyncagents.json"
+
+Verify: TypeAlias = Callable[[Loaded], None]
+"""Raises `ConfigError` for what cannot be used, though each file is right in itself."""
+
+
+def change_project(
+    environment: Environment, directory: Path, change: dict[str, Any], verify: Verify
+) -> Loaded:
+    """In the strongest file that the directory has, or in a new one. Raises `ConfigError`, and leaves all as
+    it was, for what would be of no effect, or would make the files unusable."""
+    here = environment.folder(str(directory))
+    own = {here / f".{family}" for family in ("opencode", "asyncagents")} | {here}
+    found = [each for each in places(environment, here) if each.scope == "project" and each.found]
+    beside = [each for each in found if each.path is not None and each.path.parent in own]
+    file = _last(beside) or here / _FILE
+    _refuse_idle(change)
+    if not change:
+        return _verified(environment, here, verify)
+    if not is_trusted(environment, here):
+        _refuse_untrusted(change, file, project_root(environment, here))
+    return _write(file, change, _family(file), lambda: _verified(environment, here, verify))
+
+
+def change_global(environment: Environment, change: dict[str, Any], verify: Verify) -> Loaded:
+    """The same of the user's own file, which counts everywhere."""
+    folder = config_folder(environment, "asyncagents")
+    file = next((each for each in (folder / f"{_FILE}c", folder / _FILE) if each.exists()), folder / _FILE)
+    _refuse_idle(change)
+    if not change:
+        return _verified(environment, Path("/"), verify)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}): make it yourself") from error
+    return _write(file, change, "asyncagents", lambda: _verified(environment, Path("/"), verify))
+
+
+def _verified(environment: Environment, directory: Path, verify: Verify) -> Loaded:
+    loaded = load(environment, directory=directory)
+    verify(loaded)
+    return loaded
+
+
+def _last(found: list[Place]) -> Path | None:
+    return found[-1].path if found else None
+
+
+def _family(file: Path) -> Family:
+    return "opencode" if file.name.startswith("opencode") else "asyncagents"
+
+
+def _refuse_idle(change: dict[str, Any]) -> None:
+    """What a program would believe to have done, and has not."""
+    for key in AT_START:
+        if key in change:
+            raise ConfigError(
+                f"{key} is read when the server starts: write it in its file and start it again"
+            )
+    for path in sorted(meaningless(change)):
+        raise ConfigError(f"{dotted(path)} changes nothing in asyncagents: leave it out")
+    for path, text in _texts(change):
+        if VEIL in text:
+            raise ConfigError(f"{dotted(path)} is a secret as it is shown, not as it is: leave it out")
+        if tokens_in(text):
+            raise ConfigError(f"{dotted(path)} refers to a variable or a file: write it in the file yourself")
+
+
+def _texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for key, below in value.items():
+                yield from _texts(below, (*path, key))
+        case list():
+            for number, below in enumerate(value):
+                yield from _texts(below, (*path, str(number)))
+        case _:
+            return
+
+
+def _refuse_untrusted(change: dict[str, Any], file: Path, root: Path) -> None:
+    for path, _ in sift(change, file.parent, root).left_out:
+        raise ConfigError(
+            f"{dotted(path)} would count for nothing: this project is not trusted; "
+            f"run `asyncagents trust {root}` first"
+        )
+
+
+def _write(file: Path, change: dict[str, Any], family: Family, verified: Callable[[], Loaded]) -> Loaded:
+    """What stood there before comes back if it cannot be used with the change."""
+    try:
+        with _alone(file.parent):
+            before = file.read_bytes() if file.exists() else None
+            merged = _merged(_plain(file), change)
+            check(merged, str(file), family=family, secret=lambda path: True)
+            _replace(file, json.dumps(merged, indent=2, ensure_ascii=False).encode() + b"\n")
+            try:
+                return verified()
+            except ConfigError:
+                file.unlink() if before is None else _replace(file, before)
+                raise
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be written ({error.strerror}): make its folder yours to write"
+        ) from error
+
+
+def _plain(file: Path) -> dict[str, Any]:
+    """What stands there, if a program can write it again as it was."""
+    if file.is_symlink():
+        raise ConfigError(f"{file} is a link: change what it points to yourself")
+    text = read_text(file)
+    if text is None or not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{file} has comments, which would be lost: change it yourself") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file} is no object: correct it first")
+    return value
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    laid = dict(under)
+    for key, value in over.items():
+        below = laid.get(key)
+        laid[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return laid
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two changes at once would lose one."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """In one step; who may read it stays as it was, and a new one is its owner's alone."""
+    mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as draft:
+            os.fchmod(descriptor, mode)
+            draft.write(content)
+            draft.flush()
+            os.fsync(descriptor)
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise

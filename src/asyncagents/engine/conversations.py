@@ -1,0 +1,140 @@
+"""Conversations as clients handle them: begun, listed, read by the page, changed and copied."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.duplicate import duplicate
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.listing import SessionQuery
+from asyncagents.domain.message import ModelRef
+from asyncagents.domain.part import Part
+from asyncagents.domain.session import Rule, Session, SessionModel
+from asyncagents.engine.input import a_text
+from asyncagents.engine.newborn import Newborn
+from asyncagents.engine.workplace import Workplace, Workplaces, enter
+from asyncagents.store.store import Store
+from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.page import Page
+from asyncagents.store.verb.session import NewSession
+
+_COPY = re.compile(r"(.+) \(fork #(\d{1,9})\)", re.DOTALL)
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """How a session begins."""
+
+    directory: str
+    title: str | None = None
+    parent_id: SessionId | None = None
+    agent: str | None = None
+    """Who answers, until a prompt names another."""
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    permission: Sequence[Rule] = ()
+    key: str | None = None
+
+
+class Conversations:
+    """Get it from a runtime: `runtime.conversations`."""
+
+    def __init__(
+        self,
+        store: Store,
+        workplaces: Workplaces,
+        newborn: Newborn,
+        *,
+        check: Callable[[ModelRef], None],
+        pool: str,
+    ) -> None:
+        self._store = store
+        self._workplaces = workplaces
+        self._newborn = newborn
+        self._check = check
+        self._pool = pool
+
+    async def create(self, new: Opening) -> Session:
+        """Raises `InvalidInput` for an agent or a model that is not there, and nothing comes of it."""
+        place = await enter(self._workplaces, new.directory)
+        if new.agent is not None:
+            place.model(new.agent)
+        if new.model is not None:
+            self._check(_reference(new.model))
+        info = replace(
+            self._newborn(new.title, new.parent_id, new.directory, new.permission),
+            agent=new.agent,
+            model=new.model,
+            metadata=new.metadata,
+            path=_path(place, new.directory),
+        )
+        return await self._store.create_session(NewSession(info=info, pool=self._pool, key=new.key))
+
+    async def list(self, query: SessionQuery) -> tuple[Session, ...]:
+        """The last used first."""
+        return await self._store.conversation.listing(query)
+
+    async def worktree(self, directory: str) -> str:
+        """The root of the project that a directory is in."""
+        return (await enter(self._workplaces, directory)).worktree or directory
+
+    async def page(
+        self, session_id: SessionId, *, before: str | None = None, limit: int | None = None
+    ) -> Page:
+        """The newest `limit` messages before an id, or all of them, as JSON."""
+        return await self._store.conversation.page(session_id, before=before, limit=limit)
+
+    async def message(self, session_id: SessionId, message_id: MessageId) -> bytes:
+        """One message with its parts, as JSON."""
+        return await self._store.conversation.message(session_id, message_id)
+
+    async def change(self, session_id: SessionId, new: Change) -> Session:
+        return await self._store.conversation.change(session_id, new)
+
+    async def fork(
+        self, session_id: SessionId, *, before: MessageId | None = None, key: str | None = None
+    ) -> Session:
+        """A session of its own with a copy of what was said before a message, or of all; while it works, too.
+
+        It has the rules of the session itself. What was under way there is closed in the copy.
+        """
+        source = await self._store.conversation.source(session_id, before=before)
+        was = source.info
+        title = copied_title(was.title)
+        info = replace(
+            self._newborn(title, None, was.directory, was.permission or ()),
+            metadata=was.metadata,
+            path=was.path,
+        )
+        made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
+        own_key = f"fork:{session_id}:{key}" if key is not None else None
+        return await self._store.conversation.copy(NewSession(info=info, pool=self._pool, key=own_key), made)
+
+    async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
+        """Raises `SessionBusy` unless the session rests; so do the next two."""
+        await self._store.conversation.remove_message(session_id, message_id)
+
+    async def remove_part(self, session_id: SessionId, message_id: MessageId, part_id: PartId) -> None:
+        await self._store.conversation.remove_part(session_id, message_id, part_id)
+
+    async def change_part(self, part: Part) -> Part:
+        return await self._store.conversation.change_part(part)
+
+
+def copied_title(title: str) -> str:
+    """`Bees` is `Bees (fork #1)`, which is `Bees (fork #2)` the next time."""
+    before = _COPY.fullmatch(a_text(title, "a title"))
+    return f"{before[1]} (fork #{int(before[2]) + 1})" if before else f"{title} (fork #1)"
+
+
+def _reference(model: SessionModel) -> ModelRef:
+    return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
+
+
+def _path(place: Workplace, directory: str) -> str:
+    """Where a directory is in its project; empty: it is the root."""
+    here, root = PurePosixPath(directory), PurePosixPath(place.worktree or directory)
+    return str(here.relative_to(root)) if here != root and here.is_relative_to(root) else ""

@@ -1,0 +1,166 @@
+"""Undo and redo: what was said from a message on, and what was done to files since."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.session import FileDiff, Revert, Session
+from asyncagents.engine.snapshots import NoSnapshots, PutBack, Snapshots
+from asyncagents.engine.workplace import Workplaces, enter
+from asyncagents.errors import NotFound, Unavailable
+from asyncagents.store.store import Store
+from asyncagents.store.verb.revert import Undoing
+from asyncagents.store.verb.trail import EVERY
+
+STOP_SECONDS = 5.0
+MOST_NOTES = 20
+_log = logging.getLogger(__name__)
+
+Stopped: TypeAlias = Callable[[tuple[SessionId, ...], float], Awaitable[bool]]
+"""Wait until these have stopped, for so many seconds."""
+
+
+class Reverts:
+    def __init__(self, *, store: Store, workplaces: Workplaces) -> None:
+        self._store = store
+        self._rows = store.reverts
+        self._workplaces = workplaces
+        self.stopped: Stopped = _at_once
+        self._locks: dict[SessionId, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def _alone(self, session_id: SessionId) -> AsyncIterator[None]:
+        """Files of a session are put back by one at a time."""
+        lock, users = self._locks.get(session_id, (asyncio.Lock(), 0))
+        self._locks[session_id] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(session_id)
+            if users > 1:
+                self._locks[session_id] = lock, users - 1
+
+    async def revert(
+        self,
+        session_id: SessionId,
+        message_id: MessageId,
+        part_id: PartId | None = None,
+    ) -> Session:
+        """Undo from a message on. It is written down first: repeated after a crash, it ends the same way."""
+        async with self._alone(session_id):
+            undoing = await self._rows.look(session_id, message_id, part_id)
+            snapshot, why_not = await self._now(undoing.info)
+            if undoing.info.revert is not None:
+                await self._redo_files(session_id)  # from there on it is as if nothing had been undone
+            point = undoing.point
+            wanted = Revert(message_id=point.message_id, part_id=point.part_id, snapshot=snapshot)
+            marked = await self._rows.mark(session_id, wanted)
+            await self.stopped(marked.stopping, STOP_SECONDS)
+            if snapshot is None:
+                return await self._rows.files_put_back(session_id, replace(wanted, note=why_not), None)
+            return await self._put_back(undoing, wanted)
+
+    async def _now(self, info: Session) -> tuple[str | None, str | None]:
+        """The files as they were before anything was undone; or why that is not known."""
+        if info.revert is not None and info.revert.snapshot is not None:
+            return info.revert.snapshot, None
+        place = await enter(self._workplaces, info.directory)
+        if isinstance(place.snapshots, NoSnapshots):
+            return None, f"Files are as they were: {place.snapshots.why}."
+        try:
+            return await place.snapshots.take(), None
+        except Unavailable as error:
+            return None, f"Files are as they were: {error}."
+
+    async def _put_back(self, undoing: Undoing, revert: Revert) -> Session:
+        """Each file as it was before the first step that changed it."""
+        assert revert.snapshot is not None
+        snapshots = await self._snapshots(undoing.info)
+        left = await snapshots.put_back([PutBack(file, to) for file, to in _plan(undoing).items()])
+        after = await snapshots.take()
+        text = await snapshots.text(revert.snapshot, after)
+        done = replace(revert, diff=text, note=_noted(left))
+        return await self._rows.files_put_back(undoing.info.id, done, await self._undone(undoing, snapshots))
+
+    async def _undone(self, undoing: Undoing, snapshots: Snapshots) -> tuple[FileDiff, ...]:
+        turns = await self._rows.stretch(undoing.info.id, undoing.point.message_id)
+        return () if turns is None else await snapshots.diffs(turns.before, turns.after)
+
+    async def _snapshots(self, info: Session) -> Snapshots:
+        place = await enter(self._workplaces, info.directory)
+        if isinstance(place.snapshots, NoSnapshots):
+            raise Unavailable(f"files cannot be put back now: {place.snapshots.why}")
+        return place.snapshots
+
+    async def complete(self, info: Session) -> None:
+        """Before a model is asked: files that were being put back when a process ended are."""
+        if info.revert is None or not info.revert.unfinished:
+            return
+        session_id = info.id
+        async with self._alone(session_id):
+            undoing = await self._rows.marked(session_id)
+            if undoing is None or undoing.info.revert is None or not undoing.info.revert.unfinished:
+                return
+            try:
+                await self._put_back(undoing, undoing.info.revert)
+            except Unavailable as error:
+                _log.warning("files of session %s are not put back: %s", session_id, error)
+
+    async def unrevert(self, session_id: SessionId) -> Session:
+        """Redo: files first, then the mark goes. What was ended by the undo stays so."""
+        async with self._alone(session_id):
+            await self._redo_files(session_id)
+            return await self._rows.unmark(session_id)
+
+    async def _redo_files(self, session_id: SessionId) -> None:
+        """While they are, the mark says so: whoever speaks meanwhile waits for them."""
+        await self._rows.reopen(session_id)
+        undoing = await self._rows.marked(session_id)
+        revert = undoing.info.revert if undoing is not None else None
+        if undoing is None or revert is None or revert.snapshot is None:
+            return
+        snapshots, plan = await self._snapshots(undoing.info), _plan(undoing)
+        await snapshots.put_back([PutBack(file, revert.snapshot, was) for file, was in plan.items()])
+
+    async def diff(self, session_id: SessionId, message_id: MessageId | None = None) -> tuple[FileDiff, ...]:
+        """What a session changed in files, or what came of one prompt."""
+        info = await self._store.session(session_id)
+        if message_id is not None:
+            asked = (await self._store.message(message_id)).info
+            if asked.session_id != session_id:
+                raise NotFound("message", message_id)
+            summary = asked.summary if isinstance(asked, UserMessage) else None
+            return summary.diffs if summary is not None else ()
+        last = info.revert.message_id if info.revert is not None else EVERY
+        whole = await self._rows.stretch(session_id, last=last)
+        place = await enter(self._workplaces, info.directory)
+        if whole is None or isinstance(place.snapshots, NoSnapshots):
+            return ()
+        return await place.snapshots.diffs(whole.before, whole.after)
+
+
+async def _at_once(sessions: tuple[SessionId, ...], seconds: float) -> bool:
+    return True
+
+
+def _plan(undoing: Undoing) -> dict[str, str]:
+    """The oldest snapshot of each file that was changed."""
+    wanted: dict[str, str] = {}
+    for patch in undoing.patches:
+        for file in patch.files:
+            wanted.setdefault(file, patch.hash)
+    return wanted
+
+
+def _noted(left: tuple[str, ...]) -> str | None:
+    if not left:
+        return None
+    more = f" And {len(left) - MOST_NOTES} more." if len(left) > MOST_NOTES else ""
+    return f"Not put back: {'; '.join(left[:MOST_NOTES])}.{more}"

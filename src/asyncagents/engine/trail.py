@@ -1,0 +1,145 @@
+"""Snapshots around the calls of a step: before the first that may change files, and after the last."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from asyncagents.domain.call import Running
+from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.id import Ids
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.engine.decide import Park, Rest, decide
+from asyncagents.engine.revert import Reverts
+from asyncagents.engine.run import Footprint, Run
+from asyncagents.engine.snapshots import NoSnapshots, Snapshots
+from asyncagents.engine.workplace import Workplace, Workplaces, enter
+from asyncagents.errors import NotFound, Unavailable
+from asyncagents.store.store import Store
+from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.trail import Changed, Told, begun
+
+LAST_SECONDS = 30.0
+"""Nobody waits longer for the snapshot after an abort."""
+HARMLESS = frozenset(
+    {
+        "todowrite", "asyncagents_task", "asyncagents_output", "asyncagents_cancel", "asyncagents_clear",
+        "async_task", "async_task_result",
+    }
+)  # fmt: skip
+"""Tools with effects that touch no files: what they write is ours, or whom they launch sees to itself."""
+_log = logging.getLogger(__name__)
+
+
+class Trail:
+    def __init__(self, *, store: Store, workplaces: Workplaces, ids: Ids) -> None:
+        self._store = store
+        self._workplaces = workplaces
+        self._ids = ids
+        self.reverts = Reverts(store=store, workplaces=workplaces)
+
+    async def before(
+        self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace, *, moves: Sequence[Move]
+    ) -> None:
+        """A trivial turn takes none. What cannot be taken keeps nobody from working."""
+        if isinstance(place.snapshots, NoSnapshots):
+            return
+        starting = {move.call_id for move in moves if isinstance(move.state, Running)}
+        steps = {
+            call.message_id
+            for call in snapshot.requested
+            if call.id in starting and call.tool not in HARMLESS and place.effects.get(call.tool) != "none"
+        }
+        if not steps:
+            return
+        await self._know(run, snapshot)
+        step = max(steps)
+        if run.footprint is not None and run.footprint.message_id == step:
+            return
+        try:
+            taken = await place.snapshots.take()
+        except Unavailable as error:
+            _log.debug("a step goes without snapshots: %s", error)
+            return
+        await self._store.reverts.keep_before(lease, step, taken)
+        run.footprint = Footprint(step, taken)
+
+    async def _know(self, run: Run, snapshot: Snapshot) -> None:
+        """A run that takes up a turn finds what the one before it began."""
+        if run.footprint_known:
+            return
+        run.footprint_known = True
+        if snapshot.step is None or snapshot.step.finish != "tool-calls":
+            return
+        step = await self._store.message(snapshot.step.id)
+        taken = begun(step)
+        if taken is not None:
+            run.footprint = Footprint(step.info.id, taken)
+
+    async def look(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
+        """What is left to do to files before the next decision is carried out."""
+        if snapshot.info is not None and snapshot.info.revert is not None:
+            await self.reverts.complete(snapshot.info)
+        if snapshot.requested or snapshot.executing or snapshot.abandoned or snapshot.holding:
+            return
+        await self._know(run, snapshot)
+        if run.footprint is not None or run.left_traces:
+            await self._close(run, lease, snapshot)
+            if isinstance(decide(snapshot), Park | Rest):
+                await self._sum_up(run, lease, snapshot)
+
+    async def end(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
+        """The turn ends, whatever was under way."""
+        if run.footprint is None and not run.left_traces:
+            return
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._close(run, lease, snapshot)
+                await self._sum_up(run, lease, snapshot)
+        except TimeoutError:
+            _log.warning("what the last step of session %s did to files is not known", lease.session_id)
+
+    async def _snapshots(self, snapshot: Snapshot) -> Snapshots | None:
+        assert snapshot.info is not None, "it comes from a store"
+        place = await enter(self._workplaces, snapshot.info.directory)
+        return None if isinstance(place.snapshots, NoSnapshots) else place.snapshots
+
+    async def _close(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
+        step, run.footprint = run.footprint, None
+        snapshots = await self._snapshots(snapshot)
+        if step is None or snapshots is None:
+            return
+        try:
+            after = await snapshots.take()
+            files = await snapshots.changed(step.before, after)
+        except Unavailable as error:
+            _log.warning("what a step of session %s did to files is not known: %s", lease.session_id, error)
+            return
+        changed = Changed(
+            message_id=step.message_id,
+            before=step.before,
+            after=after,
+            files=files,
+            part_id=self._ids.part(),
+        )
+        await self._store.reverts.keep_after(lease, changed)
+        run.left_traces = run.left_traces or bool(files)
+
+    async def _sum_up(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
+        if not run.left_traces or not isinstance(snapshot.last, AssistantMessage):
+            return
+        run.left_traces = False
+        snapshots, asked_id = await self._snapshots(snapshot), snapshot.last.parent_id
+        turn = await self._store.reverts.stretch(lease.session_id, asked_id)
+        whole = await self._store.reverts.stretch(lease.session_id)
+        if snapshots is None or turn is None or whole is None:
+            return
+        try:
+            diffs = await snapshots.diffs(turn.before, turn.after)
+            total = diffs if whole == turn else await snapshots.diffs(whole.before, whole.after)
+        except Unavailable as error:
+            _log.warning("what a turn of session %s did to files is not told: %s", lease.session_id, error)
+            return
+        try:
+            await self._store.reverts.keep_summary(lease, Told(asked_id=asked_id, diffs=diffs, total=total))
+        except NotFound:  # what was asked is gone
+            return

@@ -1,0 +1,165 @@
+"""`/session/{id}/message`: what was said, a page at a time; messages and parts are taken out or changed."""
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.part import Part
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.errors import InvalidInput
+from asyncagents.server.body import read
+from asyncagents.server.given import message_id, number, one, path_id, session_id
+from asyncagents.server.http import Answer, Pairs, Request, shown
+from asyncagents.server.route import Param, Route, Site
+
+MOST_MESSAGES = 1_000_000
+MOST_AT_ONCE = 200
+"""Whoever asks for more waits for others who do."""
+MOST_BYTES = 10 * 1024 * 1024
+EXPOSED = "Link, X-Next-Cursor"
+
+
+class Cursor(Shape, frozen=True, kw_only=True):
+    """Where a page ended."""
+
+    id: MessageId
+    time: float = 0
+
+
+async def messages(site: Site, request: Request) -> Answer:
+    """Without a limit, or with 0, all of them."""
+    limit = _limit(request)
+    cursor = _before(request)
+    if cursor is not None and one(request, "limit") is None:
+        raise InvalidInput("before goes with a limit: say how many messages a page has")
+    before = cursor.id if cursor else None
+    at = session_id(request)
+    if limit is None or limit > MOST_AT_ONCE:
+        async with site.looks:
+            page = await site.runtime.conversations.page(at, before=before, limit=limit)
+    else:
+        page = await site.runtime.conversations.page(at, before=before, limit=limit)
+    if page.first is None:
+        return Answer(200, page.body)
+    named = urlsafe_b64encode(encode({"id": page.first, "time": page.created})).decode().rstrip("=")
+    return Answer(200, page.body, _next(request, named))
+
+
+def _limit(request: Request) -> int | None:
+    if one(request, "limit") in (None, "0"):
+        return None
+    return number(request, "limit", default=1, most=MOST_MESSAGES)
+
+
+def _before(request: Request) -> Cursor | None:
+    text = one(request, "before")
+    if not text:
+        return None
+    try:
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(raw, type=Cursor)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise InvalidInput("before is no cursor: take X-Next-Cursor of the page before") from None
+
+
+def _next(request: Request, cursor: str) -> Pairs:
+    others = [(name, value) for name, value in request.query if name not in {"limit", "before"}]
+    query = urlencode([("limit", one(request, "limit") or ""), ("before", cursor), *others])
+    where = f"http://{request.header('host')}{request.path}?{query}"
+    return (
+        ("x-next-cursor", cursor),
+        ("link", f'<{where}>; rel="next"'),
+        ("access-control-expose-headers", EXPOSED),
+    )
+
+
+async def message(site: Site, request: Request) -> Answer:
+    wanted = message_id(request)
+    return Answer(200, await site.runtime.conversations.message(session_id(request), wanted))
+
+
+async def remove(site: Site, request: Request) -> Answer:
+    await site.runtime.conversations.remove_message(session_id(request), message_id(request))
+    return shown(True)
+
+
+async def remove_part(site: Site, request: Request) -> Answer:
+    await site.runtime.conversations.remove_part(session_id(request), message_id(request), _part_id(request))
+    return shown(True)
+
+
+async def change_part(site: Site, request: Request) -> Answer:
+    union: Any = Part
+    part: Part = read(request, union)
+    named = session_id(request), message_id(request), _part_id(request)
+    if named != (part.session_id, part.message_id, part.id):
+        raise InvalidInput("sessionID, messageID and id of the part are those of the path")
+    return shown(await site.runtime.conversations.change_part(part))
+
+
+def _part_id(request: Request) -> PartId:
+    return PartId(path_id(request, "partID", "part"))
+
+
+_AT = "/session/{id}/message"
+_ONE = f"{_AT}/{{messageID}}"
+_PART = f"{_ONE}/part/{{partID}}"
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path=_AT,
+        handler=messages,
+        access="token",
+        summary="Its messages, the oldest first; with a limit the newest, and X-Next-Cursor for the others",
+        query=(
+            Param("limit", "So many at most; 0: all", "integer", least=0),
+            Param("before", "Those before a page: its X-Next-Cursor"),
+        ),
+        answer=tuple[Entry, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler=message,
+        access="token",
+        summary="One message with its parts",
+        answer=Entry,
+        statuses=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=_ONE,
+        handler=remove,
+        access="token",
+        summary="Take a message out of a session that rests",
+        answer=bool,
+        statuses=(404, 409),
+    ),
+    Route(
+        method="PATCH",
+        path=_PART,
+        handler=change_part,
+        access="token",
+        summary="Change a part of a session that rests: all of it, under the same ids",
+        body=Part,
+        answer=Part,
+        statuses=(400, 404, 409),
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="DELETE",
+        path=_PART,
+        handler=remove_part,
+        access="token",
+        summary="Take a part out of a message of a session that rests",
+        answer=bool,
+        statuses=(404, 409),
+    ),
+)

@@ -1,0 +1,67 @@
+"""`/session/{id}/revert`, `unrevert` and `diff`: what was said and done is undone, redone, shown."""
+
+from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.session import FileDiff, Session
+from asyncagents.domain.shape import Shape
+from asyncagents.server.body import read
+from asyncagents.server.given import session_id
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.query import Query
+from asyncagents.server.route import Param, Route, Site
+
+
+class Undo(Shape, frozen=True, kw_only=True):
+    """From this message on, or from this part of it. A prompt goes with all that answered it."""
+
+    message_id: MessageId
+    part_id: PartId | None = None
+
+
+async def revert(site: Site, request: Request) -> Answer:
+    wanted = read(request, Undo)
+    session = await site.runtime.reverts.revert(session_id(request), wanted.message_id, wanted.part_id)
+    return shown(session)
+
+
+async def unrevert(site: Site, request: Request) -> Answer:
+    return shown(await site.runtime.reverts.unrevert(session_id(request)))
+
+
+async def diff(site: Site, request: Request) -> Answer:
+    asked = Query(request.query).word("messageID")
+    return shown(await site.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None))
+
+
+_AT = "/session/{id}"
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=f"{_AT}/revert",
+        handler=revert,
+        access="token",
+        summary="Undo a message and all after it, files included; the next prompt makes that final",
+        body=Undo,
+        answer=Session,
+        statuses=(400, 404, 409),
+    ),
+    Route(
+        method="POST",
+        path=f"{_AT}/unrevert",
+        handler=unrevert,
+        access="token",
+        summary="Redo what was undone",
+        answer=Session,
+        statuses=(404, 409),
+    ),
+    Route(
+        method="GET",
+        path=f"{_AT}/diff",
+        handler=diff,
+        access="token",
+        summary="What it changed in files, or what came of one prompt",
+        query=(Param("messageID", "Only what came of this prompt"),),
+        answer=tuple[FileDiff, ...],
+        statuses=(400, 404),
+    ),
+)

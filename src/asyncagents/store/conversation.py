@@ -1,0 +1,49 @@
+"""The door for clients who list, read, change and copy conversations."""
+
+from asyncagents.domain.duplicate import Duplicate
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.listing import SessionQuery
+from asyncagents.domain.part import Part
+from asyncagents.domain.session import Session
+from asyncagents.store.door import Door
+from asyncagents.store.verb import change, copy, listing, page, remove
+from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.copy import Source
+from asyncagents.store.verb.page import Page
+from asyncagents.store.verb.session import NewSession
+
+
+class ConversationStore(Door):
+    async def listing(self, query: SessionQuery) -> tuple[Session, ...]:
+        """The last used first."""
+        return await self._read(lambda tx: listing.listing(tx, query))
+
+    async def page(
+        self, session_id: SessionId, *, before: str | None = None, limit: int | None = None
+    ) -> Page:
+        """The newest `limit` messages before an id, or all of them, as bytes."""
+        return await self._read(lambda tx: page.page(tx, session_id, before=before, limit=limit))
+
+    async def message(self, session_id: SessionId, message_id: MessageId) -> bytes:
+        return await self._read(lambda tx: page.one(tx, session_id, message_id))
+
+    async def change(self, session_id: SessionId, new: Change) -> Session:
+        return await self._write(lambda tx: change.change(tx, session_id, new))
+
+    async def source(self, session_id: SessionId, *, before: MessageId | None = None) -> Source:
+        """What a copy is made of."""
+        return await self._read(lambda tx: copy.source(tx, session_id, before))
+
+    async def copy(self, new: NewSession, made: Duplicate) -> Session:
+        """The same key again gives the copy that is there."""
+        return await self._write(lambda tx: copy.copy(tx, new, made))
+
+    async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
+        """Raises `SessionBusy` unless the session rests; so do the next two."""
+        await self._write(lambda tx: remove.remove_message(tx, session_id, message_id))
+
+    async def remove_part(self, session_id: SessionId, message_id: MessageId, part_id: PartId) -> None:
+        await self._write(lambda tx: remove.remove_part(tx, session_id, message_id, part_id))
+
+    async def change_part(self, part: Part) -> Part:
+        return await self._write(lambda tx: remove.change_part(tx, part))

@@ -1,0 +1,55 @@
+"""The door to what steps did to files, and to what is undone."""
+
+from asyncagents.domain.control import Lease
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.session import FileDiff, Revert, Session
+from asyncagents.store.door import Door
+from asyncagents.store.verb import revert, trail
+from asyncagents.store.verb.revert import Marked, Undoing
+from asyncagents.store.verb.trail import Changed, Stretch, Told
+
+
+class RevertStore(Door):
+    async def keep_before(self, lease: Lease, message_id: MessageId, snapshot: str) -> None:
+        """The calls of a step are about to change files."""
+        await self._write(lambda tx: trail.keep_before(tx, lease, message_id, snapshot))
+
+    async def keep_after(self, lease: Lease, changed: Changed) -> None:
+        """They have ended. Once for a step."""
+        await self._write(lambda tx: trail.keep_after(tx, lease, changed))
+
+    async def keep_summary(self, lease: Lease, told: Told) -> None:
+        """What a turn came to."""
+        await self._write(lambda tx: trail.keep_summary(tx, lease, told))
+
+    async def stretch(
+        self, session_id: SessionId, first: str = "", last: str = trail.EVERY
+    ) -> Stretch | None:
+        """The files before the first and after the last step of some messages; None: no step changed any."""
+        return await self._read(lambda tx: trail.stretch(tx, session_id, first, last))
+
+    async def look(
+        self, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
+    ) -> Undoing:
+        """What an undo would be about; `SessionBusy` if there can be none now."""
+        return await self._read(lambda tx: revert.look(tx, session_id, message_id, part_id))
+
+    async def marked(self, session_id: SessionId) -> Undoing | None:
+        """What is undone now."""
+        return await self._read(lambda tx: revert.marked(tx, session_id))
+
+    async def mark(self, session_id: SessionId, wanted: Revert) -> Marked:
+        """Undo; what is undone ends in the same transaction."""
+        return await self._write(lambda tx: revert.mark(tx, session_id, wanted))
+
+    async def files_put_back(
+        self, session_id: SessionId, done: Revert, diffs: tuple[FileDiff, ...] | None
+    ) -> Session:
+        return await self._write(lambda tx: revert.files_put_back(tx, session_id, done, diffs))
+
+    async def reopen(self, session_id: SessionId) -> Session:
+        """Files are about to change again: whoever speaks meanwhile waits for them."""
+        return await self._write(lambda tx: revert.reopen(tx, session_id))
+
+    async def unmark(self, session_id: SessionId) -> Session:
+        return await self._write(lambda tx: revert.unmark(tx, session_id))

@@ -1,0 +1,80 @@
+"""Messages a page at a time, as the bytes that they are stored as: nobody takes them apart on the way."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.domain.codec import BROKEN, decode_message, unreadable, upcast
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.errors import NotFound
+from asyncagents.store.row import the_session
+from asyncagents.store.tx import Tx
+
+EVERY = -1
+LAST = "~"
+_whole: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Page(Struct, frozen=True):
+    """`body`: a JSON array of entries, the oldest first. `first`: the oldest, if there are older ones."""
+
+    body: bytes
+    first: MessageId | None = None
+    created: int = 0
+    """When that one was."""
+
+
+async def page(tx: Tx, session_id: SessionId, *, before: str | None, limit: int | None) -> Page:
+    """The newest `limit` messages before an id, or all of them."""
+    await the_session(tx, session_id)
+    wanted = EVERY if limit is None else limit + 1
+    rows = await tx.all("messages", session_id, before or LAST, wanted)
+    more = limit is not None and len(rows) > limit
+    rows = rows[:limit]
+    if not rows:
+        return Page(b"[]")
+    oldest, info, version = rows[-1]
+    parts: dict[str, list[bytes]] = defaultdict(list)
+    for message_id, body, shape in await tx.all("page_parts", session_id, oldest, rows[0][0]):
+        parts[message_id].append(_sound("part", shape, body))
+    pieces: list[bytes] = []
+    for each, raw, shape in reversed(rows):
+        pieces += b"," if pieces else b"[", *_entry(_sound("message", shape, raw), parts[each])
+    body = b"".join((*pieces, b"]"))  # once: to copy megabytes is what takes time here
+    if not more:
+        return Page(body)
+    return Page(body, MessageId(oldest), decode_message(upcast(version, info)).time.created)
+
+
+async def one(tx: Tx, session_id: SessionId, message_id: MessageId) -> bytes:
+    """One message with its parts, in the same way."""
+    await the_session(tx, session_id)
+    row = await tx.one("message", message_id)
+    if row is None or row[1] != session_id:
+        raise NotFound("message", message_id)
+    parts = await tx.all("message_parts", message_id)
+    sound = [_sound("part", shape, body) for body, shape in parts]
+    return b"".join(_entry(_sound("message", row[6], row[5]), sound))
+
+
+def _entry(info: bytes, parts: list[bytes]) -> Iterator[bytes]:
+    yield b'{"info":'
+    yield info
+    yield b',"parts":['
+    for number, part in enumerate(parts):
+        if number:
+            yield b","
+        yield part
+    yield b"]}"
+
+
+def _sound(kind: str, version: int, raw: bytes) -> bytes:
+    """What is no JSON would spoil all that it stands among."""
+    raw = upcast(version, raw)
+    try:
+        _whole.decode(raw)
+    except BROKEN as error:
+        raise unreadable(kind, raw, error) from error
+    return raw

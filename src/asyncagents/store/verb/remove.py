@@ -1,0 +1,127 @@
+"""Messages and parts go, or are written anew: only while their session rests, for nobody reads them then."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.control import Control
+from asyncagents.domain.event import MessageRemoved, PartRemoved
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import Part, ToolCompleted, ToolError, ToolPart, ToolPending
+from asyncagents.domain.shape import encode
+from asyncagents.errors import InvalidInput, NotFound, SessionBusy
+from asyncagents.store.row import SessionRow, put_part, read_part, save, the_session, unsettled
+from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.cancel import cancel
+from asyncagents.store.verb.signal import dismiss
+from asyncagents.store.verb.task import live_tasks_of
+from asyncagents.store.verb.task_end import CONSUMED
+
+REMOVED = "The message that made this call was removed."
+
+
+async def at_rest(tx: Tx, session_id: SessionId) -> SessionRow:
+    """What was sent to a provider does not change under an open turn."""
+    row = await the_session(tx, session_id)
+    control = row.control
+    if control.state != "idle" or control.in_turn or control.backoff is not None:
+        raise SessionBusy(session_id)
+    return row
+
+
+async def remove_message(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
+    """With all that it holds. Its calls that are open are settled first, tasks that it launched are ended."""
+    await at_rest(tx, session_id)
+    found = await _message(tx, session_id, message_id)
+    await _let_go(tx, session_id, message_id)
+    row = await the_session(tx, session_id)
+    control = await _unsummed(tx, row.control, found)
+    for table in ("parts_of_message", "message", "input"):
+        await tx.run(f"remove_{table}", message_id)
+    gone = MessageRemoved(session_id=session_id, message_id=message_id)
+    await tx.one("insert_tombstone", await tx.rev(), "message", message_id, encode(gone))
+    tx.emit(gone)
+    if control is not row.control:
+        await save(tx, row, control)
+
+
+async def remove_part(tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId) -> None:
+    await at_rest(tx, session_id)
+    await _part(tx, session_id, message_id, part_id)
+    await _let_go(tx, session_id, message_id, part_id)
+    await tx.run("remove_part", part_id)
+    gone = PartRemoved(session_id=session_id, message_id=message_id, part_id=part_id)
+    await tx.one("insert_tombstone", await tx.rev(), "part", part_id, encode(gone))
+    tx.emit(gone)
+
+
+async def change_part(tx: Tx, part: Part) -> Part:
+    """Of the same kind; of a call what came of it, not which call it was."""
+    await at_rest(tx, part.session_id)
+    known = read_part(await _part(tx, part.session_id, part.message_id, part.id))
+    if type(known) is not type(part):
+        raise InvalidInput("a part stays of its type: remove it, or send it with the type that it has")
+    if isinstance(part, ToolPart) and isinstance(known, ToolPart):
+        _check_call(known, part)
+    await put_part(tx, part)
+    return part
+
+
+def _check_call(known: ToolPart, new: ToolPart) -> None:
+    if (known.call_id, known.tool) != (new.call_id, new.tool):
+        raise InvalidInput("a part of a call keeps its callID and its tool")
+    for state in (known.state, new.state):
+        if not isinstance(state, ToolCompleted | ToolError):
+            raise InvalidInput(
+                "a part of a call can be changed once it is completed or failed, to such a state"
+            )
+
+
+async def _message(tx: Tx, session_id: SessionId, message_id: MessageId) -> Row:
+    row = await tx.one("message", message_id)
+    if row is None or row[1] != session_id:
+        raise NotFound("message", message_id)
+    return row
+
+
+async def _part(tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId) -> Row:
+    await _message(tx, session_id, message_id)
+    row = await tx.one("part", part_id)
+    if row is None or row[2] != message_id:
+        raise NotFound("part", part_id)
+    return row
+
+
+async def _let_go(
+    tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
+) -> None:
+    """End what goes on for a message, or for one part of it."""
+    info = (await the_session(tx, session_id)).info
+    for call in await unsettled(tx, session_id):
+        if call.message_id == message_id and part_id in (None, call.part_id):
+            await dismiss(tx, info, call, REMOVED)
+    launched = None if part_id is None else await _child(tx, part_id)
+    for task in await live_tasks_of(tx, session_id):
+        if task.message_id == message_id and (part_id is None or task.id == launched):
+            await cancel(tx, task.id, hush=CONSUMED)
+
+
+async def _child(tx: Tx, part_id: PartId) -> object:
+    """The id of the session that a call launched, if it did."""
+    row = await tx.one("part", part_id)
+    part = read_part(row) if row else None
+    if not isinstance(part, ToolPart) or isinstance(part.state, ToolPending):
+        return None
+    return (part.state.metadata or {}).get("sessionId")
+
+
+async def _unsummed(tx: Tx, control: Control, gone: Row) -> Control:
+    """Without its newest summary, or the request for it, the model reads again what that stood for."""
+    if not control.summary:
+        return control
+    found = await tx.one("message_at", control.id, control.summary)
+    row = await tx.one("message", found[0]) if found else None
+    summary = decode_message(upcast(row[6], row[5])) if row else None
+    if isinstance(summary, AssistantMessage) and gone[0] not in (summary.id, summary.parent_id):
+        return control
+    return replace(control, summary=0, tail=0)

@@ -1,0 +1,134 @@
+"""One who listens as OpenCode's clients do: nothing but `data:`, and a state put together from it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientResponse, ClientSession, ClientTimeout
+
+from asyncagents.server.discovery import Listing
+from tests.flows.kit import PATIENCE
+
+BEATS = "server.heartbeat"
+
+
+class Hearer:
+    def __init__(self, response: ClientResponse) -> None:
+        self.headers = response.headers
+        self._response = response
+        self.raw: list[bytes] = []
+        self.heard: list[dict[str, Any]] = []
+        """All but heartbeats, as they came."""
+
+    async def next(self) -> dict[str, Any] | None:
+        """None: the stream has ended, between two frames."""
+        while True:
+            frame = b""
+            while not frame.endswith(b"\n\n"):
+                line = await self._response.content.readline()
+                if not line:
+                    assert not frame, "it was cut off within a frame"
+                    return None
+                frame += line
+            self.raw.append(frame)
+            assert frame.startswith(b"data: {"), frame
+            assert frame.count(b"\n") == 2, frame
+            event: dict[str, Any] = json.loads(frame[6:])
+            if event.get("payload", event)["type"] != BEATS:
+                self.heard.append(event)
+                return event
+
+    async def until(
+        self, type: str, where: Callable[[dict[str, Any]], bool] = lambda properties: True
+    ) -> dict[str, Any]:
+        """The properties of the next of this type."""
+        async with asyncio.timeout(PATIENCE):
+            while (event := await self.next()) is not None:
+                told = event.get("payload", event)
+                if told["type"] == type and where(told["properties"]):
+                    properties: dict[str, Any] = told["properties"]
+                    return properties
+        raise AssertionError(f"it ended after {self.types}")
+
+    async def until_end(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while await self.next() is not None:
+                pass
+
+    @property
+    def types(self) -> list[str]:
+        return [event.get("payload", event)["type"] for event in self.heard]
+
+    def sessions(self) -> set[str]:
+        told = [event.get("payload", event)["properties"] for event in self.heard]
+        return {properties["sessionID"] for properties in told if "sessionID" in properties}
+
+
+@asynccontextmanager
+async def hearing(listing: Listing, path: str = "/event", **more: Any) -> AsyncIterator[Hearer]:
+    """From the moment that it is connected."""
+    headers = {"authorization": f"Bearer {listing.token}", **more.pop("headers", {})}
+    timeout = ClientTimeout(total=None, sock_read=PATIENCE)
+    async with (
+        ClientSession(timeout=timeout, read_bufsize=2**24) as http,
+        http.get(f"{listing.url}{path}", headers=headers, **more) as response,
+    ):
+        assert response.status == 200, await response.text()
+        hearer = Hearer(response)
+        await hearer.until("server.connected")
+        assert len(hearer.heard) == 1, "it comes first"
+        yield hearer
+
+
+class Screen:
+    """What a client knows of sessions: what it read once, and what it heard since."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Any] = {}
+        self.messages: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {}
+        self.statuses: dict[str, Any] = {}
+
+    def read(self, session: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+        """All of a session, whatever was known of it."""
+        session_id = session["id"]
+        self.forget(session_id)
+        self.sessions[session_id] = session
+        for entry in entries:
+            self.messages[entry["info"]["id"]] = entry["info"]
+            for part in entry["parts"]:
+                self.parts[part["id"]] = part
+
+    def forget(self, session_id: str) -> None:
+        self.sessions.pop(session_id, None)
+        for kept in (self.messages, self.parts):
+            for gone in [known for known, each in kept.items() if each["sessionID"] == session_id]:
+                del kept[gone]
+
+    def apply(self, event: dict[str, Any]) -> None:
+        event = event.get("payload", event)
+        told = event["properties"]
+        match event["type"]:
+            case "session.created" | "session.updated":
+                self.sessions[told["sessionID"]] = told["info"]
+            case "session.deleted":
+                self.forget(told["sessionID"])
+            case "session.status":
+                self.statuses[told["sessionID"]] = told["status"]
+            case "message.updated":
+                self.messages[told["info"]["id"]] = told["info"]
+            case "message.part.updated":
+                self.parts[told["part"]["id"]] = told["part"]
+            case "message.part.delta":
+                self._append(told)
+            case _:
+                pass
+
+    def _append(self, told: dict[str, Any]) -> None:
+        """To a text that is not known yet nothing is added: it is read, or told, as a whole."""
+        part = self.parts.get(told["partID"])
+        if part is not None:
+            text = part[told["field"]] + told["delta"]
+            self.parts[told["partID"]] = {**part, told["field"]: text}

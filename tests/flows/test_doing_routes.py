@@ -1,0 +1,379 @@
+"""What OpenCode's clients have a session do over HTTP: shells, commands, summaries, and tasks let go."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import CommandConfig, Config
+from asyncagents.domain.event import (
+    CommandExecuted,
+    MessageUpdated,
+    PartUpdated,
+    SessionCompacted,
+    SessionError,
+    SessionIdle,
+    TaskCreated,
+)
+from asyncagents.domain.failure import unknown
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import ToolPart, ToolRunning
+from asyncagents.domain.status import Idle, Retry
+from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
+from tests.flows.calling import Caller, calling
+from tests.flows.test_project import repository
+from tests.flows.test_session_routes import text, words
+
+MINE = "msg_000000000001AAAAAAAAAAAAAA"
+"""Older than all that are made here."""
+MODEL = {"providerID": "scripted", "modelID": "other"}
+
+
+@asynccontextmanager
+async def project(
+    tmp_path: Path, script: Script | ScriptedModel, *, files: Mapping[str, str] | None = None, **config: Any
+) -> AsyncIterator[Caller]:
+    root = tmp_path / "project"
+    repository(root, files or {})
+    coding = Config(data_dir=tmp_path / "data", **config)
+    async with calling(tmp_path / "data", script, coding=coding, directory=root) as at:
+        yield at
+
+
+def where(at: Caller) -> str:
+    return f"/session/{at.stage.session_id}"
+
+
+async def until_printed(at: Caller, output: str) -> None:
+    def printed(event: PartUpdated) -> bool:
+        state = event.part.state if isinstance(event.part, ToolPart) else None
+        return isinstance(state, ToolRunning) and output in str(state.metadata)
+
+    await at.stage.ears.until(PartUpdated, printed)
+
+
+@pytest.mark.spec("X-01")
+async def test_a_shell_answers_with_its_message_and_its_one_part(tmp_path: Path) -> None:
+    async with project(tmp_path, {}) as at:
+        wanted = {"agent": "plan", "command": "echo shell", "model": MODEL, "messageID": MINE, "new": 1}
+        said = await at.post(f"{where(at)}/shell", wanted)
+        user, step = (await at.get(f"{where(at)}/message")).body
+        session = (await at.get(where(at))).body
+
+    assert said.status == 200
+    assert said.body == step
+    info, (part,) = step["info"], step["parts"]
+    assert {"finish", "error"}.isdisjoint(info)
+    assert (info["parentID"], info["agent"], info["mode"]) == (MINE, "plan", "plan")
+    assert (info["providerID"], info["modelID"]) == ("scripted", "other")
+    assert info["tokens"]["output"] == 0
+    assert (part["type"], part["tool"]) == ("tool", "bash")
+    state = part["state"]
+    assert (state["status"], state["input"]) == ("completed", {"command": "echo shell"})
+    assert (state["output"], state["title"]) == ("shell\n", "")
+    assert state["metadata"]["output"] == "shell\n"
+    assert user["info"]["id"] == MINE
+    assert user["parts"][0]["synthetic"]
+    assert {"agent", "model"}.isdisjoint(session)
+
+
+@pytest.mark.spec("X-01")
+async def test_a_busy_session_refuses_a_shell_in_the_form_that_clients_know(tmp_path: Path) -> None:
+    command = f"mkfifo {tmp_path}/pipe; echo begun; cat {tmp_path}/pipe"
+    async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at, asyncio.TaskGroup() as group:
+        shell = f"{where(at)}/shell"
+        running = group.create_task(at.post(shell, {"agent": "build", "command": command}))
+        await until_printed(at, "begun")
+        refused = await at.post(shell, {"agent": "build", "command": "echo two"})
+        status = (await at.get("/session/status")).body
+        prompted = group.create_task(at.post(f"{where(at)}/message", text("hi")))
+        await asyncio.to_thread((tmp_path / "pipe").write_text, "")
+        first, answer = await running, await prompted
+
+    assert refused.status == 409
+    assert refused.body["_tag"] == "SessionBusyError"
+    assert refused.body["sessionID"] == at.stage.session_id
+    assert refused.body["message"] == refused.body["data"]["message"]
+    assert status == {at.stage.session_id: {"type": "busy"}}
+    assert first.body["parts"][0]["state"]["output"] == "begun\n"
+    assert words(answer.body) == "Hello."
+
+
+@pytest.mark.spec("X-01")
+async def test_who_hangs_up_on_a_shell_cancels_nothing_and_an_abort_does(tmp_path: Path) -> None:
+    command = f"mkfifo {tmp_path}/pipe; echo begun; cat {tmp_path}/pipe"
+    async with project(tmp_path, {}) as at:
+        shell = f"{where(at)}/shell"
+        async with asyncio.TaskGroup() as group:
+            left = group.create_task(at.post(shell, {"command": command}, idempotency_key="k"))
+            await until_printed(at, "begun")
+            left.cancel()
+        async with asyncio.TaskGroup() as group:
+            again = group.create_task(at.post(shell, {"command": command}, idempotency_key="k"))
+            aborted = await at.post(f"{where(at)}/abort")
+        said = again.result()
+
+    assert aborted.body is True
+    assert said.status == 200
+    assert said.body["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+    assert said.body["parts"][0]["state"]["metadata"] == {"output": "begun\n"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"agent": "build"}, "command"),
+        ({"agent": "build", "command": ""}, "some text"),
+        ({"agent": "nobody", "command": "true"}, "no agent is called 'nobody'"),
+        ({"agent": "build", "command": "true", "messageID": "nope"}, "begin"),
+        ({"agent": "build", "command": 3}, "command"),
+    ],
+)
+async def test_a_shell_that_cannot_be_run_is_refused_with_the_reason(
+    tmp_path: Path, body: dict[str, Any], said: str
+) -> None:
+    async with project(tmp_path, {}) as at:
+        refused = await at.post(f"{where(at)}/shell", body)
+        kept = (await at.get(f"{where(at)}/message")).body
+        nowhere = await at.post("/session/ses_none/shell", {"command": "true"})
+
+    assert (refused.status, kept) == (400, [])
+    assert said in refused.body["data"]["message"]
+    assert nowhere.status == 404
+
+
+@pytest.mark.spec("X-01")
+async def test_a_command_is_answered_and_told_of(tmp_path: Path) -> None:
+    fix = CommandConfig(template="Fix $1, says $ARGUMENTS.", description="Fixes")
+    async with project(tmp_path, {}, command={"fix": fix}, files={"a.txt": "one\n"}) as at:
+        file = {"type": "file", "mime": "text/plain", "url": (tmp_path / "project/a.txt").as_uri()}
+        said = await at.post(
+            f"{where(at)}/command",
+            {
+                "command": "fix",
+                "arguments": "it now",
+                "agent": "build",
+                "model": "scripted/other",
+                "messageID": MINE,
+                "parts": [file],
+            },
+        )
+        told = await at.stage.ears.until(CommandExecuted)
+        entries = (await at.get(f"{where(at)}/message")).body
+
+    assert said.body["info"]["modelID"] == "other"
+    assert (told.name, told.arguments, told.message_id) == ("fix", "it now", said.body["info"]["id"])
+    assert entries[0]["info"]["id"] == MINE
+    texts = [part["text"] for part in entries[0]["parts"] if part["type"] == "text"]
+    assert texts[0] == "Fix it now, says it now."
+    assert any("one" in each for each in texts[1:])
+
+
+@pytest.mark.spec("X-01")
+async def test_others_hear_of_a_command_whose_sender_has_hung_up(tmp_path: Path) -> None:
+    slow = CommandConfig(template="slowly")
+    async with project(tmp_path, {"slowly": [[pause(1), say("Done.")]]}, command={"slow": slow}) as at:
+        async with asyncio.TaskGroup() as group:
+            body = {"command": "slow", "arguments": ""}
+            left = group.create_task(at.post(f"{where(at)}/command", body))
+            await at.stage.ears.until(PartUpdated)
+            left.cancel()
+        told = await at.stage.ears.until(CommandExecuted)
+        entry = await at.stage.runtime.message(told.message_id)
+    assert entry.text == "Done."
+
+
+async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_that_are(
+    tmp_path: Path,
+) -> None:
+    async with project(tmp_path, {}) as at:
+        refused = await at.post(f"{where(at)}/command", {"command": "nope", "arguments": ""})
+        told = await at.stage.ears.until(SessionError)
+        nowhere = await at.post("/session/ses_none/command", {"command": "init", "arguments": ""})
+        kept = (await at.get(f"{where(at)}/message")).body
+    assert (refused.status, kept, nowhere.status) == (400, [], 404)
+    assert "there are compact, init, review" in refused.body["data"]["message"]
+    assert told.error == unknown(refused.body["data"]["message"])
+
+
+@pytest.mark.spec("X-01")
+async def test_init_runs_the_command_that_writes_agents_md(tmp_path: Path) -> None:
+    async with project(tmp_path, ScriptedModel({})) as at:
+        made = await at.post(f"{where(at)}/init", {**MODEL, "messageID": MINE})
+        told = await at.stage.ears.until(CommandExecuted)
+        first = (await at.get(f"{where(at)}/message")).body[0]
+    assert (made.status, made.body) == (200, True)
+    assert told.name == "init"
+    assert first["info"]["id"] == MINE
+    assert first["info"]["model"] == MODEL
+    assert "AGENTS.md" in words(first)
+
+
+async def test_a_project_may_have_an_init_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {".asyncagents/commands/init.md": "Our own way."}
+    async with project(tmp_path, ScriptedModel({}), files=files) as at:
+        strange = await at.post(f"{where(at)}/init", MODEL)
+        kept = (await at.get(f"{where(at)}/message")).body
+    monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
+    async with project(tmp_path, ScriptedModel({}), files=files) as at:
+        made = await at.post(f"{where(at)}/init", MODEL)
+        first = (await at.get(f"{where(at)}/message")).body[0]
+        names = [each.name for each in await at.stage.runtime.commands(tmp_path / "project")]
+    assert (strange.status, kept) == (400, [])
+    assert "counts once the project is trusted" in strange.body["data"]["message"]
+    assert (made.body, words(first)) == (True, "Our own way.")
+    assert names == ["compact", "review", "init"]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_summary_is_written_by_the_model_that_was_named_and_the_session_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    script = ScriptedModel({"hi": [[say("Hello.")]], "again": [[say("Again.")]]})
+    async with project(tmp_path, script) as at:
+        await at.post(f"{where(at)}/message", text("hi"))
+        done = await at.post(f"{where(at)}/summarize", {**MODEL, "more": True})
+        await at.stage.ears.until(SessionCompacted)
+        entries = (await at.get(f"{where(at)}/message")).body
+        answer = await at.post(f"{where(at)}/message", text("again"))
+        session = (await at.get(where(at))).body
+    summary = entries[-1]["info"]
+    assert (done.status, done.body) == (200, True)
+    assert (summary["summary"], summary["agent"], summary["mode"]) == (True, "compaction", "compaction")
+    assert (summary["providerID"], summary["modelID"]) == ("scripted", "other")
+    assert entries[-2]["parts"][0]["type"] == "compaction"
+    assert answer.body["info"]["modelID"] == "scripted" == session["model"]["id"]
+
+
+async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None:
+    script = ScriptedModel({"hi": [[say("Hello.")]]})
+    async with project(tmp_path, script) as at:
+        await at.post(f"{where(at)}/message", text("hi"))
+        done = await at.post(f"{where(at)}/summarize", {**MODEL, "auto": True})
+        entries = (await at.get(f"{where(at)}/message")).body
+    assert done.body is True
+    assert entries[2]["parts"][0] | {"auto": True} == entries[2]["parts"][0]
+    assert [each["info"]["role"] for each in entries[-2:]] == ["user", "assistant"]
+    assert "summary" not in entries[-1]["info"]
+
+
+async def test_a_summary_waits_for_its_turn_in_a_busy_session(tmp_path: Path) -> None:
+    async with project(tmp_path, {"hi": [[pause(0.5), say("Hello.")]]}) as at:
+        await at.post(f"{where(at)}/prompt_async", text("hi"))
+        await at.stage.ears.until(MessageUpdated, lambda event: isinstance(event.info, AssistantMessage))
+        done = await at.post(f"{where(at)}/summarize", MODEL)
+        entries = (await at.get(f"{where(at)}/message")).body
+    assert done.body is True
+    assert entries[-1]["info"]["summary"]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(tmp_path: Path) -> None:
+    def task(name: str) -> Any:
+        return call("task", description=name, prompt=f"{name}, please", subagent_type="general")
+
+    script = {
+        "go": [[task("one"), task("two")], [say("They work on.")], [say("Both are done.")]],
+        "one, please": [[pause(2), say("One.")]],
+        "two, please": [[pause(2), say("Two.")]],
+    }
+    async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
+        let_go = f"/experimental/session/{at.stage.session_id}/background"
+        nothing = (await at.post(let_go)).body
+        answer = group.create_task(at.post(f"{where(at)}/message", text("go")))
+        await at.stage.ears.until(TaskCreated)
+        await at.stage.ears.until(TaskCreated)
+        moved = (await at.post(let_go)).body
+        again = (await at.post(let_go)).body
+        said = await answer
+        waits = await at.stage.runtime.wait_tree(at.stage.session_id)
+        last = (await at.stage.messages())[-1].text
+        can = (await at.get("/experimental/capabilities")).body
+        nowhere = (await at.post("/experimental/session/ses_none/background")).status
+
+    assert (nothing, moved, again) == (False, True, False)
+    assert words(said.body) == "They work on."
+    assert waits == {}
+    assert last == "Both are done."
+    assert can == {"backgroundSubagents": True}
+    assert nowhere == 404
+
+
+@pytest.mark.spec("X-01")
+async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> None:
+    async with project(tmp_path, {}) as at:
+        idle = await at.post(f"{where(at)}/abort")
+        await at.stage.ears.until_status(Idle)
+        await at.stage.ears.until(SessionIdle)
+        nowhere = await at.post("/session/ses_none/abort")
+    assert (idle.body, nowhere.status, nowhere.body) == (True, 200, True)
+
+
+@pytest.mark.spec("X-01")
+async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_message(tmp_path: Path) -> None:
+    script = {"hi": [[fail("overloaded", retryable=True, status=503)]]}
+    async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
+        waiting = group.create_task(at.post(f"{where(at)}/message", text("hi")))
+        status = await at.stage.ears.until_status(Retry)
+        aborted = await at.post(f"{where(at)}/abort")
+        said = await waiting
+        (_, kept) = (await at.get(f"{where(at)}/message")).body
+        after = (await at.get("/session/status")).body
+    assert isinstance(status, Retry)
+    assert status.attempt == 1
+    assert (aborted.body, said.status, after) == (True, 200, {})
+    assert said.body == kept
+    assert kept["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "agent", "name": "nobody"},
+        {"type": "subtask", "prompt": "find", "description": "Find it", "agent": "nobody"},
+        {"type": "file", "mime": "text/plain", "url": "file:///none/at/all.txt"},
+        {"type": "file", "mime": "text/plain", "url": "ftp://example.org/x"},
+    ],
+)
+async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_worse(
+    tmp_path: Path, part: dict[str, Any]
+) -> None:
+    async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
+        refused = await at.post(f"{where(at)}/message", {"parts": [*text("hi")["parts"], part]})
+        kept = (await at.get(f"{where(at)}/message")).body
+        answer = await at.post(f"{where(at)}/message", text("hi"))
+    assert (refused.status, kept) == (400, [])
+    assert words(answer.body) == "Hello."
+
+
+@pytest.mark.spec("X-01")
+async def test_parts_of_a_prompt_do_what_they_say(tmp_path: Path) -> None:
+    files = {"a.txt": "one\ntwo\nthree\n", "sub/b.txt": "b"}
+    script = ScriptedModel({"find": [[say("Found.")]]})
+    async with project(tmp_path, script, files=files) as at:
+        root = (tmp_path / "project").as_uri()
+        parts = [
+            {"type": "text", "text": "look"},
+            {"type": "file", "mime": "text/plain", "url": f"{root}/a.txt?start=2&end=2"},
+            {"type": "file", "mime": "application/x-directory", "url": f"{root}/sub"},
+            {"type": "file", "mime": "text/plain", "url": "data:text/plain;base64,aGVsbG8=", "filename": "x"},
+            {"type": "agent", "name": "explore"},
+            {"type": "subtask", "prompt": "find", "description": "Find it", "agent": "general"},
+        ]
+        said = await at.post(f"{where(at)}/message", {"parts": parts})
+        (child,) = (await at.get(f"{where(at)}/children")).body
+        entries = (await at.get(f"{where(at)}/message")).body
+    assert said.status == 200
+    (asked, *_), task = at.stage.told(), entries[1]["parts"][0]
+    assert isinstance(asked, FromUser)
+    assert "two" in asked.text
+    assert "three" not in asked.text
+    assert all(word in asked.text for word in ("b.txt", "hello", "the subagent explore"))
+    assert (task["tool"], task["state"]["status"]) == ("task", "completed")
+    assert task["state"]["metadata"]["sessionId"] == child["id"]
+    assert any(isinstance(each, FromTool) and "Found." in each.output for each in at.stage.told())

@@ -1,0 +1,233 @@
+"""Listeners of everything that do not keep up: what they missed they are told as it is now."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from asyncagents.engine import broadcast as broadcast_room
+from asyncagents.engine.broadcast import Lost
+from asyncagents.engine.receiver import Item, Place
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import Closed
+from asyncagents.llm.scripted import say
+from tests.flows.hearing import Screen
+from tests.flows.kit import PATIENCE, stage
+from tests.flows.test_event_stream import Halting
+
+pytestmark = pytest.mark.spec("X-01")
+
+WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
+
+Heard = AsyncGenerator[tuple[Item, ...], None]
+
+
+async def joined(stack: AsyncExitStack, runtime: Runtime, directory: str | None = None) -> Heard:
+    listening = runtime.broadcast.listen(directory, since=await runtime.cursor())
+    heard = await stack.enter_async_context(aclosing(listening))
+    assert await anext(heard) == ()
+    return heard
+
+
+async def until_idle(heard: Heard, screen: Screen, *wanted: str) -> list[str]:
+    """Until all of these are idle; returns the types of what was told."""
+    types: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        while {screen.statuses.get(each, {}).get("type") for each in wanted} != {"idle"}:
+            for item in await anext(heard):
+                event = msgspec.json.decode(item.body)
+                types.append(event["type"])
+                screen.apply(event)
+    return types
+
+
+async def until_over(heard: Heard, screen: Screen) -> None:
+    async with asyncio.timeout(PATIENCE):
+        async for items in heard:
+            for item in items:
+                screen.apply(msgspec.json.decode(item.body))
+                if item.event.type == "over":
+                    return
+
+
+async def some(heard: Heard, screen: Screen, pieces: int) -> None:
+    """Of what there is; with the last of it comes that a round is over."""
+    async with asyncio.timeout(PATIENCE):
+        async for items in heard:
+            pieces -= 1
+            for item in items:
+                screen.apply(msgspec.json.decode(item.body))
+            if pieces <= 0 or any(item.event.type == "round" for item in items):
+                return
+
+
+async def state(runtime: Runtime, *sessions: Any) -> dict[str, Any]:
+    screen = Screen()
+    for session_id in sessions:
+        info, entries = await runtime.session(session_id), await runtime.messages(session_id)
+        screen.read(msgspec.to_builtins(info), [msgspec.to_builtins(entry) for entry in entries])
+    return {"sessions": screen.sessions, "messages": screen.messages, "parts": screen.parts}
+
+
+def known(screen: Screen) -> dict[str, Any]:
+    return {"sessions": screen.sessions, "messages": screen.messages, "parts": screen.parts}
+
+
+async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path) -> None:
+    screen = Screen()
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        heard = await joined(stack, at.runtime)
+        new = [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(30)]
+        for session_id in new:
+            await at.runtime.prompt(session_id, "hi")
+        types = await until_idle(heard, screen, *new)
+        wanted = await state(at.runtime, *new)
+
+    assert known(screen) == wanted
+    assert "message.part.delta" not in types, "that would be more than is kept for one"
+    assert types.index("session.created") == 0
+
+
+async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_path: Path) -> None:
+    screen = Screen()
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        heard = await joined(stack, at.runtime)
+        new = [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(30)]
+        for each in new:
+            await at.runtime.prompt(each, "hi")
+        await some(heard, screen, 2)
+        for each in new:
+            await at.runtime.prompt(each, "hi")
+        at.runtime.broadcast.announce("over", {})
+        await until_over(heard, screen)
+        wanted = await state(at.runtime, *new)
+
+    assert known(screen) == wanted
+
+
+async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path: Path) -> None:
+    """Several at once, each at its own pace; some in another directory."""
+    rng, screens = random.Random(9), [Screen() for _ in range(4)]
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        here = str(tmp_path / "a")
+        hearers = [await joined(stack, at.runtime, here if number % 2 else None) for number in range(4)]
+        elsewhere = (await at.runtime.create_session(directory=tmp_path / "b")).id
+        ours = [(await at.runtime.create_session(directory=here)).id for _ in range(6)]
+        for _ in range(8):
+            await asyncio.gather(*(at.runtime.prompt(each, "hi") for each in [*ours, elsewhere]))
+            at.runtime.broadcast.announce("round", {})
+            slow = rng.randrange(4)
+            await some(hearers[slow], screens[slow], rng.choice([1, 2, 5]))
+        at.runtime.broadcast.announce("over", {})
+        for heard, screen in zip(hearers, screens, strict=True):
+            await until_over(heard, screen)
+        wanted, everywhere = await state(at.runtime, *ours), await state(at.runtime, *ours, elsewhere)
+
+    assert [known(screen) for screen in screens] == [everywhere, wanted, everywhere, wanted]
+
+
+async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) -> None:
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        heard, screen = await joined(stack, at.runtime), Screen()
+        at.runtime.broadcast.announce("installation.updated", {"version": "1"})
+        new = [(await at.runtime.create_session(directory=tmp_path)).id for _ in range(30)]
+        for session_id in new:
+            await at.runtime.prompt(session_id, "hi")
+        at.runtime.broadcast.announce(
+            "installation.updated", {"version": "2"}, place=Place(str(tmp_path), "")
+        )
+        types = await until_idle(heard, screen, *new)
+        while types.count("installation.updated") < 2:
+            types += [item.event.type for item in await anext(heard)]
+
+    assert types.count("installation.updated") == 2
+
+
+async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) -> None:
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        heard = await joined(stack, at.runtime)
+        await anext(heard)
+        for number in range(2_100):
+            at.runtime.broadcast.announce("installation.updated", {"version": str(number)})
+        with pytest.raises(Lost):
+            await until_over(heard, Screen())
+
+
+async def test_who_fell_behind_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
+    """As clients put it together that do not look at offsets."""
+    model = Halting({"go": [[say("One ", *["and "] * 1_200, "two ", "three.")]]}, "two ")
+    async with stage(tmp_path, model) as at, AsyncExitStack() as stack:
+        heard, screen = await joined(stack, at.runtime), Screen()
+        await at.runtime.send(at.session_id, "go")
+        await model.halts.wait()
+        await _text(heard, screen, "One " + "and " * 1_200 + "two ")
+        model.go.set()
+        await _text(heard, screen, "One " + "and " * 1_200 + "two three.")
+        await until_idle(heard, screen, at.session_id)
+
+
+async def _text(heard: Heard, screen: Screen, wanted: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while wanted not in {part.get("text") for part in screen.parts.values()}:
+            for item in await anext(heard):
+                screen.apply(msgspec.json.decode(item.body))
+
+
+async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_path: Path) -> None:
+    async with stage(tmp_path, WORDY) as at:
+        before = len(at.runtime._bus._listeners[None])
+        async with AsyncExitStack() as stack:
+            await joined(stack, at.runtime)
+            await joined(stack, at.runtime, str(tmp_path))
+            during = len(at.runtime._bus._listeners[None])
+        after = len(at.runtime._bus._listeners[None])
+
+    assert (before, during, after) == (1, 2, 1)
+    assert at.runtime.broadcast.directories == set()
+
+
+async def test_a_runtime_that_closes_lets_everybody_go(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        async with stage(tmp_path, WORDY) as at:
+            heard = await joined(stack, at.runtime)
+            await anext(heard)
+        with pytest.raises(Closed):
+            await until_over(heard, Screen())
+
+
+async def test_sessions_of_long_ago_are_told_in_their_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a session works is looked up once, and may be forgotten."""
+    monkeypatch.setattr(broadcast_room, "KNOWN", 2)
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        here, there = str(tmp_path / "a"), str(tmp_path / "b")
+        ours = [(await at.runtime.create_session(directory=here)).id for _ in range(4)]
+        theirs = [(await at.runtime.create_session(directory=there)).id for _ in range(4)]
+        heard, screen = await joined(stack, at.runtime, here), Screen()
+        for mine, other in zip(ours, theirs, strict=True):
+            await at.runtime.prompt(other, "hi")
+            await at.runtime.prompt(mine, "hi")
+        await until_idle(heard, screen, *ours)
+
+    assert screen.sessions.keys() == set(ours)
+    assert {part["sessionID"] for part in screen.parts.values()} == set(ours)
+
+
+async def test_a_session_that_is_gone_before_it_is_read_of_disturbs_nobody(tmp_path: Path) -> None:
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        old = (await at.runtime.create_session(directory=tmp_path)).id
+        heard, screen = await joined(stack, at.runtime, str(tmp_path)), Screen()
+        await at.runtime.send(old, "note", wakes=False)
+        await at.runtime.delete_session(old)
+        new = (await at.runtime.create_session(directory=tmp_path)).id
+        await at.runtime.prompt(new, "hi")
+        types = await until_idle(heard, screen, new)
+
+    assert "session.deleted" in types
+    assert screen.sessions.keys() == {new}

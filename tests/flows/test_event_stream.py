@@ -1,0 +1,435 @@
+"""`/event` and `/global/event`, as OpenCode's clients listen to them."""
+
+import asyncio
+import logging
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from aiohttp import ClientSession
+from msgspec import Struct
+
+from asyncagents.app import open_runtime
+from asyncagents.domain.history import Entry
+from asyncagents.domain.part import TextPart
+from asyncagents.domain.session import project_id
+from asyncagents.engine.instances import DISPOSED
+from asyncagents.engine.receiver import Place
+from asyncagents.llm.model import ModelEvent, Request, TextDelta
+from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
+from asyncagents.server.discovery import Listing
+from asyncagents.server.serve import Listening, open_server
+from tests.flows.hearing import BEATS, Hearer, Screen, hearing
+from tests.flows.kit import CAREFUL, PATIENCE, Stage, stage
+from tests.flows.serving import LATE, calling
+
+pytestmark = pytest.mark.spec("X-01")
+
+HELLO = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
+
+
+class Served(Struct, frozen=True):
+    stage: Stage
+    listing: Listing
+    directory: Path
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path,
+    script: Script | ScriptedModel,
+    *,
+    heartbeat: float = LATE,
+    name: str = "project",
+    **more: Any,
+) -> AsyncIterator[Served]:
+    directory = tmp_path / name
+    directory.mkdir(exist_ok=True)
+    where = Listening(port=0, heartbeat=heartbeat)
+    async with (
+        stage(tmp_path / "data", script, directory=directory, **more) as at,
+        open_server(at.runtime, tmp_path / "data", where, directory=directory) as listing,
+    ):
+        yield Served(at, listing, directory)
+
+
+async def test_frames_and_headers_are_those_that_clients_of_opencode_expect(tmp_path: Path) -> None:
+    async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
+        await at.stage.prompt("hi")
+        await hearer.until("session.idle")
+
+    named = "content-type", "cache-control", "x-accel-buffering", "x-content-type-options"
+    assert [hearer.headers[name] for name in named] == [
+        "text/event-stream",
+        "no-cache, no-transform",
+        "no",
+        "nosniff",
+    ]
+    assert all(list(event) == ["id", "type", "properties"] for event in hearer.heard)
+    ids = [event["id"] for event in hearer.heard]
+    assert ids == sorted(set(ids))
+    assert all(each.startswith("evt_") and len(each) == 30 for each in ids)
+    assert hearer.heard[0]["properties"] == {}
+
+
+async def test_a_turn_is_told_in_the_order_that_clients_rely_on(tmp_path: Path) -> None:
+    async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
+        session = await at.stage.runtime.create_session(directory=at.directory)
+        await at.stage.runtime.prompt(session.id, "hi")
+        await hearer.until("session.idle")
+
+    said = [_short(event) for event in hearer.heard if event["type"] != "prompt.answered"]
+    assert said == [
+        "server.connected",
+        "session.created",
+        "message.updated user",
+        "message.part.updated text",
+        "session.updated",
+        "session.status busy",
+        "message.updated assistant",
+        "message.part.updated step-start",
+        "message.part.updated text",
+        "message.part.delta",
+        "message.part.delta",
+        "message.part.updated text",
+        "message.part.updated step-finish",
+        "message.updated assistant",
+        "session.updated",
+        "session.status idle",
+        "session.idle",
+    ]
+
+
+def _short(event: dict[str, Any]) -> str:
+    told = event["properties"]
+    detail = told.get("part", {}).get("type") or told.get("info", {}).get("role")
+    if event["type"] == "session.status":
+        detail = told["status"]["type"]
+    return f"{event['type']} {detail}" if detail else str(event["type"])
+
+
+async def test_an_abort_is_told_as_one_error_before_the_session_is_idle(tmp_path: Path) -> None:
+    script = {"go": [[say("I beg"), pause(LATE)]]}
+    async with served(tmp_path, script) as at, hearing(at.listing) as hearer:
+        await at.stage.runtime.send(at.stage.session_id, "go")
+        await hearer.until("message.part.delta")
+        await at.stage.abort()
+        await hearer.until("session.idle")
+
+    errors = [event for event in hearer.heard if event["type"] == "session.error"]
+    assert [each["properties"]["error"]["name"] for each in errors] == ["MessageAbortedError"]
+    assert hearer.types.index("session.error") < len(hearer.types) - 2
+
+
+async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> None:
+    async with served(tmp_path, {"go": [[fail("no")]]}) as at, hearing(at.listing) as hearer:
+        await at.stage.prompt("go")
+        await hearer.until("session.idle")
+
+    assert hearer.types.count("session.error") == 1
+    assert hearer.types[-2:] == ["session.status", "session.idle"]
+
+
+async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="x")], [say("Done.")]]}
+    async with served(tmp_path, script, tools=[CAREFUL]) as at, hearing(at.listing) as hearer:
+        await at.stage.runtime.send(at.stage.session_id, "go")
+        asked = await hearer.until("permission.asked")
+        (waiting,) = await at.stage.runtime.asks()
+        await at.stage.runtime.answer(asked["id"], "once")
+        replied = await hearer.until("permission.replied")
+        await hearer.until("session.idle")
+
+    assert waiting.call.open is not None
+    assert waiting.call.open.ask is not None
+    assert (asked["id"], asked["sessionID"]) == (waiting.call.open.ask.id, at.stage.session_id)
+    assert set(asked) >= {"permission", "patterns", "metadata", "always", "tool"}
+    assert replied == {"sessionID": at.stage.session_id, "requestID": asked["id"], "reply": "once"}
+
+
+async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None:
+    async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
+        runtime, root_id = at.stage.runtime, at.stage.session_id
+        child = await runtime.create_session(directory=at.directory, parent_id=root_id)
+        other = await runtime.create_session(directory=at.directory)
+        await runtime.delete_session(root_id)
+        gone = [await hearer.until("session.deleted") for _ in range(2)]
+        await runtime.delete_session(other.id)
+        last = await hearer.until("session.deleted")
+
+    assert {each["sessionID"] for each in gone} == {root_id, child.id}
+    assert all(each["info"]["id"] == each["sessionID"] for each in [*gone, last])
+
+
+async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, HELLO) as at,
+        hearing(at.listing) as here,
+        hearing(at.listing, "/global/event") as everywhere,
+    ):
+        runtime = at.stage.runtime
+        there = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(there.id, "hi")
+        await runtime.prompt(at.stage.session_id, "hi")
+        await here.until("session.idle")
+        await everywhere.until("session.idle", lambda told: told["sessionID"] == at.stage.session_id)
+
+    assert here.sessions() == {at.stage.session_id}
+    assert everywhere.sessions() == {at.stage.session_id, there.id}
+    assert list(everywhere.heard[0]) == ["payload"]
+    places = {
+        each["payload"]["properties"]["sessionID"]: (each["directory"], each["project"])
+        for each in everywhere.heard[1:]
+    }
+    assert places == {
+        there.id: (str(tmp_path), there.project_id),
+        at.stage.session_id: (str(at.directory), project_id(str(at.directory))),
+    }
+
+
+@pytest.mark.parametrize("named", ["nothing", "query", "slash", "dots", "relative", "link", "header", "both"])
+async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "my projäct", target_is_directory=True)
+    async with served(tmp_path, HELLO, name="my projäct") as at:
+        path = str(at.directory)
+        queries = {
+            "query": path,
+            "slash": f"{path}/",
+            "dots": f"{path}/../{at.directory.name}/.",
+            "relative": f"../{at.directory.name}",
+            "link": str(tmp_path / "link"),
+            "both": path,
+        }
+        headers = {"header": {"x-opencode-directory": quote(path, safe="")}}
+        headers["both"] = {"x-opencode-directory": "/elsewhere"}
+        query = f"?workspace=wrk_x&directory={quote(queries[named])}" if named in queries else "?workspace="
+        async with hearing(at.listing, f"/event{query}", headers=headers.get(named, {})) as hearer:
+            await at.stage.prompt("hi")
+            await hearer.until("session.idle")
+
+    assert hearer.sessions() == {at.stage.session_id}
+
+
+async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
+        async with hearing(at.listing, f"/event?directory={tmp_path}/none") as hearer:
+            await at.stage.prompt("hi")
+            at.stage.runtime.instances.dispose(str(tmp_path / "none"))
+            await hearer.until_end()
+        bad = await caller.ask("GET", "/event?directory=/a%0Ab", headers=caller.token)
+
+    assert hearer.types == ["server.connected", "server.instance.disposed"]
+    assert bad.status == 400
+
+
+async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, HELLO, heartbeat=0.05) as at,
+        hearing(at.listing) as here,
+        hearing(at.listing, "/global/event") as everywhere,
+    ):
+        beats = 0
+        async with asyncio.timeout(PATIENCE):
+            while beats < 3:
+                await at.stage.runtime.create_session(directory=at.directory)
+                await here.until("session.created")
+                beats = sum(BEATS.encode() in frame for frame in here.raw)
+            await everywhere.until(
+                "session.created", lambda told: sum(BEATS.encode() in f for f in everywhere.raw) > 1
+            )
+
+    (beat, *_) = [frame for frame in everywhere.raw if BEATS.encode() in frame]
+    told = msgspec.json.decode(beat[6:])
+    assert list(told) == ["payload"]
+    assert (told["payload"]["type"], told["payload"]["properties"]) == (BEATS, {})
+
+
+class Halting(ScriptedModel):
+    """Stops behind a word until it is let go."""
+
+    def __init__(self, script: Script, word: str) -> None:
+        super().__init__(script)
+        self.go, self.halts = asyncio.Event(), asyncio.Event()
+        self._word = word
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        async with aclosing(super().stream(request)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, TextDelta) and event.text == self._word:
+                    self.halts.set()
+                    await self.go.wait()
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
+    tmp_path: Path, path: str
+) -> None:
+    """As clients put it together that do not look at offsets."""
+    model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
+    async with served(tmp_path, model) as at:
+        await at.stage.runtime.send(at.stage.session_id, "go")
+        await at.stage.ears.until_said("two ")
+        async with hearing(at.listing, path) as hearer:
+            first = await hearer.until("message.part.updated")
+            model.go.set()
+            await hearer.until("session.idle")
+
+    screen = Screen()
+    for event in hearer.heard[: hearer.types.index("message.part.delta") + 1]:
+        screen.apply(event)
+    assert first["part"]["text"] == "One two "
+    assert [part["text"] for part in screen.parts.values()] == ["One two three."]
+
+
+async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, HELLO) as at,
+        open_runtime(tmp_path / "data", model=ScriptedModel({}), serve=False) as other,
+        hearing(at.listing) as hearer,
+    ):
+        session = await other.create_session(directory=at.directory, title="Theirs")
+        await other.send(session.id, "note", wakes=False)
+        await hearer.until("message.part.updated")
+        await other.send(at.stage.session_id, "hi")
+        await hearer.until("session.idle", lambda told: told["sessionID"] == at.stage.session_id)
+
+    theirs = [event["type"] for event in hearer.heard if event["properties"].get("sessionID") == session.id]
+    assert theirs[0] == "session.created"
+    assert theirs.count("session.created") == 1
+    assert {"message.updated", "message.part.updated"} <= set(theirs)
+
+
+async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothing(tmp_path: Path) -> None:
+    model = Halting({"go": [[say("One ", "two.")]]}, "One ")
+    async with (
+        served(tmp_path, model) as at,
+        calling(at.listing) as caller,
+        hearing(at.listing) as here,
+        hearing(at.listing, f"/event?directory={tmp_path}") as there,
+        hearing(at.listing, "/global/event") as everywhere,
+    ):
+        await at.stage.runtime.send(at.stage.session_id, "go")
+        await here.until("message.part.delta")
+        done = await caller.ask("POST", "/instance/dispose", headers=caller.token)
+        await here.until_end()
+        model.go.set()
+        await everywhere.until("session.idle")
+        alone = list(there.types)
+        all_done = await caller.ask("POST", "/global/dispose", headers=caller.token)
+        await there.until_end()
+        await everywhere.until("global.disposed")
+
+    assert (done.status, done.json, all_done.status, all_done.json) == (200, True, 200, True)
+    assert here.heard[-1]["type"] == "server.instance.disposed"
+    assert here.heard[-1]["properties"] == {"directory": str(at.directory)}
+    assert alone == ["server.connected"]
+    assert there.types == ["server.connected", "server.instance.disposed"]
+    assert everywhere.heard[-1]["directory"] == "global"
+    assert [event.get("directory") for event in everywhere.heard if event["payload"]["type"] == DISPOSED] == [
+        str(at.directory),
+        str(tmp_path),
+    ]
+    assert "One two." in [
+        part.text for part in (await _last(tmp_path, at)).parts if isinstance(part, TextPart)
+    ]
+
+
+async def _last(tmp_path: Path, at: Served) -> Entry:
+    async with open_runtime(tmp_path / "data", model=ScriptedModel({}), serve=False) as runtime:
+        return (await runtime.messages(at.stage.session_id))[-1]
+
+
+async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, HELLO) as at,
+        hearing(at.listing) as here,
+        hearing(at.listing, f"/event?directory={tmp_path}") as there,
+        hearing(at.listing, "/global/event") as everywhere,
+    ):
+        broadcast = at.stage.runtime.broadcast
+        broadcast.announce("vcs.branch.updated", {"branch": "a\nb"}, place=Place(str(at.directory), "p"))
+        broadcast.announce("installation.updated", {"version": "1"})
+        told = [await each.until("installation.updated") for each in (here, there, everywhere)]
+
+    assert told == [{"version": "1"}] * 3
+    assert here.types[1:] == ["vcs.branch.updated", "installation.updated"]
+    assert here.heard[1]["properties"] == {"branch": "a\nb"}
+    assert there.types[1:] == ["installation.updated"]
+    assert everywhere.heard[1]["project"] == "p"
+
+
+def _ticket(user: str, password: str) -> str:
+    return quote(b64encode(f"{user}:{password}".encode()).decode())
+
+
+async def test_a_browser_proves_itself_by_its_address_and_nobody_writes_that_down(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
+        token = str(at.listing.token)
+        for user in ("opencode", "", "x"):
+            path = f"/event?auth_token={_ticket(user, token)}"
+            async with caller.listen(path) as listener:
+                assert (await listener.next()) is not None
+        made = await caller.ask("POST", f"/session?auth_token={_ticket('opencode', token)}", json={})
+        wrong = [
+            await caller.ask("GET", f"/global/event?auth_token={each}")
+            for each in (
+                _ticket("opencode", token[:-1]),
+                token,
+                quote(token),
+                "%FF",
+                "",
+                "====",
+                _ticket("", ""),
+            )
+        ]
+        twice = await caller.get("/session", auth_token=_raw_ticket(token))
+
+    assert made.status == 200
+    assert twice.status == 200
+    assert [each.status for each in wrong] in ([401] * 7, [401, 401, 401, 400, 401, 401, 401])
+    assert token not in caplog.text
+    assert _ticket("opencode", token) not in caplog.text
+    assert all(token.encode() not in each.body for each in wrong)
+
+
+def _raw_ticket(token: str) -> str:
+    return b64encode(f"opencode:{token}".encode()).decode()
+
+
+async def test_who_proves_nothing_is_told_in_words_that_opencodes_clients_know(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, HELLO) as at,
+        ClientSession() as http,
+        http.get(f"{at.listing.url}/event") as refused,
+    ):
+        challenges = refused.headers.getall("www-authenticate")
+
+    assert refused.status == 401
+    assert challenges == ['Basic realm="asyncagents"', 'Bearer realm="asyncagents"']
+
+
+async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
+    connected = asyncio.Event()
+
+    async def listen(at: Served) -> Hearer:
+        async with hearing(at.listing) as hearer:
+            connected.set()
+            await hearer.until_end()
+            return hearer
+
+    async with asyncio.TaskGroup() as group, served(tmp_path, HELLO) as at:
+        listening = group.create_task(listen(at))
+        await connected.wait()
+
+    assert listening.result().types == ["server.connected"]

@@ -1,0 +1,156 @@
+"""Undo and redo: messages, files, calls and tasks, with a real repository and real files."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import Config
+from asyncagents.domain.call import Completed
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.message import UserMessage
+from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
+from asyncagents.engine.tool import AnyTool, Tool, ToolContext
+from asyncagents.llm.model import FromUser
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.kit import Stage, Text, roles, stage
+from tests.flows.test_project import repository
+
+GO = "echo two > a.txt; echo new > b.txt; rm c.txt"
+MORE = "echo three > a.txt; mkdir d; echo x > d/e.txt"
+FILES = {"a.txt": "one\n", "c.txt": "see\n"}
+
+
+async def _shell(args: Text, context: ToolContext) -> Completed:
+    """Whatever a project's own programs do."""
+    await asyncio.to_thread(subprocess.run, ["sh", "-c", args.text], cwd=context.directory, check=True)
+    return Completed("done")
+
+
+SHELL: Tool[Text] = Tool("work", Text, _shell)
+SCRIPT: Script = {
+    "go": [[call("work", text=GO)], [say("Did.")]],
+    "more": [[call("work", text=MORE)], [say("More.")]],
+    "hello": [[say("Hi.")]],
+}
+
+
+@asynccontextmanager
+async def project(
+    tmp_path: Path,
+    script: Script = SCRIPT,
+    *,
+    files: Mapping[str, str] = FILES,
+    tools: Sequence[AnyTool] = (),
+    **config: Any,
+) -> AsyncIterator[Stage]:
+    repository(tmp_path / "project", files)
+    coding = Config(data_dir=tmp_path / "data", **config)
+    where = tmp_path / "project"
+    async with stage(
+        tmp_path / "data", script, coding=coding, directory=where, tools=(SHELL, *tools), undoes=True
+    ) as at:
+        yield at
+
+
+def tree(root: Path) -> dict[str, str]:
+    found = sorted(
+        path
+        for path in root.rglob("*")
+        if path.is_file() and ".git" not in path.parts and path.suffix != ".sh"
+    )
+    return {str(path.relative_to(root)): path.read_text() for path in found}
+
+
+async def prompted(at: Stage) -> list[MessageId]:
+    return [entry.info.id for entry in await at.messages() if isinstance(entry.info, UserMessage)]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_prompt_is_undone_with_its_files_and_redone(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        did = tree(root)
+        assert did == {"a.txt": "two\n", "b.txt": "new\n"}
+        (asked,) = await prompted(at)
+        session = await at.runtime.reverts.revert(at.session_id, asked)
+        assert tree(root) == FILES
+        assert session.revert is not None
+        assert session.revert.message_id == asked
+        assert "+one" in (session.revert.diff or "")
+        assert len(await at.messages()) == 3
+        session = await at.runtime.reverts.unrevert(at.session_id)
+        assert session.revert is None
+        assert tree(root) == did
+
+
+@pytest.mark.spec("X-01")
+async def test_a_step_that_changes_files_says_what_and_a_trivial_turn_takes_no_snapshot(
+    tmp_path: Path,
+) -> None:
+    async with project(tmp_path) as at:
+        await at.prompt("hello")
+        assert not (tmp_path / "data" / "snapshot").exists()
+        await at.prompt("go")
+        parts = [part for entry in await at.messages() for part in entry.parts]
+        starts = [part.snapshot for part in parts if isinstance(part, StepStartPart)]
+        ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart)]
+        (patch,) = [part for part in parts if isinstance(part, PatchPart)]
+        session = await at.runtime.session(at.session_id)
+        asked = (await at.messages())[2].info
+        whole = await at.runtime.reverts.diff(at.session_id)
+        one = await at.runtime.reverts.diff(at.session_id, asked.id)
+        none = await at.runtime.reverts.diff(at.session_id, (await at.messages())[0].info.id)
+    assert [bool(each) for each in starts] == [bool(each) for each in ends] == [False, True, False]
+    assert patch.hash == starts[1] != ends[1]
+    assert [os.path.basename(each) for each in patch.files] == ["a.txt", "b.txt", "c.txt"]
+    assert session.summary is not None
+    assert (session.summary.additions, session.summary.deletions) == (2, 2)
+    assert [(each.file, each.status) for each in whole] == [
+        ("a.txt", "modified"), ("b.txt", "added"), ("c.txt", "deleted")
+    ]  # fmt: skip
+    assert (one, none) == (whole, ())
+
+
+@pytest.mark.spec("X-01")
+async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads_it(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        await at.prompt("hello")
+        await at.prompt("go")
+        await at.prompt("more")
+        _, second, _ = await prompted(at)
+        await at.runtime.reverts.revert(at.session_id, second)
+        await at.prompt("hello")
+        entries = await at.messages()
+        session = await at.runtime.session(at.session_id)
+        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+    assert session.revert is None
+    assert roles(entries) == ["user", "assistant", "user", "assistant"]
+    assert not [text for text in said if "go" in text or "more" in text]
+    assert tree(tmp_path / "project") == FILES
+
+
+@pytest.mark.spec("X-01")
+async def test_undoing_at_another_point_begins_from_the_first_snapshot(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        after_go = tree(root)
+        await at.prompt("more")
+        after_more = tree(root)
+        first, second = await prompted(at)
+        one = await at.runtime.reverts.revert(at.session_id, first)
+        assert tree(root) == FILES
+        two = await at.runtime.reverts.revert(at.session_id, second)
+        assert tree(root) == after_go
+        assert one.revert
+        assert two.revert
+        assert one.revert.snapshot == two.revert.snapshot
+        await at.runtime.reverts.unrevert(at.session_id)
+        assert tree(root) == after_more

@@ -1,0 +1,35 @@
+"""What only our server does, at OpenCode's terminal UI: work outlives a crash, results come later."""
+
+from aiohttp import ClientSession
+
+from tests.peer.tui_script import GOES_ON
+from tests.peer.tui_stage import OurServer, Play
+
+
+async def an_answer_goes_on_after_a_crash(play: Play, server: OurServer) -> None:
+    await play.screen.press("C-x", "n")
+    await play.screen.shows("Ask anything")
+    await play.says("survive this")
+    await play.screen.shows("it begins", "esc interrupt")
+    await server.kill()
+    await server.start()
+    await play.rests("survive this", GOES_ON)
+
+
+async def a_result_that_comes_later_is_waited_for(play: Play, _: OurServer) -> None:
+    await play.screen.press("C-x", "n")
+    await play.screen.shows("Ask anything")
+    await play.says("deploy it")
+    await play.screen.shows("deploy [version=v2]", "esc interrupt")
+    token = {"authorization": f"Bearer {play.served.token}"}
+    async with ClientSession(play.served.url, headers=token) as http:
+        (waiting,) = await (await http.get("/async-tool/pending")).json()
+        await play.says("how is it")
+        await play.screen.shows("it still takes its time", without=("QUEUED",))
+        sent = {"pendingID": waiting["id"], "result": {"output": "v2 is live"}}
+        async with http.post("/async-tool/result", json=sent) as answer:
+            assert answer.status == 200, await answer.text()
+    await play.rests("deploy [version=v2]", "so much for the deployment")
+
+
+OWN_SCENES = (an_answer_goes_on_after_a_crash, a_result_that_comes_later_is_waited_for)
