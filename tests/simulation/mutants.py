@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "two_transactions_instead_of_one",
         "store/store.py",
-        "return await self._write(lambda tx: step.finish_step(tx, lease, end))",
+        "return await self._write_quickly(lambda tx: step.finish_step(tx, lease, end))",
         """from msgspec.structs import replace
         await self._write(lambda tx: step.finish_step(tx, lease, replace(end, calls=())))
         async def late(tx):
