@@ -50,7 +50,11 @@ REFUSALS = (
         "* config.update.status value",
     ),
     *because("texts of refusals are ours", "*.body.data.message value", "*.body.message value"),
-    *because("a refusal with a _tag has name and data, too, for clients that read those", "*.body.name added", "*.body.data added"),
+    *because(
+        "a refusal with a _tag has name and data, too, for clients that read those",
+        "*.body.name added",
+        "*.body.data added",
+    ),
 )
 CATALOG = (
     *because("our agents have their own prompts and rules", "* app.agents.body.*"),
