@@ -19,7 +19,7 @@ OWN = {
     "date": "<date>",
     "x-request-id": "<request>",
 }
-NAMED = ("name", "id")
+NAMED = ("id", "name")
 
 
 class Difference(Struct, frozen=True):
