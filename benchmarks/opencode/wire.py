@@ -4,13 +4,12 @@ import asyncio
 import re
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked\r\n", re.IGNORECASE)
 _SESSION = re.compile(rb'"sessionID":"(ses_\w+)"')
-IDLE = b"session.idle"
+EVENTS, IDLE = "/event", b'"session.idle"'
 
 
 class Refused(Exception):
@@ -110,8 +109,8 @@ def _body(head: bytes, rest: bytes) -> bytes | None:
 class Ear(asyncio.Protocol):
     """Hears a stream of events, and reads of them only who has become idle."""
 
-    def __init__(self, path: str, place: Place) -> None:
-        self._raw = place.request("GET", path)
+    def __init__(self, place: Place) -> None:
+        self._raw = place.request("GET", EVENTS)
         self._unchunked = Unchunked()
         self._head: bytes | None = b""
         self._left = b""
@@ -169,14 +168,8 @@ async def connect(place: Place, make: Callable[[], Link]) -> Link:
     return link
 
 
-async def listen(place: Place, path: str) -> Ear:
+async def listen(place: Place) -> Ear:
     """Returns once the stream has begun: nothing that happens from here on is missed."""
-    _, ear = await asyncio.get_running_loop().create_connection(
-        lambda: Ear(path, place), place.host, place.port
-    )
+    _, ear = await asyncio.get_running_loop().create_connection(lambda: Ear(place), place.host, place.port)
     await asyncio.wait_for(ear.began.wait(), 30)
     return ear
-
-
-def encode(value: object) -> bytes:
-    return msgspec.json.encode(value)

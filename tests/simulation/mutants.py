@@ -72,8 +72,10 @@ MUTANTS = (
                 raise Undone(str(outcome.error)) from outcome.error
 """,
         """            if not self._connection.in_transaction:
-                execute("BEGIN IMMEDIATE")
-                execute("SAVEPOINT member")
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute("SAVEPOINT members")
+                done.append((outcome, tx))
+                continue
 """,
         first=52,
     ),

@@ -26,7 +26,7 @@ def told(error: RequestError, route: str, request: Request) -> Answer:
         case Conflict():
             return _tagged(status, "ConflictError", str(error), {})
         case _ if status == 400:
-            kind = "Payload" if request.body else "Query" if request.query else "Params"
+            kind = "Query" if request.method == "GET" else "Payload"
             return _named(status, NAMES[status], str(error), kind=kind)
         case _:
             return _named(status, NAMES[status], str(error))

@@ -80,10 +80,13 @@ async def check_lease(tx: Tx, lease: Lease) -> None:
         raise LeaseLost(lease.session_id)
 
 
-async def save(tx: Tx, row: SessionRow, control: Control, info: Session | None = None) -> SessionRow:
-    """Write a session back, publish what changed, and wake it if it was signalled."""
+async def save(
+    tx: Tx, row: SessionRow, control: Control, info: Session | None = None, *, at_rest: bool = False
+) -> SessionRow:
+    """Write a session back, publish what changed, and wake it if it was signalled. `at_rest`: it has no call
+    that is not settled, and waits for nothing."""
     rev = await tx.rev()
-    now_status = await _status(tx, control)
+    now_status = IDLE if at_rest and control.state == "idle" else await _status(tx, control)
     raw, version = row.raw, row.version
     if info is not None and info is not row.info:
         raw, version = merged(row.raw, row.version, info)

@@ -58,7 +58,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
         row = await clear_undone(tx, row)
     fact = resolved(row.info, fact)
     if fact.named:
-        await _check_newest(tx, fact)
+        await check_newest(tx, fact)
     await keep(tx, fact)
     await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
@@ -71,7 +71,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     return Admitted(fact.message.id, new=True)
 
 
-async def _check_newest(tx: Tx, fact: Admit) -> None:
+async def check_newest(tx: Tx, fact: Admit) -> None:
     """People read messages in the order of their ids."""
     message_id = fact.message.id
     if await tx.one("message", message_id) is not None:
