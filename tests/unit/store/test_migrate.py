@@ -303,7 +303,8 @@ def test_sessions_of_before_are_listed_by_their_last_use_and_their_titles(tmp_pa
         for name, info in rows:
             connection.execute(
                 "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev,"
-                " in_turn, cancel_rev, blocked_turn, claims, positions, status, info, version, project_id, rev)"
+                " in_turn, cancel_rev, blocked_turn, claims, positions, status, info, version, project_id,"
+                " rev)"
                 " VALUES (?, ?, 0, 'p', 'idle', 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', ?, 1, 'p', 1)",
                 (name, name, info.encode()),
             )
