@@ -26,7 +26,7 @@ def check(stage: Stage, path: Path) -> None:
     db = sqlite3.connect(path)
     try:
         for mirror in stage.mirrors:
-            _check_mirror(db, mirror)
+            check_mirror(db, mirror)
         for session_id in (row[0] for row in db.execute("SELECT id FROM session")):
             _check_session(db, session_id)
         forget_deleted(db, stage)
@@ -68,7 +68,7 @@ def forget_deleted(db: sqlite3.Connection, stage: Stage) -> None:
     stage.effects = [each for each in stage.effects if each.session_id not in gone]
 
 
-def _check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
+def check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
     """I11: whoever followed the feed, from any point and in any pieces, has what the store has."""
     tasks = (json.loads(row[0]) for row in db.execute("SELECT body FROM task"))
     shown = (background_task(msgspec.convert(each, Task), None) for each in tasks)

@@ -9,6 +9,7 @@ from asyncagents.domain.event import (
     Event,
     MessageRemoved,
     MessageUpdated,
+    PartRemoved,
     PartUpdated,
     SessionDeleted,
     SessionStatus,
@@ -44,9 +45,9 @@ class Mirror:
                 self.parts[part.id] = _plain(part)
             case MessageRemoved(message_id=message_id):
                 self.messages.pop(message_id, None)
-                self.parts = {
-                    key: part for key, part in self.parts.items() if part["messageID"] != message_id
-                }
+                self.parts = {k: v for k, v in self.parts.items() if v["messageID"] != message_id}
+            case PartRemoved(part_id=part_id):
+                self.parts.pop(part_id, None)
             case SessionDeleted(session_id=session_id):
                 self.sessions.pop(session_id, None)
                 self.statuses.pop(session_id, None)

@@ -5,12 +5,13 @@ from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.shell_mutants import SHELL_MUTANTS
 from tests.simulation.talk_mutants import TALK_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
+from tests.simulation.undo_mutants import UNDO_MUTANTS
 
 MUTANTS = (
     Mutant(
         "two_transactions_instead_of_one",
         "store/store.py",
-        "return await self._write(lambda tx: step.finish_step(tx, lease, end))",
+        "return await self._write_quickly(lambda tx: step.finish_step(tx, lease, end))",
         """from msgspec.structs import replace
         await self._write(lambda tx: step.finish_step(tx, lease, replace(end, calls=())))
         async def late(tx):
@@ -221,4 +222,5 @@ MUTANTS = (
     *PARK_MUTANTS,
     *SHELL_MUTANTS,
     *TALK_MUTANTS,
+    *UNDO_MUTANTS,
 )

@@ -18,6 +18,7 @@ from tests.simulation.shells import SHELLS, ShellWorld, check_shells
 from tests.simulation.talks import TALKS, TalkWorld, check_talks
 from tests.simulation.tree_checker import check_trees
 from tests.simulation.trees import TREE_STEPS
+from tests.simulation.undos import UNDOS, UndoWorld, check_undos
 
 MAX_STEPS = 20_000
 LONG_MAX_STEPS = 80_000
@@ -53,13 +54,15 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
 
 
 def _world(seed: int) -> type[Scenario]:
-    if seed >= SHELLS:
-        return TalkWorld if seed >= TALKS else ShellWorld
-    return ParkWorld if seed >= PARKS else Scenario
+    worlds = ((TALKS, TalkWorld), (UNDOS, UndoWorld), (SHELLS, ShellWorld), (PARKS, ParkWorld))
+    return next((world for first, world in worlds if seed >= first), Scenario)
 
 
 def _check(scenario: Scenario) -> None:
     path = scenario.machine.path
+    if isinstance(scenario, UndoWorld):
+        check_undos(scenario, path)
+        return
     if isinstance(scenario, ParkWorld):
         forget_old(scenario.book, path)
     check(scenario.stage, path)
