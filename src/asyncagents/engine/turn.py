@@ -208,8 +208,7 @@ class Turn:
             brief = place.brief(message.agent, rules)
         except InvalidInput as error:  # the agent is gone
             return Job(request=None, why_not=str(error))
-        if started.system:
-            brief = replace(brief, system="\n\n".join(filter(None, (brief.system, started.system))))
+        brief = brief.also(started.system)
         run.overhead = brief.tokens
         last = brief.steps is not None and started.number >= brief.steps
         if started.wanted is not None:

@@ -137,9 +137,6 @@ class Store(Door):
         """Settle overdue calls; returns how many. The rest waits for the next call."""
         return await self._write(lambda tx: expire.expire(tx, limit))
 
-    async def retitle(self, session_id: SessionId, title: str) -> Session:
-        return await self._write(lambda tx: session.retitle(tx, session_id, title))
-
     async def delete_session(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Delete a session and all its descendants."""
         return await self._write(lambda tx: delete.delete(tx, session_id))
