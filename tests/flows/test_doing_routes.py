@@ -14,11 +14,16 @@ from asyncagents.domain.event import (
     MessageUpdated,
     PartUpdated,
     SessionCompacted,
+    SessionError,
+    SessionIdle,
     TaskCreated,
 )
+from asyncagents.domain.failure import unknown
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import ToolPart, ToolRunning
-from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
+from asyncagents.domain.status import Idle, Retry
+from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from tests.flows.calling import Caller, calling
 from tests.flows.test_project import repository
 from tests.flows.test_session_routes import text, words
@@ -187,10 +192,12 @@ async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_th
 ) -> None:
     async with project(tmp_path, {}) as at:
         refused = await at.post(f"{where(at)}/command", {"command": "nope", "arguments": ""})
+        told = await at.stage.ears.until(SessionError)
         nowhere = await at.post("/session/ses_none/command", {"command": "init", "arguments": ""})
         kept = (await at.get(f"{where(at)}/message")).body
     assert (refused.status, kept, nowhere.status) == (400, [], 404)
     assert "there are compact, init, review" in refused.body["data"]["message"]
+    assert told.error == unknown(refused.body["data"]["message"])
 
 
 @pytest.mark.spec("X-01")
@@ -300,5 +307,73 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
 async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> None:
     async with project(tmp_path, {}) as at:
         idle = await at.post(f"{where(at)}/abort")
+        await at.stage.ears.until_status(Idle)
+        await at.stage.ears.until(SessionIdle)
         nowhere = await at.post("/session/ses_none/abort")
     assert (idle.body, nowhere.status, nowhere.body) == (True, 200, True)
+
+
+@pytest.mark.spec("X-01")
+async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_message(tmp_path: Path) -> None:
+    script = {"hi": [[fail("overloaded", retryable=True, status=503)]]}
+    async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
+        waiting = group.create_task(at.post(f"{where(at)}/message", text("hi")))
+        status = await at.stage.ears.until_status(Retry)
+        aborted = await at.post(f"{where(at)}/abort")
+        said = await waiting
+        (_, kept) = (await at.get(f"{where(at)}/message")).body
+        after = (await at.get("/session/status")).body
+    assert isinstance(status, Retry)
+    assert status.attempt == 1
+    assert (aborted.body, said.status, after) == (True, 200, {})
+    assert said.body == kept
+    assert kept["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "agent", "name": "nobody"},
+        {"type": "subtask", "prompt": "find", "description": "Find it", "agent": "nobody"},
+        {"type": "file", "mime": "text/plain", "url": "file:///none/at/all.txt"},
+        {"type": "file", "mime": "text/plain", "url": "ftp://example.org/x"},
+    ],
+)
+async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_worse(
+    tmp_path: Path, part: dict[str, Any]
+) -> None:
+    async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
+        refused = await at.post(f"{where(at)}/message", {"parts": [*text("hi")["parts"], part]})
+        kept = (await at.get(f"{where(at)}/message")).body
+        answer = await at.post(f"{where(at)}/message", text("hi"))
+    assert (refused.status, kept) == (400, [])
+    assert words(answer.body) == "Hello."
+
+
+@pytest.mark.spec("X-01")
+async def test_parts_of_a_prompt_do_what_they_say(tmp_path: Path) -> None:
+    files = {"a.txt": "one\ntwo\nthree\n", "sub/b.txt": "b"}
+    script = ScriptedModel({"find": [[say("Found.")]]})
+    async with project(tmp_path, script, files=files) as at:
+        root = (tmp_path / "project").as_uri()
+        parts = [
+            {"type": "text", "text": "look"},
+            {"type": "file", "mime": "text/plain", "url": f"{root}/a.txt?start=2&end=2"},
+            {"type": "file", "mime": "application/x-directory", "url": f"{root}/sub"},
+            {"type": "file", "mime": "text/plain", "url": "data:text/plain;base64,aGVsbG8=", "filename": "x"},
+            {"type": "agent", "name": "explore"},
+            {"type": "subtask", "prompt": "find", "description": "Find it", "agent": "general"},
+        ]
+        said = await at.post(f"{where(at)}/message", {"parts": parts})
+        (child,) = (await at.get(f"{where(at)}/children")).body
+        entries = (await at.get(f"{where(at)}/message")).body
+    assert said.status == 200
+    (asked, *_), task = at.stage.told(), entries[1]["parts"][0]
+    assert isinstance(asked, FromUser)
+    assert "two" in asked.text
+    assert "three" not in asked.text
+    assert all(word in asked.text for word in ("b.txt", "hello", "the subagent explore"))
+    assert (task["tool"], task["state"]["status"]) == ("task", "completed")
+    assert task["state"]["metadata"]["sessionId"] == child["id"]
+    assert any(isinstance(each, FromTool) and "Found." in each.output for each in at.stage.told())

@@ -104,7 +104,9 @@ def _check_session(db: sqlite3.Connection, session_id: str) -> None:
         _fail("I6", f"{session_id} is {state} with status {status}, in_turn {in_turn}")
     placed = "SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position"
     places = [row[0] for row in db.execute(placed, (session_id,))]
-    if places != list(range(1, positions + 1)):
+    taken_out = "SELECT COUNT(*) FROM tombstone WHERE kind = 'message' AND body ->> 'sessionID' = ?"
+    (gaps,) = db.execute(taken_out, (session_id,)).fetchone()
+    if len(places) + gaps != positions or not set(places) <= set(range(1, positions + 1)):
         _fail("I14", f"{session_id} has places {places} of {positions}")
     _check_messages(db, session_id)
     _check_tokens(db, session_id, json.loads(info))

@@ -3,30 +3,20 @@
 import asyncio
 from typing import Unpack
 
-from msgspec.structs import replace
-
 from asyncagents.domain.command import Invocation
-from asyncagents.domain.event import CommandExecuted
-from asyncagents.domain.fact import Admit
+from asyncagents.domain.event import CommandExecuted, SessionError, SessionIdle, SessionStatus
+from asyncagents.domain.failure import unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.domain.message import ModelRef
+from asyncagents.domain.status import Idle
 from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.input import Inputs, To, a_prompt, a_text
 from asyncagents.engine.intake import Intake
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, RequestError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.shell import NewShell
-
-
-def _named(fact: Admit, message_id: MessageId | None, key: str | None) -> Admit:
-    """Under the id that its sender chose. The same id again is the same request, unless a key says more."""
-    if message_id is None:
-        return fact
-    parts = tuple(replace(part, message_id=message_id) for part in fact.parts)
-    message = replace(fact.message, id=message_id)
-    return replace(fact, message=message, parts=parts, key=key or message_id)
 
 
 class Doing:
@@ -63,13 +53,12 @@ class Doing:
         arguments: str = "",
         *,
         key: str | None = None,
-        as_message: MessageId | None = None,
         **to: Unpack[To],
     ) -> Sent:
         """The first half of `command`: then it is kept, whoever waits for the `answer`, or gives up."""
         called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
         async with self._intake.alone(session_id, key):
-            fact = _named(await self._intake.command(session_id, called, key=key, to=to), as_message, key)
+            fact = await self._intake.command(session_id, called, key=key, to=to)
             sent = await send(self._store, self._answers, fact)
         if sent.new:
             self._tell_when_done(session_id, called, sent.message_id)
@@ -131,13 +120,12 @@ class Doing:
         command: str,
         *,
         key: str | None = None,
-        as_message: MessageId | None = None,
         **to: Unpack[To],
     ) -> Sent:
         """The first half of `shell`: then it is kept. `SessionBusy`: the session is at work."""
         if not a_prompt(command).strip() or "\0" in command:
             raise InvalidInput("a command has some text, without NUL characters")
-        fact = _named(await self._intake.own(session_id, key=key, to=to), as_message, key)
+        fact = await self._intake.own(session_id, key=key, to=to)
         new = NewShell(fact, command, self._ids.message())
         answer = self._answers.expect(session_id, fact.message.id)
         try:
@@ -145,6 +133,17 @@ class Doing:
         except BaseException:
             answer.cancel()
             raise
+
+    def say_refused(self, session_id: SessionId, error: RequestError) -> None:
+        """Whoever shows the session shows it: a client need not look at the answer to what it sends."""
+        self._bus.publish(SessionError(session_id=session_id, error=unknown(str(error))))
+
+    async def say_idle(self, session_id: SessionId) -> None:
+        """Once more, for a listener who missed it; not if something has begun."""
+        status = await self._store.status(session_id)
+        if isinstance(status, Idle):
+            self._bus.publish(SessionStatus(session_id=session_id, status=status))
+            self._bus.publish(SessionIdle(session_id=session_id))
 
     async def background(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Let a session go on that waits for tasks: they work on in the background. Says which they are."""

@@ -1,10 +1,14 @@
 """What OpenCode's clients have a session do other than answer: a command, a shell, a summary, and let go."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.part_input import FileInput
-from asyncagents.domain.shape import Shape
+from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.answers import Sent
 from asyncagents.engine.bundled import INIT
 from asyncagents.engine.input import To
@@ -14,6 +18,7 @@ from asyncagents.server.given import KEYED, key, session_id
 from asyncagents.server.http import Answer, Request, refused, shown
 from asyncagents.server.prompt import MOST_BYTES, STOPS, while_wanted
 from asyncagents.server.route import Route, Site
+from asyncagents.server.session import NO_VARIANT
 
 
 class Shell(Shape, frozen=True, kw_only=True):
@@ -60,20 +65,25 @@ class Capabilities(Shape, frozen=True, kw_only=True):
 async def post_shell(site: Site, request: Request) -> Answer:
     """Whoever hangs up meanwhile cancels nothing."""
     wanted, at = read(request, Shell), session_id(request)
-    to = To(agent=wanted.agent, model=wanted.model)
-    named = a_message_id(wanted.message_id)
-    sent = await site.runtime.hand_in_shell(at, wanted.command, key=key(request), as_message=named, **to)
+    to = To(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
+    with _told_of(site, at):
+        sent = await site.runtime.hand_in_shell(at, wanted.command, key=_key(request, wanted), **to)
     return await _answered(site, request, sent)
 
 
 async def post_command(site: Site, request: Request) -> Answer:
     """Whoever hangs up meanwhile cancels nothing."""
     wanted, at = read(request, Command), session_id(request)
-    to = To(agent=wanted.agent, model=wanted.model, variant=wanted.variant, parts=wanted.parts)
-    named = a_message_id(wanted.message_id)
-    sent = await site.runtime.hand_in_command(
-        at, wanted.command, wanted.arguments, key=key(request), as_message=named, **to
+    to = To(
+        agent=wanted.agent,
+        model=wanted.model,
+        variant=None if wanted.variant == NO_VARIANT else wanted.variant,
+        parts=wanted.parts,
+        message_id=wanted.message_id,
     )
+    named = _key(request, wanted)
+    with _told_of(site, at):
+        sent = await site.runtime.hand_in_command(at, wanted.command, wanted.arguments, key=named, **to)
     return await _answered(site, request, sent)
 
 
@@ -87,9 +97,9 @@ async def summarize(site: Site, request: Request) -> Answer:
 
 async def init(site: Site, request: Request) -> Answer:
     wanted, at = read(request, Init), session_id(request)
-    to = To(model=ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id))
-    named = a_message_id(wanted.message_id)
-    sent = await site.runtime.hand_in_command(at, INIT, key=key(request), as_message=named, **to)
+    model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
+    to = To(model=model, message_id=wanted.message_id)
+    sent = await site.runtime.hand_in_command(at, INIT, key=_key(request, wanted), **to)
     return await _answered(site, request, sent, shows=False)
 
 
@@ -102,10 +112,22 @@ async def capabilities(site: Site, request: Request) -> Answer:
     return shown(Capabilities(background_subagents=True))
 
 
-def a_message_id(given: MessageId | None) -> MessageId | None:
-    if given is not None and not given.startswith("msg"):
-        raise InvalidInput("messageID begins with msg; leave it out to have one made")
-    return given
+@contextmanager
+def _told_of(site: Site, session_id: SessionId) -> Iterator[None]:
+    """OpenCode's terminal UI does not look at the answers of these routes."""
+    try:
+        yield
+    except InvalidInput as error:
+        site.runtime.say_refused(session_id, error)
+        raise
+
+
+def _key(request: Request, wanted: Shell | Command | Init) -> str | None:
+    """The same message again, with the same words, is the same request; with others it is a conflict."""
+    given = key(request)
+    if given is not None or wanted.message_id is None:
+        return given
+    return f"{wanted.message_id}:{sha256(encode(wanted)).hexdigest()[:16]}"
 
 
 async def _answered(site: Site, request: Request, sent: Sent, *, shows: bool = True) -> Answer:

@@ -15,7 +15,6 @@ from asyncagents.errors import (
     NotFound,
     RequestError,
     ResultRefused,
-    SessionBusy,
     Unauthorized,
 )
 
@@ -49,7 +48,10 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def header(self, name: str) -> str:
         """The first of that name; empty: there is none."""
-        return next((value for key, value in self.headers if key.lower() == name), "")
+        for key, value in self.headers:
+            if key.lower() == name:
+                return value
+        return ""
 
 
 JSON = "application/json"
@@ -113,13 +115,6 @@ def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
     return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
 
 
-def busy(error: SessionBusy) -> Answer:
-    """As OpenCode's clients know it, and as ours read any refusal."""
-    said = str(error)
-    body = {"_tag": "SessionBusyError", "sessionID": error.session_id, "message": said}
-    return Answer(409, encode({**body, "name": "SessionBusyError", "data": {"message": said}}))
-
-
 R = TypeVar("R", Answer, Reply)
 
 
@@ -131,8 +126,6 @@ async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = 
     """What went wrong as an answer. What is not the caller's matter is logged and not told."""
     try:
         return await work
-    except SessionBusy as error:
-        return busy(error)
     except RequestError as error:
         return tell(error)
     except AsyncAgentsError as error:

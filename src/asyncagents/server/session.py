@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Rule, Session, SessionModel
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.status import Status
+from asyncagents.domain.status import Idle, Status
 from asyncagents.domain.todo import Todo
 from asyncagents.engine.conversations import Opening
 from asyncagents.errors import InvalidInput, NotFound
@@ -38,7 +38,7 @@ class NewSession(Shape, frozen=True, kw_only=True):
     agent: str | None = None
     model: SessionModel | None = None
     metadata: dict[str, Any] | None = None
-    permission: tuple[Rule, ...] = ()
+    permission: tuple[Rule, ...] | None = None
     directory: str | None = None
     workspace_id: str | None = None
 
@@ -54,7 +54,7 @@ async def create(site: Site, request: Request) -> Answer:
             agent=new.agent,
             model=_plain(new.model),
             metadata=new.metadata,
-            permission=new.permission,
+            permission=new.permission or (),
             directory=a_directory(new.directory) if new.directory else directory(site, request),
             key=key(request),
         )
@@ -92,7 +92,11 @@ async def todos(site: Site, request: Request) -> Answer:
 async def abort(site: Site, request: Request) -> Answer:
     """True, too, if there is nothing to end, or nobody who could be at work."""
     with suppress(NotFound):
-        await site.runtime.abort(session_id(request))
+        at = session_id(request)
+        rested = isinstance(await site.runtime.status(at), Idle)
+        await site.runtime.abort(at)
+        if rested:
+            await site.runtime.say_idle(at)
     return shown(True)
 
 

@@ -22,7 +22,7 @@ from asyncagents.store.row import (
     touched,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.signal import resolved
+from asyncagents.store.verb.signal import check_newest, resolved
 from asyncagents.store.verb.trace import set_trace
 from asyncagents.store.verb.undone import clear_undone
 
@@ -53,6 +53,8 @@ async def shell(tx: Tx, new: NewShell) -> Admitted:
     if row.info.revert is not None and not row.info.revert.unfinished:
         row = await clear_undone(tx, row)
     fact = resolved(row.info, fact)
+    if fact.named:
+        await check_newest(tx, fact)
     if fact.trace != row.control.trace:
         await set_trace(tx, row.control.id, fact.trace)
     control = row.control.in_a_turn(await tx.rev())

@@ -58,7 +58,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
         row = await clear_undone(tx, row)
     fact = resolved(row.info, fact)
     if fact.named:
-        await _check_newest(tx, fact)
+        await check_newest(tx, fact)
     await keep(tx, fact)
     await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
@@ -71,12 +71,12 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     return Admitted(fact.message.id, new=True)
 
 
-async def _check_newest(tx: Tx, fact: Admit) -> None:
+async def check_newest(tx: Tx, fact: Admit) -> None:
     """People read messages in the order of their ids."""
     message_id = fact.message.id
     if await tx.one("message", message_id) is not None:
         raise Conflict(f"message id {message_id!r} is taken; leave it out or choose another")
-    newest = await tx.one("newest_message", fact.session_id)
+    newest = await tx.one("last_message_id", fact.session_id)
     if newest is not None and newest[0] > message_id:
         raise InvalidInput(f"message id {message_id!r} is older than what was said last: make one now")
 
