@@ -308,8 +308,7 @@ class Turn:
     async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         end = ended.end
         if job.summary is None:
-            busy = end.facts or run.starting or run.left_traces or run.prompt.stale()
-            over = None if busy else self._over
+            over = None if end.facts or run.starting or run.left_traces or run.prompt.stale() else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
             minds = not self._workplaces.bare  # whoever stops with todos left may be told to go on
