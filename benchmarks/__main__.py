@@ -20,9 +20,12 @@ from benchmarks import (
     turn,
     waiting,
 )
+from benchmarks.opencode.compare import compare
 from benchmarks.report import Figure, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+ROUNDS = 3
+"""Of our server and OpenCode's."""
 HEAD = """# Benchmarks
 
 The last run of `make bench` (`make bench FULL=1` parks a million sessions, each with an open call). CPU is
@@ -53,8 +56,9 @@ def main() -> None:
     options = parser.parse_args()
     text = table(_figures(options.full))
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}."
-    PAGE.write_text(f"{HEAD}{machine}\n\n{text}\n")
-    print(text)
+    section = compare(full=options.full, rounds=ROUNDS if options.full else 1)
+    PAGE.write_text(f"{HEAD}{machine}\n\n{text}\n\n{section}")
+    print(text, section, sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -83,11 +83,11 @@ async def start(server: Server) -> Start:
     return Start(ready, memory_mb(server.pid))
 
 
-async def latency(client: Client, ear: Ear, parent: str | None = None) -> Latency:
+async def latency(client: Client, ear: Ear) -> Latency:
     creates, prompts, idles = [], [], []
     for number in range(LATENCY_CALLS + 5):
         began = time.perf_counter()
-        session = await client.create(f"latency {number}", parent=parent)
+        session = await client.create(f"latency {number}")
         created, over = time.perf_counter(), ear.until_idle([session])
         await client.prompt(session, TRIVIAL)
         prompted = time.perf_counter()
@@ -109,7 +109,7 @@ async def fan(server: Server, client: Client, children: int, text: str = TRIVIAL
 
     await client.spread(range(children), create)
     created = cpu_seconds(server.pid) - spent
-    ear = await listen(server.place, server.contender.events.replace("ROOT", root))
+    ear = await listen(server.place)
     over = ear.until_idle(sessions)
     forget_peak(server.pid)
     spent, own, heard = cpu_seconds(server.pid), time.process_time(), ear.events
@@ -144,7 +144,7 @@ async def _check(client: Client, sessions: list[str]) -> None:
 async def abort(server: Server, client: Client) -> float:
     """In the midst of an answer: how long until the session is idle, in ms."""
     session = await client.create("abort")
-    ear = await listen(server.place, server.contender.events.replace("ROOT", session))
+    ear = await listen(server.place)
     await client.prompt(session, "[[chunks=500 gap=0.05]]")
     await asyncio.sleep(1)
     over, began = ear.until_idle([session]), asyncio.get_running_loop().time()
@@ -162,7 +162,7 @@ async def recovery(server: Server, client: Client) -> Recovery:
     client.close()
     server.end(signal.SIGKILL)
     ready = await server.start()
-    again = await open_client(server.place, 1)
+    again = open_client(server.place, 1)
     finished: set[str] = set()
     end = time.perf_counter() + 3 * CHUNKS * GAP
     while time.perf_counter() < end and len(finished) < KILLED:
@@ -181,10 +181,9 @@ async def recovery(server: Server, client: Client) -> Recovery:
 
 async def measure(server: Server, sizes: tuple[int, ...], *, full: bool) -> Seen:
     begun = await start(server)
-    client = await open_client(server.place)
-    first = await client.create("first")
-    ear = await listen(server.place, server.contender.events.replace("ROOT", first))
-    waited = await latency(client, ear, first if "ROOT" in server.contender.events else None)
+    client = open_client(server.place)
+    ear = await listen(server.place)
+    waited = await latency(client, ear)
     ear.close()
     fans = {children: await fan(server, client, children) for children in sizes}
     return Seen(

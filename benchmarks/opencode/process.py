@@ -16,10 +16,10 @@ def _stat(pid: int) -> list[str]:
 def tree(pid: int) -> list[int]:
     """It, and all that it started."""
     children: dict[int, list[int]] = defaultdict(list)
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
             with suppress(*_GONE):
-                children[int(_stat(int(each.name))[1])].append(int(each.name))
+                children[int(_stat(int(process.name))[1])].append(int(process.name))
     found = [pid]
     for each in found:
         found += children[each]

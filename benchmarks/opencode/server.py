@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+import pytest
 from msgspec import Struct
 
-from benchmarks.opencode.wire import Link, Place, Refused, connect
+from benchmarks.opencode.wire import Link, Place, Refused
+from tests.e2e.npm import installed_from
+from tests.peer.stage import program
 
 HERE = Path(__file__).parents[2]
-BINARY = "node_modules/opencode-linux-x64/bin/opencode"
+LOCK = HERE / "tests" / "peer" / "package-lock.json"
+READY = "/global/health"
 PATIENCE = 60.0
 
 
@@ -27,26 +30,19 @@ class Contender(Struct, frozen=True):
     name: str
     command: tuple[str, ...]
     """Behind it comes the port."""
-    ready: str = "/global/health"
-    events: str = "/event"
 
 
-OURS = Contender(
-    "ours",
-    (sys.executable, "-m", "asyncagents", "serve", "--no-auth", "--port"),
-    ready="/v1/health",
-    events="/v1/sessions/ROOT/events?tree=true",
-)
+OURS = Contender("ours", (sys.executable, "-m", "asyncagents", "serve", "--no-auth", "--port"))
 
 
-def peer() -> Contender | None:
-    """None: it is not installed. OPENCODE_BIN names it; else it is where npm puts it."""
+async def peer() -> Contender | str:
+    """Or why it is not there. OPENCODE_BIN names it; else it is the one that our tests install from npm."""
     named = os.environ.get("OPENCODE_BIN")
-    places = [Path(named)] if named else [HERE / BINARY, HERE / "tests/e2e" / BINARY, Path.cwd() / BINARY]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None and (on_path := shutil.which("opencode")):
-        found = Path(on_path)
-    return None if found is None else Contender("OpenCode", (str(found), "serve", "--port"))
+    try:
+        binary = Path(named) if named else program(await installed_from(LOCK))
+    except pytest.skip.Exception as why_not:
+        return str(why_not)
+    return Contender("OpenCode", (str(binary), "serve", "--port"))
 
 
 @contextmanager
@@ -102,9 +98,9 @@ class Server:
     async def _answers(self) -> bool:
         """A connection that OpenCode accepts while it starts may never be answered: each try has its own."""
         with suppress(OSError, TimeoutError, Refused):
-            link = await connect(self.place, Link)
+            link = Link(self.place)
             try:
-                await asyncio.wait_for(link.ask(self.place.request("GET", self.contender.ready)), 0.5)
+                await asyncio.wait_for(link.ask(self.place.request("GET", READY)), 0.5)
             finally:
                 link.close()
             return True

@@ -2,15 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked\r\n", re.IGNORECASE)
 _SESSION = re.compile(rb'"sessionID":"(ses_\w+)"')
-IDLE = b"session.idle"
+EVENTS, IDLE = "/event", b'"session.idle"'
 
 
 class Refused(Exception):
@@ -55,9 +53,10 @@ class Unchunked:
 
 
 class Link(asyncio.Protocol):
-    """One connection; a request at a time."""
+    """A request at a time, on one connection for as long as the server keeps it."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._buffer = b""
         self._waiting: asyncio.Future[bytes] | None = None
         self._transport: asyncio.WriteTransport | None = None
@@ -71,8 +70,11 @@ class Link(asyncio.Protocol):
 
     async def ask(self, raw: bytes) -> bytes:
         """The body of the answer."""
+        loop = asyncio.get_running_loop()
+        if self._transport is None or self._transport.is_closing():
+            await loop.create_connection(lambda: self, self._place.host, self._place.port)
         assert self._transport is not None
-        self._buffer, self._waiting = b"", asyncio.get_running_loop().create_future()
+        self._buffer, self._waiting = b"", loop.create_future()
         self._transport.write(raw)
         return await self._waiting
 
@@ -110,8 +112,8 @@ def _body(head: bytes, rest: bytes) -> bytes | None:
 class Ear(asyncio.Protocol):
     """Hears a stream of events, and reads of them only who has become idle."""
 
-    def __init__(self, path: str, place: Place) -> None:
-        self._raw = place.request("GET", path)
+    def __init__(self, place: Place) -> None:
+        self._raw = place.request("GET", EVENTS)
         self._unchunked = Unchunked()
         self._head: bytes | None = b""
         self._left = b""
@@ -164,19 +166,8 @@ class Ear(asyncio.Protocol):
             self._transport.close()
 
 
-async def connect(place: Place, make: Callable[[], Link]) -> Link:
-    _, link = await asyncio.get_running_loop().create_connection(make, place.host, place.port)
-    return link
-
-
-async def listen(place: Place, path: str) -> Ear:
+async def listen(place: Place) -> Ear:
     """Returns once the stream has begun: nothing that happens from here on is missed."""
-    _, ear = await asyncio.get_running_loop().create_connection(
-        lambda: Ear(path, place), place.host, place.port
-    )
+    _, ear = await asyncio.get_running_loop().create_connection(lambda: Ear(place), place.host, place.port)
     await asyncio.wait_for(ear.began.wait(), 30)
     return ear
-
-
-def encode(value: object) -> bytes:
-    return msgspec.json.encode(value)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from asyncagents.domain.call import Once
 from asyncagents.domain.event import (
     Event,
+    MessageRemoved,
     MessageUpdated,
+    PartRemoved,
     PartUpdated,
     PermissionAsked,
     PermissionReplied,
@@ -23,14 +26,21 @@ from asyncagents.domain.event import (
     SessionStatus,
     SessionUpdated,
 )
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.status import Idle
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.store.store import Store
 from asyncagents.store.verb import feed
 from asyncagents.store.verb.feed import Feed
+from asyncagents.store.verb.read import InputRow
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import POOL, PROJECT, Lab, ask_id, done
+from tests.contract.talk_walk import TalkWalk
 from tests.contract.walk import Walk
+
+TALKS = 1000
+"""From this seed on, people copy conversations and take things out of them."""
 
 
 class Reader:
@@ -63,6 +73,12 @@ class Reader:
                 self.messages[info.id] = info
             case PartUpdated(part=part):
                 self.parts[str(part.id)] = part
+            case MessageRemoved(message_id=message_id):
+                self.messages.pop(message_id, None)  # it may have come and gone meanwhile
+                self.parts = {key: part for key, part in self.parts.items() if part.message_id != message_id}
+                self.answers.pop(message_id, None)
+            case PartRemoved(part_id=part_id):
+                self.parts.pop(part_id, None)
             case PermissionAsked(request=request) | QuestionAsked(request=request):
                 self.asks[request.id] = request.session_id
             case (
@@ -100,7 +116,8 @@ async def _truth(lab: Lab) -> dict[str, Any]:
     store = lab.store
     sessions = await store.sessions(PROJECT, limit=1_000)
     entries = [entry for info in sessions for entry in await store.messages(info.id)]
-    inputs = [await store.input(e.info.id) for e in entries if isinstance(e.info, UserMessage)]
+    found = [await _input(store, e.info.id) for e in entries if isinstance(e.info, UserMessage)]
+    inputs = [each for each in found if each is not None]
     calls = [call for info in sessions for call in await store.open_calls(info.id)]
     return {
         "sessions": {info.id: info for info in sessions},
@@ -110,6 +127,13 @@ async def _truth(lab: Lab) -> dict[str, Any]:
         "asks": {str(call.ask_id): call.session_id for call in calls if call.holding},
         "answers": {row.message_id: (row.session_id, row.answer_id) for row in inputs if row.answer_id},
     }
+
+
+async def _input(store: Store, message_id: MessageId) -> InputRow | None:
+    """What was copied from another session was never sent to this one."""
+    with suppress(NotFound):
+        return await store.input(message_id)
+    return None
 
 
 async def _piece(lab: Lab, cursor: str, window: int) -> Feed:
@@ -126,14 +150,14 @@ async def _catch_up(lab: Lab, reader: Reader, window: int, *, stop_early: bool =
 
 
 @pytest.mark.spec("X-11", "C-06")
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", [*range(15), *range(TALKS, TALKS + 15)])
 async def test_readers_that_come_and_go_end_where_the_store_is(lab: Lab, seed: int) -> None:
     rng = random.Random(seed)
     live = Reader("")
     lab.store.listen(lambda commit: live.apply(commit.events))
     start = await lab.store.cursor()
     steady, seldom = Reader(start), Reader(start)
-    walk = Walk(lab, seed)
+    walk = Walk(lab, seed) if seed < TALKS else TalkWalk(lab, seed)
     for _ in range(12):
         await walk.go(15)
         await _catch_up(lab, steady, rng.choice([1, 2, 7, 500]))

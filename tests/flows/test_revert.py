@@ -1,5 +1,6 @@
 """Undo and redo: messages, files, calls and tasks, with a real repository and real files."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,6 +12,7 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.domain.call import Completed
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
@@ -26,7 +28,7 @@ FILES = {"a.txt": "one\n", "c.txt": "see\n"}
 
 async def _shell(args: Text, context: ToolContext) -> Completed:
     """Whatever a project's own programs do."""
-    subprocess.run(["sh", "-c", args.text], cwd=context.directory, check=True)
+    await asyncio.to_thread(subprocess.run, ["sh", "-c", args.text], cwd=context.directory, check=True)
     return Completed("done")
 
 
@@ -65,7 +67,7 @@ def tree(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in found}
 
 
-async def prompted(at: Stage) -> list[str]:
+async def prompted(at: Stage) -> list[MessageId]:
     return [entry.info.id for entry in await at.messages() if isinstance(entry.info, UserMessage)]
 
 
@@ -122,7 +124,7 @@ async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads
         await at.prompt("hello")
         await at.prompt("go")
         await at.prompt("more")
-        first, second, third = await prompted(at)
+        _, second, _ = await prompted(at)
         await at.runtime.reverts.revert(at.session_id, second)
         await at.prompt("hello")
         entries = await at.messages()

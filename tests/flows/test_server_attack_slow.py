@@ -324,14 +324,16 @@ async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> 
                     await asyncio.sleep(0.02)  # its slowness is what is tried
 
 
-async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/v1/sessions/{id}/events", "/event?directory=/", "/global/event"])
+async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
+    tmp_path: Path, path: str
+) -> None:
     patience = replace(SHORT, stall_seconds=2.0)  # to encode it all takes its time
     async with target(tmp_path, patience=patience, script=LONG) as at:
         session = await at.runtime.create_session(directory="/")
-        path = f"/v1/sessions/{session.id}/events"
         async with await at.connect(buffer=4096) as deaf, await at.connect() as good:
             for wire in (deaf, good):
-                await wire.send(at.request("GET", path, at.bearer))
+                await wire.send(at.request("GET", path.format(id=session.id), at.bearer))
                 assert (await wire.hear()).status == 200
             deaf.pause()
             async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""What two servers were seen to answer, side by side: every key, every type, and every value that can be the same."""
+"""What two servers answered, side by side: every key, every type, every value that can be the same."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ OWN = {
     "date": "<date>",
     "x-request-id": "<request>",
 }
-NAMED = ("name", "id")
+NAMED = ("id", "name")
 
 
 class Difference(Struct, frozen=True):
@@ -61,6 +61,23 @@ def _plain_text(text: str, places: Mapping[str, str]) -> str:
     text = IDS.sub(r"<\1>", text)
     text = CURSOR.sub("before=<cursor>", text)
     return HASH.sub("<hash>", ISO.sub("<when>", text))
+
+
+def compared(real: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[Difference]:
+    """Answer by answer; of two with different statuses only that is told, they mean different things."""
+    for name in (*real, *(name for name in ours if name not in real)):
+        if name not in ours:
+            yield Difference(name, "missing", real=real[name])
+        elif name not in real:
+            yield Difference(name, "added", ours=ours[name])
+        elif real[name].get("status") != ours[name].get("status"):
+            yield Difference(f"{name}.status", "value", _told(real[name]), _told(ours[name]))
+        else:
+            yield from differences(real[name], ours[name], name)
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    return f"{answer.get('status')} {answer.get('body')}"
 
 
 def differences(real: Any, ours: Any, where: str) -> Iterator[Difference]:
@@ -148,9 +165,17 @@ class Known(Struct, frozen=True):
         return re.fullmatch(wanted, f"{difference.where} {difference.kind}") is not None
 
 
+def because(why: str, *places: str, sometimes: bool = False) -> tuple[Known, ...]:
+    return tuple(Known(where, why, sometimes) for where in places)
+
+
 def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[str]:
     """Differences that nobody meant, and those meant that are no more."""
     found, known = list(found), list(known)
     strange = [str(each) for each in found if not any(one.covers(each) for one in known)]
-    past = [f"no longer differs: {one.where}" for one in known if not one.sometimes and not any(map(one.covers, found))]
+    past = [
+        f"no longer differs: {one.where}"
+        for one in known
+        if not one.sometimes and not any(map(one.covers, found))
+    ]
     return [*strange, *past]

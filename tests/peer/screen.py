@@ -1,4 +1,4 @@
-"""A program on a terminal that a person could sit at: tmux draws it, we read its screen and press its keys."""
+"""A program on a terminal as a person sits at it: tmux draws it, we read its screen and press its keys."""
 
 import asyncio
 import os
@@ -162,7 +162,9 @@ async def open_terminal() -> AsyncIterator[Terminal]:
         env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": folder, "SHELL": "/bin/sh"}
         await _run(*at, "-u", "new-session", "-d", "-s", "w", *SIZE, "cat", env=env)
         words = (*at, "-C", "attach-session", "-t", "w")
-        transport, client = await asyncio.get_running_loop().subprocess_exec(Tmux, *words, stderr=None, env=env)
+        transport, client = await asyncio.get_running_loop().subprocess_exec(
+            Tmux, *words, stderr=None, env=env
+        )
         try:
             yield Terminal(client)
         finally:
@@ -172,6 +174,8 @@ async def open_terminal() -> AsyncIterator[Terminal]:
 
 
 async def _run(*words: str, env: Mapping[str, str]) -> None:
-    process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env=env)
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env=env
+    )
     _, said = await process.communicate()
     assert process.returncode == 0, said.decode()

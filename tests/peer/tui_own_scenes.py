@@ -1,9 +1,10 @@
-"""What no other server does, at OpenCode's terminal UI: work that outlives a crash, results that come later."""
+"""What only our server does, at OpenCode's terminal UI: work outlives a crash, results come later."""
 
-from aiohttp import BasicAuth, ClientSession
+from aiohttp import ClientSession
 
 from tests.peer.tui_script import GOES_ON
 from tests.peer.tui_stage import OurServer, Play
+
 
 async def an_answer_goes_on_after_a_crash(play: Play, server: OurServer) -> None:
     await play.screen.press("C-x", "n")
@@ -20,7 +21,8 @@ async def a_result_that_comes_later_is_waited_for(play: Play, _: OurServer) -> N
     await play.screen.shows("Ask anything")
     await play.says("deploy it")
     await play.screen.shows("deploy [version=v2]", "esc interrupt")
-    async with ClientSession(play.served.url, auth=BasicAuth("opencode", play.served.token)) as http:
+    token = {"authorization": f"Bearer {play.served.token}"}
+    async with ClientSession(play.served.url, headers=token) as http:
         (waiting,) = await (await http.get("/async-tool/pending")).json()
         await play.says("how is it")
         await play.screen.shows("it still takes its time", without=("QUEUED",))

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,18 +51,14 @@ async def open_actors() -> AsyncIterator[Provider]:
 
 def ground_for(root: Path, provider: Provider) -> Ground:
     ground = ground_at(root, provider.url)
-    config = json.loads(ground.config.read_text())
-    ground.config.write_text(json.dumps({**config, "permission": RULES}))
-    # A repository is known by its first commit: the two must not have the same one.
-    who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
-    subprocess.run(
-        ("git", *who, "commit", "-q", "--amend", "-m", "Of the other"), cwd=ground.other, check=True
-    )
+    file = ground.config / "opencode.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "permission": RULES, "snapshot": True}))
     return ground
 
 
 class Play(Struct, frozen=True):
-    """What a scene has: the screen to look at, the ground to look at files, the provider to look at requests."""
+    """What a scene has: the screen, the server with the ground it stands on, the provider."""
 
     screen: Screen
     served: Served
@@ -118,9 +113,12 @@ async def playing(served: Served, provider: Provider) -> AsyncIterator[Play]:
 @asynccontextmanager
 async def the_real_one(root: Path) -> AsyncIterator[Play]:
     modules = await installed_from(LOCK)
-    async with open_actors() as provider, real_server(modules, ground_for(root, provider)) as served:
-        async with playing(served, provider) as play:
-            yield play
+    async with (
+        open_actors() as provider,
+        real_server(modules, ground_for(root, provider)) as served,
+        playing(served, provider) as play,
+    ):
+        yield play
 
 
 @asynccontextmanager

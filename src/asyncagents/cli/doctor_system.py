@@ -24,7 +24,9 @@ class Program(Struct, frozen=True):
 
 
 PROGRAMS = (
-    Program("git", "agents can neither look at the history of a project nor commit", "git"),
+    Program(
+        "git", "what agents do to files cannot be undone, and they cannot look at a project's history", "git"
+    ),
     Program("rg", "searches look at every file themselves, which takes longer", "ripgrep", "ok"),
 )
 

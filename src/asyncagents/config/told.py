@@ -6,7 +6,7 @@ from asyncagents.config.load import Loaded
 from asyncagents.config.tree import DEFAULT, Branch, Leaf, Tree, branch, leaves
 
 VEIL = "***"
-_ALWAYS: dict[str, Any] = {"agent": {}, "mode": {}, "command": {}, "plugin": []}
+ALWAYS: dict[str, Any] = {"agent": {}, "mode": {}, "command": {}, "plugin": []}
 """OpenCode's clients count on these."""
 
 
@@ -19,7 +19,7 @@ def told(loaded: Loaded) -> dict[str, Any]:
     }
     tree = {key: below for key, below in loaded.tree.items() if key != "provider"}
     said = _shown({**tree, "provider": mentioned})
-    return {**_ALWAYS, **{key: value for key, value in said.items() if key != "provider" or value}}
+    return {**ALWAYS, **{key: value for key, value in said.items() if key != "provider" or value}}
 
 
 def _shown(tree: Tree) -> Any:

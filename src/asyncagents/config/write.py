@@ -42,6 +42,8 @@ def change_project(
     beside = [each for each in found if each.path is not None and each.path.parent in own]
     file = _last(beside) or here / _FILE
     _refuse_idle(change)
+    if not change:
+        return _verified(environment, here, verify)
     if not is_trusted(environment, here):
         _refuse_untrusted(change, file, project_root(environment, here))
     return _write(file, change, _family(file), lambda: _verified(environment, here, verify))
@@ -52,6 +54,8 @@ def change_global(environment: Environment, change: dict[str, Any], verify: Veri
     folder = config_folder(environment, "asyncagents")
     file = next((each for each in (folder / f"{_FILE}c", folder / _FILE) if each.exists()), folder / _FILE)
     _refuse_idle(change)
+    if not change:
+        return _verified(environment, Path("/"), verify)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

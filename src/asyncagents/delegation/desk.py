@@ -150,6 +150,7 @@ class Desk:
             slug=slug(self._rng),
             project_id=project_id(parent.directory),
             directory=parent.directory,
+            path=parent.path,
             parent_id=parent.id,
             title=f"{line(order.description)} (@{line(order.agent)} subagent)",
             version=VERSION,

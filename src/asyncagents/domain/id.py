@@ -45,6 +45,11 @@ class Ids:
     def message(self) -> MessageId:
         return MessageId(self._ascending("msg"))
 
+    def messages(self, count: int) -> list[MessageId]:
+        """So many, in this order; what is random in them is the same."""
+        ending = self._random()
+        return [MessageId(f"msg_{self._tick() & _TIME:012x}{ending}") for _ in range(count)]
+
     def part(self) -> PartId:
         return PartId(self._ascending("prt"))
 

@@ -125,6 +125,10 @@ class Broadcast(Subscription):
                 await receiver.news()
         raise Closed("the runtime was closed")
 
+    async def written(self, events: Iterable[Event], directory: str | None) -> tuple[Item, ...]:
+        """What concerns one who listens there, for him alone."""
+        return await self._ours(self._items(events), directory)
+
     async def _catch_up(self, receiver: Receiver) -> AsyncGenerator[list[Item], None]:
         """From the store; it is told with all others again from where that ends."""
         receiver.listen_again()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
+from asyncagents.engine.resumed import Resumed
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
@@ -59,6 +60,7 @@ class Dispatcher:
         """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
         self.trouble: StoreError | None = None
         """Why the last run could not be kept, whichever it was; None again once a run ends well."""
+        self.resumed = Resumed(store=store, clock=clock)
         self._sweep_wanted = asyncio.Event()
         self._next_look = math.inf
         self._next_audit = 0
@@ -148,6 +150,7 @@ class Dispatcher:
             self._sweep_wanted.clear()
             self._next_look = math.inf  # while we look, whatever becomes due is news
             try:
+                await self.resumed.look(self._pool, self._is_left)
                 pause = await self.sweep()
             except StoreError:
                 _log.exception("the sweep failed; it is tried again")
@@ -179,9 +182,13 @@ class Dispatcher:
                     continue
                 if session.state == "ready":
                     self.dispatch(session.session_id)
-                elif session.owner == self._owner or not self._alive(session.owner or OwnerId("")):
+                elif self._is_left(session.owner):
                     self.dispatch(session.session_id, dead=session.owner)
             after = page[-1].session_id
+
+    def _is_left(self, owner: OwnerId | None) -> bool:
+        """Whether nobody works on it any more, though it says so."""
+        return owner == self._owner or not self._alive(owner or OwnerId(""))
 
     async def _audit(self) -> bool:
         """Now and then: what should never be missed, what nobody asks for any more. True: there is more."""

@@ -52,6 +52,8 @@ class Texts(Struct, frozen=True, kw_only=True):
     """For what takes few words."""
     keeping: Keeping = Keeping()
     telling: Telling = Telling()
+    from_files: bool = True
+    """Whether the files of the directory count, or what a program says for all directories."""
 
 
 class Project:
@@ -80,7 +82,7 @@ class Project:
         self.hooks = hooks
         self.worktree = texts.facts.worktree
         self.default_model = texts.model
-        self.skills = texts.skills
+        self.skills, self.from_files = texts.skills, texts.from_files
         self.tools: Mapping[str, AnyTool] = {tool.name: _asking(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking
@@ -105,7 +107,8 @@ class Project:
         if (agent, rules) not in self._briefs:
             if len(self._briefs) >= MOST_KEPT:
                 self._briefs.clear()
-            self._briefs[agent, rules] = self._brief(agent, rules)
+            brief = self._brief(agent, rules)
+            self._briefs[agent, rules] = replace(brief, weight=brief.tokens)
         return self._briefs[agent, rules]
 
     def _brief(self, agent: str, rules: Effective) -> Brief:

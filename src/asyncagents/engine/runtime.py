@@ -33,6 +33,7 @@ from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.listen import Listening, listening
 from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.reach import Reach
+from asyncagents.engine.resumed import Resumed
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
 from asyncagents.engine.watch import see_settled
@@ -107,6 +108,11 @@ class Runtime(Doing):
     def trouble(self) -> StoreError | None:
         """What keeps work from being written down here; it is tried again all the same."""
         return self._dispatcher.trouble
+
+    @property
+    def resumed(self) -> Resumed:
+        """For streams that begin soon after the start."""
+        return self._dispatcher.resumed
 
     @property
     def serves(self) -> bool:

@@ -35,7 +35,7 @@ def offered(brief: Brief, wanted: Wanted, *, last: bool) -> Brief:
     spec = ToolSpec(NAME, prompt_text("structured-output"), parameters(wanted.format.schema))
     others = tuple(each for each in brief.specs if each.name != NAME)
     choice = NAME if wanted.tries or last or not others else "required"
-    return replace(brief, specs=(*others, spec), tool_choice=choice)
+    return replace(brief, specs=(*others, spec), tool_choice=choice, weight=None)
 
 
 class Acceptance:

@@ -254,10 +254,10 @@ class Turn:
         writer = place.summarising(snapshot.model).model
         model = None if writer == snapshot.model else writer
         # People read messages in the order of their ids: what stands before the step is named before it.
-        told, *before = (self._ids.message() for _ in range(4))
+        told, *before, message_id = self._ids.messages(5)
         return NewStep(
             aside=Aside(before[0], place.reminders) if place.reminds else None,
-            message_id=self._ids.message(),
+            message_id=message_id,
             part_id=self._ids.part(),
             request_id=self._ids.request(),
             since=run.prompt.since,
@@ -309,7 +309,8 @@ class Turn:
     async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         end = ended.end
         if job.summary is None:
-            over = None if end.facts or run.starting or run.prompt.stale() else self._over
+            busy = end.facts or run.starting or run.left_traces or run.prompt.stale()
+            over = None if busy else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
             minds = not self._workplaces.bare  # whoever stops with todos left may be told to go on

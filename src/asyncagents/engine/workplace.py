@@ -71,9 +71,14 @@ class Brief(Struct, frozen=True, kw_only=True):
     tool_choice: str | None = None
     """As in a `Request`."""
 
+    weight: int | None = None
+    """What it takes of the window, in tokens, if that was worked out before."""
+
     @property
     def tokens(self) -> int:
         """What it takes of the window, as far as one can tell."""
+        if self.weight is not None:
+            return self.weight
         return words(self.system) + sum(spec.tokens for spec in self.specs)
 
 

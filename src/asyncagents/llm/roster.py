@@ -34,6 +34,9 @@ DEFAULT_MODELS = {
 }
 """What is used when the config names no model: the first of these that has a key, in this order."""
 
+MOST_OFFERS = 256
+"""Kept; then all are worked out afresh."""
+
 
 class Choice(Struct, frozen=True):
     """One line of a list to choose from."""
@@ -51,15 +54,28 @@ class Roster:
         self._providers = {name: providers[name] for name in providers if enabled(config, name)}
         self.catalog = Catalog(self._providers)
         self._warned: set[ModelRef] = set()
+        self._offers: dict[tuple[ModelRef, bool], Offer] = {}
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
         """Those that are not switched off, whether they can be used or not."""
         return self._providers
 
-    def models(self) -> list[Choice]:
-        """Every model that is configured, or known of a provider, and whether it can be used now."""
-        return [self._choice(ref) for ref in self._refs()]
+    @property
+    def keyed(self) -> tuple[str, ...]:
+        """Providers that need no key, or have one; of the others no model can be used."""
+        return tuple(
+            name
+            for name, each in self._providers.items()
+            if each.api_key is not None or not each.key_required
+        )
+
+    def models(self, provider_ids: Iterable[str] | None = None) -> list[Choice]:
+        """Every model that is configured, or known of a provider, and whether it can be used now; of these
+        providers, or of all."""
+        return [
+            self._choice(ref) for ref in self._refs(self._providers if provider_ids is None else provider_ids)
+        ]
 
     def default_model(self) -> ModelRef | None:
         """The config's; else the first of a provider that only the config knows; else of `DEFAULT_MODELS`."""
@@ -86,6 +102,15 @@ class Roster:
 
     def offer(self, ref: ModelRef, *, tools: bool = True) -> Offer | Problem:
         """How to ask for this model, or why it cannot be asked for."""
+        known = self._offers.get((ref, tools))
+        found = known or self._offer(ref, tools=tools)
+        if known is None and isinstance(found, Offer):
+            if len(self._offers) >= MOST_OFFERS:
+                self._offers.clear()
+            self._offers[ref, tools] = found
+        return found
+
+    def _offer(self, ref: ModelRef, *, tools: bool) -> Offer | Problem:
         provider = self._providers.get(ref.provider_id)
         if provider is None:
             return Problem("unknown", ref.provider_id, self._no_provider(ref.provider_id))
@@ -163,8 +188,9 @@ class Roster:
                 "%s is a model that nobody here has heard of; it is tried all the same%s", _shown(ref), hint
             )
 
-    def _refs(self) -> Iterator[ModelRef]:
-        for provider_id, provider in self._providers.items():
+    def _refs(self, provider_ids: Iterable[str]) -> Iterator[ModelRef]:
+        for provider_id in provider_ids:
+            provider = self._providers[provider_id]
             names = {**dict.fromkeys(provider.models), **dict.fromkeys(self._listed(provider_id))}
             for model_id in names:
                 ref = ModelRef(provider_id=provider_id, model_id=model_id)

@@ -8,7 +8,7 @@ from asyncagents.domain.agent import Agent, Mode
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.intake import CommandInfo
+from asyncagents.engine.intake import COMPACT, CommandInfo
 from asyncagents.engine.project import Project
 from asyncagents.errors import ToolError
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory
@@ -93,8 +93,10 @@ def _model(ref: ModelRef | None) -> AgentModel | None:
 
 
 async def commands(site: Site, request: Request) -> Answer:
+    """Without `compact`: OpenCode's clients have that themselves, and would show it twice."""
     await workplace(site, request)
-    return shown([_command(each) for each in await site.runtime.commands(directory(site, request))])
+    known = await site.runtime.commands(directory(site, request))
+    return shown([_command(each) for each in known if each.name not in COMPACT])
 
 
 def _command(info: CommandInfo) -> CommandShown:

@@ -14,14 +14,14 @@ from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 
 
-class PermissionReply(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PermissionReply(Shape, frozen=True, kw_only=True):
     """With a `message` a no lets the model try another way."""
 
     reply: Literal["once", "always", "reject"]
-    message: str = ""
+    message: str | None = None
 
 
-class QuestionReply(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QuestionReply(Shape, frozen=True, kw_only=True):
     """For each question, what was chosen or written."""
 
     answers: tuple[tuple[str, ...], ...]
@@ -55,7 +55,7 @@ async def reply_permission(site: Site, request: Request) -> Answer:
     said = read(request, PermissionReply)
     if said.message and said.reply != "reject":
         raise InvalidInput("a message goes with reject: it tells the model what to do instead")
-    await site.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message)
+    await site.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message or "")
     return shown(True)
 
 

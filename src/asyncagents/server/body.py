@@ -101,6 +101,8 @@ class Body:
     async def discard(self, seconds: float) -> None:
         """For a while, so that whoever still sends comes to read the answer: it is lost with a connection
         that is closed on him. Who waits to be told to go on is not told."""
+        if self.ended:
+            return
         left = 0 if self._invited else DISCARD_BYTES
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from asyncagents.config.env import system_environment
 from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError
+from asyncagents.server.http import Answer
 from asyncagents.tools.files import Missing
 from asyncagents.tools.process import Processes
 
@@ -32,6 +33,7 @@ class Errands:
         self.data = data
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="errand")
         self._processes: Processes | None = None
+        self._same: dict[str, Answer] = {}
         self.searches = asyncio.Semaphore(2)
         """Each is a process of its own."""
         self.writing = asyncio.Lock()
@@ -45,6 +47,12 @@ class Errands:
             raise NoFile(str(error).partition(" does not exist")[0]) from error
         except ToolError as error:
             raise InvalidInput(str(error)) from error
+
+    async def once(self, name: str, work: Callable[[], Answer]) -> Answer:
+        """An answer that stays the same for as long as the server lasts."""
+        if name not in self._same:
+            self._same[name] = await self.run(work)
+        return self._same[name]
 
     @property
     def processes(self) -> Processes:

@@ -9,6 +9,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.engine.broadcast import Broadcast, Lost
 from asyncagents.engine.instances import ALL_DISPOSED, DISPOSED, Disposed
 from asyncagents.engine.receiver import Item, Place
+from asyncagents.engine.resumed import Resumed
 from asyncagents.errors import Closed
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory
 from asyncagents.server.http import Answer, Request, Stream, shown
@@ -21,12 +22,12 @@ CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
 async def here(site: Site, request: Request) -> Stream:
     """It ends with `server.instance.disposed`: read everything afresh, and come again."""
     where = directory(site, request)
-    return await _stream(site, _Told(site.runtime.broadcast, where))
+    return await _stream(site, _Told(site.runtime.broadcast, site.runtime.resumed, where))
 
 
 async def everywhere(site: Site, request: Request) -> Stream:
     """Each event is the `payload` beside the directory and the project that it is of, if it is of any."""
-    return await _stream(site, _Told(site.runtime.broadcast, None))
+    return await _stream(site, _Told(site.runtime.broadcast, site.runtime.resumed, None))
 
 
 async def _stream(site: Site, told: "_Told") -> Stream:
@@ -37,8 +38,9 @@ async def _stream(site: Site, told: "_Told") -> Stream:
 class _Told:
     """How one stream is written."""
 
-    def __init__(self, broadcast: Broadcast, directory: str | None) -> None:
+    def __init__(self, broadcast: Broadcast, resumed: Resumed, directory: str | None) -> None:
         self._broadcast = broadcast
+        self._resumed = resumed
         self._directory = directory
         self._heads: dict[Place, bytes] = {}
 
@@ -47,6 +49,8 @@ class _Told:
         async with aclosing(self._broadcast.listen(self._directory, since=cursor)) as heard:
             await anext(heard)
             yield self.sign(CONNECTED)
+            async for missed in self._missed():
+                yield missed
             try:
                 async for items in heard:
                     if items:
@@ -57,6 +61,12 @@ class _Told:
                 yield self.sign(ALL_DISPOSED if self._directory is None else DISPOSED)
             except Closed:
                 return
+
+    async def _missed(self) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._resumed.missed()) as missed:
+            async for events in missed:
+                if items := await self._broadcast.written(events, self._directory):
+                    yield b"".join([piece for item in items for piece in self._pieces(item)])
 
     def _ends(self, item: Item) -> bool:
         return self._directory is not None and item.event.type == DISPOSED

@@ -5,7 +5,7 @@ from functools import partial
 from mimetypes import guess_type
 from pathlib import Path
 from threading import Event
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import field
 
@@ -14,13 +14,12 @@ from asyncagents.domain.permission import Effective, evaluate
 from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.text import whole
-from asyncagents.engine.agents import default_rules
-from asyncagents.engine.project import Project
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.errand import NoFile
+from asyncagents.server.file_index import Names
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, flag, number, one
 from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.place import environment, workplace
+from asyncagents.server.place import default_agent_rules, environment
 from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.tools.files import Files
@@ -108,7 +107,7 @@ async def content(site: Site, request: Request) -> Answer:
     path = one(request, "path")
     if not path:
         raise InvalidInput("say which file: path=src/main.py, from the directory")
-    rules = await _rules(site, request)
+    rules = await default_agent_rules(site, request)
     return shown(await site.errands.run(partial(_content, directory(site, request), path, rules)))
 
 
@@ -134,29 +133,37 @@ async def found_files(site: Site, request: Request) -> Answer:
     query = one(request, "query") or ""
     if len(query) > LONGEST_QUERY:
         raise InvalidInput(f"a query has at most {LONGEST_QUERY} characters")
-    kind = Query(request.query).one_of("type", ("file", "directory"))
+    kinds: tuple[Literal["file", "directory"], ...] = ("file", "directory")
+    kind = Query(request.query).one_of("type", kinds)
     if kind is None and not flag(request, "dirs", default=True):
         kind = "file"
     limit = number(request, "limit", default=FEW_NAMES, most=MOST_NAMES)
-    left = Event()
-    try:
-        work = partial(_found, directory(site, request), left)
-        paths = await site.errands.run(lambda: best(query, work(kind), limit))
-        return shown(paths)
-    finally:
-        left.set()  # nobody waits any more: the walk ends at the next folder
+    names = await site.index.names(site.errands, directory(site, request), _walked)
+    return shown(await site.errands.run(lambda: best(query, _of_kind(names, kind), limit)))
 
 
-def _found(where: str, left: Event, kind: str | None) -> list[str]:
-    """The last changed first, then folders; what git would ignore is left out."""
+def _walked(where: str, left: Event) -> Names:
+    """What git would ignore is left out."""
     files, top = _opened(where)
     walked = walk(files, top, lambda parts: True, stopped=left.is_set, most=MOST_WALKED)
     found = [each.parts[len(top.parts) :] for each in walked.files]
-    names = [] if kind == "directory" else ["/".join(parts) for parts in found]
-    if kind != "file":
-        folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
-        names += sorted(f"{'/'.join(parts)}/" for parts in folders)
-    return [whole(name) for name in names]
+    folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
+    return Names(
+        files=tuple(whole("/".join(parts)) for parts in found),
+        folders=tuple(whole(f"{'/'.join(parts)}/") for parts in sorted(folders)),
+    )
+
+
+def _of_kind(names: Names, kind: Literal["file", "directory"] | None) -> tuple[str, ...]:
+    match kind:
+        case "file":
+            return names.files
+        case "directory":
+            return names.folders
+        case None:
+            return names.files + names.folders
+        case _:
+            assert_never(kind)
 
 
 async def found_lines(site: Site, request: Request) -> Answer:
@@ -171,7 +178,7 @@ async def found_lines(site: Site, request: Request) -> Answer:
         root=files.root,
         place=top,
         pattern=pattern,
-        rules=Effective((await _rules(site, request),)),
+        rules=Effective((await default_agent_rules(site, request),)),
         hits=True,
     )
     async with site.errands.searches:
@@ -198,12 +205,6 @@ async def found_lines(site: Site, request: Request) -> Answer:
 
 async def nothing(site: Site, request: Request) -> Answer:
     return shown([])
-
-
-async def _rules(site: Site, request: Request) -> tuple[Rule, ...]:
-    """Of who answers there if nobody is named."""
-    place = await workplace(site, request)
-    return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
 def _opened(where: str) -> tuple[Files, Inside]:

@@ -12,23 +12,25 @@ from asyncagents.server.address import is_ipv6, is_loopback
 from asyncagents.server.http import Answer, Pairs, Request, refused
 from asyncagents.server.route import Route
 
-_FORWARDED = (
-    "forwarded",
-    "via",
-    "x-forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
-    "x-forwarded-server",
-    "x-original-forwarded-for",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-    "fly-client-ip",
-    "tailscale-user-login",
+_FORWARDED = frozenset(
+    (
+        "forwarded",
+        "via",
+        "x-forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-forwarded-server",
+        "x-original-forwarded-for",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "fly-client-ip",
+        "tailscale-user-login",
+    )
 )
 _STATUS_CORS: Pairs = (
     ("access-control-allow-origin", "*"),
@@ -113,7 +115,7 @@ class Gate(Struct, frozen=True, kw_only=True):
     def is_local(self, request: Request) -> bool:
         """Whether it comes from a program of this machine, not through something that hands on."""
         host = _host(request.header("host"))
-        handed_on = any(name.lower() in _FORWARDED for name, _ in request.headers)
+        handed_on = not _FORWARDED.isdisjoint([name.lower() for name, _ in request.headers])
         return self.is_loopback and host is not None and _is_here(host) and not handed_on
 
     def cors(self, request: Request) -> Pairs:

@@ -48,7 +48,10 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def header(self, name: str) -> str:
         """The first of that name; empty: there is none."""
-        return next((value for key, value in self.headers if key.lower() == name), "")
+        for key, value in self.headers:
+            if key.lower() == name:
+                return value
+        return ""
 
 
 JSON = "application/json"

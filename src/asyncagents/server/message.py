@@ -68,8 +68,9 @@ def _before(request: Request) -> Cursor | None:
 
 
 def _next(request: Request, cursor: str) -> Pairs:
-    query = [(name, value) for name, value in request.query if name != "before"]
-    where = f"http://{request.header('host')}{request.path}?{urlencode([*query, ('before', cursor)])}"
+    others = [(name, value) for name, value in request.query if name not in {"limit", "before"}]
+    query = urlencode([("limit", one(request, "limit") or ""), ("before", cursor), *others])
+    where = f"http://{request.header('host')}{request.path}?{query}"
     return (
         ("x-next-cursor", cursor),
         ("link", f'<{where}>; rel="next"'),

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from asyncagents.config.env import Environment, system_environment
 from asyncagents.config.load import Loaded, load
+from asyncagents.domain.session import Rule
+from asyncagents.engine.agents import default_rules
+from asyncagents.engine.project import Project
 from asyncagents.engine.workplace import Workplace
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.server.given import directory
@@ -18,6 +21,12 @@ async def workplace(site: Site, request: Request) -> Workplace:
         return await site.runtime.workplace(directory(site, request))
     except ConfigError as error:
         raise InvalidInput(str(error)) from error
+
+
+async def default_agent_rules(site: Site, request: Request) -> tuple[Rule, ...]:
+    """Of who answers there if nobody is named."""
+    place = await workplace(site, request)
+    return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
 async def loaded(site: Site, request: Request) -> Loaded:

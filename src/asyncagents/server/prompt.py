@@ -40,7 +40,7 @@ class Prompt(Shape, frozen=True, kw_only=True):
     format: OutputFormat | None = None
     system: str | None = None
     tools: dict[str, bool] | None = None
-    no_reply: bool = False
+    no_reply: bool | None = None
 
     def to(self) -> To:
         if not self.parts:

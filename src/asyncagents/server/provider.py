@@ -62,8 +62,8 @@ class Stock:
         return found
 
 
-def take_stock(runtime: Runtime) -> Stock:
-    """What there is; it takes a while."""
+def take_stock(runtime: Runtime, *, usable_only: bool = False) -> Stock:
+    """What there is; of all that is known it takes a while."""
     voice, ref = runtime.defaults.voice, runtime.defaults.model
     if not isinstance(voice, Rostered):
         window = voice.window if isinstance(voice, Windowed) else no_window
@@ -72,7 +72,7 @@ def take_stock(runtime: Runtime) -> Stock:
     roster, environment = voice.roster, system_environment()
     models: dict[str, dict[str, ModelInfo]] = {}
     usable: dict[str, dict[str, ModelInfo]] = {}
-    for choice in roster.models():
+    for choice in roster.models(roster.keyed if usable_only else None):
         name = choice.ref.provider_id
         shape = model(choice.ref, choice.facts, roster.providers[name])
         models.setdefault(name, {})[choice.ref.model_id] = shape
@@ -93,10 +93,12 @@ def wanted_models(runtime: Runtime) -> dict[str, str]:
 
 
 def _usable(runtime: Runtime) -> Answer:
-    stock = take_stock(runtime)
-    providers = tuple(replace(stock.providers[name], models=models) for name, models in stock.usable.items())
+    """First the one that is asked if nobody says: clients that remember nothing take the first."""
+    stock, first = take_stock(runtime, usable_only=True), runtime.defaults.model.provider_id
+    names = sorted(stock.usable, key=lambda name: name != first)
+    providers = tuple(replace(stock.providers[name], models=stock.usable[name]) for name in names)
     default = stock.suggested(wanted_models(runtime))
-    return shown(Usable(providers=providers, default={each.id: default[each.id] for each in providers}))
+    return shown(Usable(providers=providers, default={name: default[name] for name in names}))
 
 
 def _known(runtime: Runtime) -> Answer:
@@ -111,11 +113,11 @@ def _known(runtime: Runtime) -> Answer:
 
 
 async def usable(site: Site, request: Request) -> Answer:
-    return await site.errands.run(partial(_usable, site.runtime))
+    return await site.errands.once("/config/providers", partial(_usable, site.runtime))
 
 
 async def known(site: Site, request: Request) -> Answer:
-    return await site.errands.run(partial(_known, site.runtime))
+    return await site.errands.once("/provider", partial(_known, site.runtime))
 
 
 async def ways_in(site: Site, request: Request) -> Answer:

@@ -82,6 +82,7 @@ class ModelInfo(Shape, frozen=True, kw_only=True):
     provider_id: str
     api: ModelApi
     name: str
+    family: str
     capabilities: ModelCapabilities
     cost: ModelPrice
     limit: ModelBounds
@@ -129,6 +130,7 @@ def model(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelIn
             npm=npm,
         ),
         name=facts.name,
+        family="",
         capabilities=_capabilities(facts),
         cost=_cost(facts),
         limit=ModelBounds(context=facts.context or 0, output=facts.output or 0, input=facts.input),

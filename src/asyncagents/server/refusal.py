@@ -9,7 +9,13 @@ from asyncagents.server.http import NAMES, Answer, Request, status_of
 OURS = ("/v1/", "/async-tool/")
 """Routes that OpenCode does not have say it in a plainer form."""
 
-_CALLED = {"session": "Session", "parent session": "Session", "message": "Message", "part": "Part"}
+_CALLED = {
+    "session": "Session",
+    "parent session": "Session",
+    "message": "Message",
+    "part": "Part",
+    "project": "Project",
+}
 
 
 def told(error: RequestError, route: str, request: Request) -> Answer:
@@ -26,7 +32,7 @@ def told(error: RequestError, route: str, request: Request) -> Answer:
         case Conflict():
             return _tagged(status, "ConflictError", str(error), {})
         case _ if status == 400:
-            kind = "Payload" if request.body else "Query" if request.query else "Params"
+            kind = "Query" if request.method == "GET" else "Payload"
             return _named(status, NAMES[status], str(error), kind=kind)
         case _:
             return _named(status, NAMES[status], str(error))

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime import Runtime
 from asyncagents.server.errand import Errands
+from asyncagents.server.file_index import Index
 from asyncagents.server.http import JSON, Reply, Request
 
 BODY_BYTES = 1024 * 1024
@@ -34,6 +35,7 @@ class Site(Struct, frozen=True, kw_only=True):
     heartbeat: float = 10.0
     """Every so many seconds a stream of OpenCode's says so, too."""
     errands: Errands = field(default_factory=Errands)
+    index: Index = field(default_factory=Index)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""
 

@@ -38,7 +38,7 @@ class NewSession(Shape, frozen=True, kw_only=True):
     agent: str | None = None
     model: SessionModel | None = None
     metadata: dict[str, Any] | None = None
-    permission: tuple[Rule, ...] = ()
+    permission: tuple[Rule, ...] | None = None
     directory: str | None = None
     workspace_id: str | None = None
 
@@ -54,7 +54,7 @@ async def create(site: Site, request: Request) -> Answer:
             agent=new.agent,
             model=_plain(new.model),
             metadata=new.metadata,
-            permission=new.permission,
+            permission=new.permission or (),
             directory=a_directory(new.directory) if new.directory else directory(site, request),
             key=key(request),
         )

@@ -32,8 +32,8 @@ class SessionUpdate(Shape, frozen=True, kw_only=True):
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
-    permission: tuple[Rule, ...] = ()
-    time: NewTime = NewTime()
+    permission: tuple[Rule, ...] | None = None
+    time: NewTime | None = None
 
 
 class Fork(Shape, frozen=True, kw_only=True):
@@ -49,7 +49,10 @@ class PermissionResponse(Shape, frozen=True, kw_only=True):
 async def update(site: Site, request: Request) -> Answer:
     new = read(request, SessionUpdate)
     change = Change(
-        title=new.title, metadata=new.metadata, permission=new.permission, archived=_archived(new.time)
+        title=new.title,
+        metadata=new.metadata,
+        permission=new.permission or (),
+        archived=_archived(new.time or NewTime()),
     )
     return shown(await site.runtime.conversations.change(session_id(request), change))
 

@@ -41,7 +41,9 @@ async def listed(site: Site, request: Request) -> Answer:
         search=one(request, "search") or "",
         limit=number(request, "limit", default=100, most=MOST_SESSIONS),
     )
-    return shown(await site.runtime.conversations.list(query))
+    async with site.looks:
+        found = await site.runtime.conversations.list(query)
+    return shown(found)
 
 
 async def everywhere(site: Site, request: Request) -> Answer:
@@ -56,7 +58,8 @@ async def everywhere(site: Site, request: Request) -> Answer:
         archived=flag(request, "archived"),
         limit=limit + 1,
     )
-    found = await site.runtime.conversations.list(query)
+    async with site.looks:
+        found = await site.runtime.conversations.list(query)
     page = found[:limit]
     if len(found) > limit:
         over = found[limit].time.updated

@@ -7,10 +7,11 @@ from typing import Any
 
 from asyncagents.config.agents import find_agents
 from asyncagents.config.load import Loaded
-from asyncagents.config.told import told
+from asyncagents.config.told import ALWAYS, told
 from asyncagents.config.write import change_global, change_project
 from asyncagents.engine.agents import Agents
 from asyncagents.engine.project import Project
+from asyncagents.engine.workplace import Workplace
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.server.body import read
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory
@@ -18,18 +19,24 @@ from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.place import environment, loaded, loaded_at, workplace
 from asyncagents.server.route import Route, Site
 
+NO_FILES = "a program says how this server is configured, and no file counts: change it there"
+
 
 async def get(site: Site, request: Request) -> Answer:
     """With the model that is asked if nobody says, whether a file names it or not."""
-    said = told(await loaded(site, request))
     place = await workplace(site, request)
-    ref = (place.default_model if isinstance(place, Project) else None) or site.runtime.defaults.model
+    ref = place.default_model or site.runtime.defaults.model
+    said = told(await loaded(site, request)) if _from_files(place) else dict(ALWAYS)
     return shown({"model": f"{ref.provider_id}/{ref.model_id}", **said})
+
+
+def _from_files(place: Workplace) -> bool:
+    return isinstance(place, Project) and place.from_files
 
 
 async def patch(site: Site, request: Request) -> Answer:
     """All who look at the directory are told, and its files are read again."""
-    where, change = directory(site, request), _change(request)
+    where, change = directory(site, request), await _change(site, request)
     verify = partial(_verify, Path(where))
     await _changed(site, partial(change_project, environment(), Path(where), change, verify))
     site.runtime.instances.dispose(where)
@@ -37,13 +44,16 @@ async def patch(site: Site, request: Request) -> Answer:
 
 
 async def patch_global(site: Site, request: Request) -> Answer:
-    await _changed(site, partial(change_global, environment(), _change(request), partial(_verify, Path("/"))))
+    change = await _change(site, request)
+    await _changed(site, partial(change_global, environment(), change, partial(_verify, Path("/"))))
     site.runtime.instances.dispose_all()
     return await get_global(site, request)
 
 
-def _change(request: Request) -> dict[str, Any]:
+async def _change(site: Site, request: Request) -> dict[str, Any]:
     change = read(request, dict[str, Any])
+    if not _from_files(await workplace(site, request)):
+        raise InvalidInput(NO_FILES)
     return {key: value for key, value in change.items() if key != "$schema"}
 
 

@@ -1,23 +1,35 @@
 """`/vcs`: what git knows of a directory."""
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from msgspec import field
+from msgspec import Struct, field
 
 from asyncagents.config.trust import project_root
-from asyncagents.domain.session import FileDiff
+from asyncagents.domain.permission import evaluate
+from asyncagents.domain.session import FileDiff, Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.errand import program
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, number
 from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.place import environment
+from asyncagents.server.place import default_agent_rules, environment
 from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.tools.files import Files
-from asyncagents.tools.git_changes import MOST_BYTES, WHOLE, Change, Git, Status, looking, split_patch
+from asyncagents.tools.git_changes import (
+    MOST_BYTES,
+    WHOLE,
+    Change,
+    Git,
+    Status,
+    looking,
+    new_patch,
+    split_patch,
+)
 from asyncagents.tools.git_head import Repository, branch_of, default_branch_of, find_repository
 from asyncagents.tools.place import Inside
 from asyncagents.tools.text import is_binary
@@ -57,7 +69,7 @@ def _branches(where: Path) -> Branches:
 
 
 async def status(site: Site, request: Request) -> Answer:
-    diffs = await site.errands.run(partial(_diffs, Path(directory(site, request)), "git", None))
+    diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
     return shown(
         [
             FileStatus(
@@ -73,7 +85,7 @@ async def status(site: Site, request: Request) -> Answer:
 
 async def files(site: Site, request: Request) -> Answer:
     """The same in an older shape."""
-    diffs = await site.errands.run(partial(_diffs, Path(directory(site, request)), "git", None))
+    diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
     return shown(
         [
             ChangedFile(
@@ -88,17 +100,26 @@ async def files(site: Site, request: Request) -> Answer:
 
 
 async def diff(site: Site, request: Request) -> Answer:
-    mode = Query(request.query).one_of("mode", ("git", "branch"))
+    modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
+    mode = Query(request.query).one_of("mode", modes)
     if mode is None:
         raise InvalidInput("say what to compare with: mode=git, the last commit, or mode=branch")
     context = number(request, "context", default=WHOLE, most=100_000)
-    return shown(await site.errands.run(partial(_diffs, Path(directory(site, request)), mode, context)))
+    wish = Wish(
+        where=Path(directory(site, request)),
+        base=mode,
+        context=context,
+        rules=await default_agent_rules(site, request),
+    )
+    return shown(await site.errands.run(partial(_diffs, wish)))
 
 
 async def raw(site: Site, request: Request) -> Answer:
     """As text, in the form that git applies again."""
-    said = await site.errands.run(partial(_raw, Path(directory(site, request))))
-    return Answer(200, said.encode("utf-8", "replace"), kind=DIFF)
+    rules = await default_agent_rules(site, request)
+    wish = Wish(where=Path(directory(site, request)), context=3, rules=rules)
+    diffs = await site.errands.run(partial(_diffs, wish))
+    return Answer(200, "".join(each.patch or "" for each in diffs).encode("utf-8", "replace"), kind=DIFF)
 
 
 def _repository(where: Path) -> Repository | None:
@@ -116,40 +137,54 @@ def _git() -> str:
     return found
 
 
-def _diffs(where: Path, mode: str, context: int | None) -> list[FileDiff]:
-    """With so many lines of context; None: without patches. By name."""
-    repository = _repository(where)
+class Wish(Struct, frozen=True, kw_only=True):
+    """What is to be compared."""
+
+    where: Path
+    base: Literal["git", "branch"] = "git"
+    context: int | None = None
+    """Lines around each change; None: no patches."""
+    rules: tuple[Rule, ...] = ()
+    """Of what they do not let be read, no patch is told."""
+
+    def tells(self, file: str) -> bool:
+        return self.context is not None and evaluate(self.rules, "read", file) != "deny"
+
+
+def _diffs(wish: Wish) -> list[FileDiff]:
+    """By name."""
+    repository = _repository(wish.where)
     if repository is None:
         return []
-    with looking(_git(), repository, _within(where, repository)) as git:
-        base = git.base if mode == "git" else git.branched()
+    with looking(_git(), repository, _within(wish.where, repository)) as git:
+        base = git.base if wish.base == "git" else git.branched()
         if base is None:
             return []
         changes = git.changes(base)
-        patches = split_patch(git.patch(base, context), changes) if context is not None else {}
-        kept = [_kept(change, patches.get(change.file)) for change in changes]
-        found = [*kept, *_new_files(git, repository, patches=context is not None)]
+        patches = {} if wish.context is None else split_patch(git.patch(base, wish.context), changes)
+        kept = [_kept(change, patches if wish.tells(change.file) else {}) for change in changes]
+        found = [*kept, *_new_files(git, repository, wish)]
     return sorted(found, key=lambda each: each.file or "")
 
 
-def _kept(change: Change, patch: str | None) -> FileDiff:
+def _kept(change: Change, patches: Mapping[str, str]) -> FileDiff:
     return FileDiff(
         file=change.file,
         additions=change.additions,
         deletions=change.deletions,
         status=change.status,
-        patch=patch,
+        patch=patches.get(change.file),
     )
 
 
-def _new_files(git: Git, repository: Repository, *, patches: bool) -> list[FileDiff]:
+def _new_files(git: Git, repository: Repository, wish: Wish) -> list[FileDiff]:
     """What git does not keep yet; no more of it than git tells of the rest."""
     files, room = Files(repository.root), MOST_BYTES
     found = []
     for name in git.untracked():
         text = _new_text(files, name, room)
         room -= len(text or "")
-        patch = _patch_of_new(name, text) if patches and text else None
+        patch = new_patch(name, text) if wish.tells(name) else None
         lines = text.count("\n") + (not text.endswith("\n")) if text else 0
         found.append(FileDiff(file=name, additions=lines, deletions=0, status="added", patch=patch))
     return found
@@ -162,24 +197,6 @@ def _new_text(files: Files, name: str, room: int) -> str | None:
     except ToolError:
         return None
     return None if len(data) > room or is_binary(data) else data.decode("utf-8", "replace")
-
-
-def _patch_of_new(name: str, text: str) -> str:
-    lines = text.split("\n")
-    ended = lines[-1] == ""
-    lines = lines[:-1] if ended else lines
-    head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n"
-    body = "".join(f"+{line}\n" for line in lines)
-    return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}" + ("" if ended else "\\ No newline at end of file\n")
-
-
-def _raw(where: Path) -> str:
-    repository = _repository(where)
-    if repository is None:
-        return ""
-    with looking(_git(), repository, _within(where, repository)) as git:
-        new = _new_files(git, repository, patches=True)
-        return git.patch(git.base, 3) + "".join(each.patch or "" for each in new)
 
 
 _CONTEXT = Param("context", "Lines around each change; all, unless given", "integer", least=1)

@@ -78,7 +78,7 @@ class InlineWriter:
         size = min(len(self._queue), 1 + self._rng.below(self._max_batch))
         batch = [self._queue.popleft() for _ in range(size)]
         try:
-            outcomes, report = self._batches.run([verb for verb, _ in batch])
+            outcomes, report = self._committed([verb for verb, _ in batch])
         except Crash:
             self._died()
             return
@@ -86,6 +86,11 @@ class InlineWriter:
         self._later(self._deliver)
         if self._queue:
             self._tick_soon()
+
+    def _committed(self, verbs: list[Verb[Any]]) -> tuple[list[Outcome], Commit]:
+        """As the real one does: in two halves, or if that cannot be, at once."""
+        worked = self._batches.work(verbs)
+        return self._batches.run(verbs) if worked is None else self._batches.finish(verbs, worked)
 
     def _deliver(self) -> None:
         if self.dead:

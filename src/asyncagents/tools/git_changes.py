@@ -159,6 +159,20 @@ def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
     return {change.file: "".join(next(texts) for _ in range(change.chunks)) for change in changes}
 
 
+def new_patch(name: str, text: str | None) -> str:
+    """Of a file that git does not keep yet; None: it is no text."""
+    head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
+    if text is None:
+        return f"{head}Binary files /dev/null and b/{name} differ\n"
+    if not text:
+        return head
+    lines = text.removesuffix("\n").split("\n")
+    body = "".join(f"+{line}\n" for line in lines)
+    end = "" if text.endswith("\n") else "\\ No newline at end of file\n"
+    size = "" if len(lines) == 1 else f",{len(lines)}"
+    return f"{head}--- /dev/null\n+++ b/{name}\n@@ -0,0 +1{size} @@\n{body}{end}"
+
+
 def _change(file: str, kind: str, added: str, removed: str) -> Change:
     """Of a binary file nothing is counted. One that becomes a link is taken away and made anew."""
     return Change(

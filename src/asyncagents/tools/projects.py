@@ -231,6 +231,7 @@ class Projects:
                 small_model=config.small_model,
                 keeping=_keeping(config.compaction),
                 telling=self._telling(config),
+                from_files=self._config is None,
             ),
             _asking(config),
             before=self._before(directory, laid),

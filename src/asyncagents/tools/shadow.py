@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ _CONFIG = """\
 	threads = true
 [gc]
 	auto = 0
+	cruftPacks = true
 [maintenance]
 	auto = false
 [protocol]
@@ -94,22 +96,24 @@ class Shadow:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_LITERAL_PATHSPECS": "1",
         }
-        self._held: int | None = None
+        self._held = threading.local()
+        """The lock that the thread has, if it has it."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """git holds the lock as well: after a crash it is free when the last of its processes has ended."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._held = os.open(self._folder / "asyncagents.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(self._folder / "asyncagents.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._held, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._held.locks = (lock,)
             with suppress(FileNotFoundError):
                 (self._folder / "index.lock").unlink()  # of one that was killed
             self._set_up()
             yield
         finally:
-            os.close(self._held)
-            self._held = None
+            self._held.locks = ()
+            os.close(lock)
 
     def _set_up(self) -> None:
         ready = self._folder / "asyncagents.ready"
@@ -120,6 +124,7 @@ class Shadow:
         (self._folder / "info").mkdir(exist_ok=True)
         (self._folder / "info" / "attributes").write_text(_ATTRIBUTES)
         (self._folder / "info" / "exclude").write_text(self._ours())
+        (self._folder / "asyncagents.swept").touch()
         ready.touch()
 
     def _ours(self) -> str:
@@ -198,14 +203,15 @@ class Shadow:
     def forget_old(self) -> None:
         """Once a day. What is younger than a month stays, and all it refers to; so nobody needs to wait."""
         mark, lock = self._folder / "asyncagents.swept", self._folder / "asyncagents.lock"
+        if not mark.exists():
+            return
         lock.touch()
-        if mark.exists() and lock.stat().st_mtime - mark.stat().st_mtime < DAY_SECONDS:
+        if lock.stat().st_mtime - mark.stat().st_mtime < DAY_SECONDS:
             return
         mark.touch()
         self.run("gc", "--quiet", f"--prune={KEPT_DAYS}.days.ago", fine=(0, 1, 128))
 
     def run(self, *args: str, given: bytes = b"", fine: tuple[int, ...] = (0,)) -> bytes:
-        kept = () if self._held is None else (self._held,)
         try:
             done = subprocess.run(
                 [self._git, *args],
@@ -214,7 +220,7 @@ class Shadow:
                 env=self._variables,
                 capture_output=True,
                 timeout=SECONDS,
-                pass_fds=kept,
+                pass_fds=getattr(self._held, "locks", ()),
                 check=False,
             )
         except subprocess.TimeoutExpired as error:

@@ -12,7 +12,7 @@ from asyncagents.domain.session import FileDiff, project_id
 from asyncagents.engine.snapshots import NoSnapshots, PutBack, Snapshots
 from asyncagents.errors import Unavailable
 from asyncagents.tools.put_back import PuttingBack
-from asyncagents.tools.shadow import Shadow
+from asyncagents.tools.shadow import DAY_SECONDS, Shadow
 from asyncagents.tools.snapshot_diff import changed, diff_text, file_diffs
 
 T = TypeVar("T")
@@ -34,6 +34,7 @@ class GitSnapshots:
         self._next: asyncio.Future[str] | None = None
         self._not_before = 0
         self._why = ""
+        self._swept = 0
 
     async def take(self) -> str:
         """Who asks while one is taken shares the next with all others who do."""
@@ -47,6 +48,7 @@ class GitSnapshots:
                 self._next = None  # from here on it may be too old for whoever comes
                 taken = await asyncio.to_thread(self._take)
             mine.set_result(taken)
+            self._sweep_sometimes()
         except BaseException as error:
             self._next = None if self._next is mine else self._next
             failure = error if isinstance(error, Unavailable) else Unavailable("the snapshot was given up")
@@ -59,6 +61,19 @@ class GitSnapshots:
     def _take(self) -> str:
         with self._shadow.alone():
             return self._shadow.take()
+
+    def _sweep_sometimes(self) -> None:
+        """Beside all else: what is young enough stays, so that nobody has to wait for it."""
+        now = self._clock.now()
+        if now - self._swept > DAY_SECONDS * 1000:
+            self._swept = now
+            asyncio.get_running_loop().run_in_executor(None, self._forget_old)
+
+    def _forget_old(self) -> None:
+        try:
+            self._shadow.forget_old()
+        except (Unavailable, OSError) as error:
+            _log.warning("old snapshots are not forgotten: %s", error)
 
     def _pause(self, error: BaseException) -> None:
         if isinstance(error, Unavailable):
@@ -80,10 +95,6 @@ class GitSnapshots:
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
         async with self._alone:
             return await self._do(lambda: PuttingBack(self._shadow).do(files))
-
-    async def sweep(self) -> None:
-        """Forget what is old, now and then."""
-        await asyncio.to_thread(self._shadow.forget_old)
 
     async def _read(self, how: Callable[[Shadow, str, str], T], before: str, after: str) -> T:
         return await self._do(lambda: how(self._shadow, before, after))

@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 
-const SECONDS = 20
 const READS = /\.(list|get|status|ids|agents|providers|auth|current|children|todo|diff|messages|message|text|files|symbols|read)$/
 const V1_NAMES = { "permission.respond": "postSessionIdPermissionsPermissionId" }
 const NAMESPACES = [
@@ -19,11 +18,11 @@ export async function entry(modules, version) {
 }
 
 export class Caller {
-  constructor(version, sdk, { url, token, directory }) {
+  constructor(version, sdk, { url, token, directory, patience = 60_000 }) {
     const headers = token ? { authorization: "Basic " + Buffer.from(`opencode:${token}`).toString("base64") } : {}
     this.version = version
     this.sdk = sdk
-    this.place = { url, token, directory }
+    this.place = { url, token, directory, patience }
     this.client = sdk.createOpencodeClient({ baseUrl: url, headers, ...(directory ? { directory } : {}) })
     this.called = new Set()
   }
@@ -56,7 +55,7 @@ export class Caller {
 
   async ask(method, given = {}) {
     this.called.add(method)
-    const signal = AbortSignal.timeout(SECONDS * 1000)
+    const signal = AbortSignal.timeout(this.place.patience)
     const [owner, last] = this.named(method)
     try {
       const answer = await (this.version === "v1"

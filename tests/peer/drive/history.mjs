@@ -6,7 +6,7 @@ import { join } from "node:path"
 async function talked(stage, count) {
   const { id } = await stage.session()
   for (let number = 1; number <= count; number++) {
-    await stage.caller.ask("session.prompt", { sessionID: id, parts: said(play({ text: `Answer ${number}.` })) })
+    await stage.say(id, play({ text: `Answer ${number}.` }))
   }
   return id
 }
@@ -101,7 +101,7 @@ async function behind(stage) {
   await stage.call("experimental.session.background", { sessionID: id })
   await prompt
   await stage.call("experimental.session.background", { sessionID: "ses_nobody" }, "unknown")
-  await stage.call("experimental.session.list", { limit: 1 })
+  await stage.call("experimental.session.list", { limit: 1, roots: true })
 }
 
 export const history = [paging, forking, changing, reverting, summarizing, behind]

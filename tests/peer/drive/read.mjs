@@ -27,6 +27,8 @@ async function server(stage) {
   await again("question.list", {}, "none")
   await again("experimental.capabilities.get")
   await again("experimental.console.get")
+  await again("experimental.console.listOrgs")
+  await again("experimental.workspace.adapter.list")
   await again("experimental.resource.list")
   await again("experimental.workspace.list")
   await again("experimental.workspace.status")
@@ -82,7 +84,7 @@ async function places(stage, { other, plain }) {
   const mine = (await stage.caller.ask("session.list")).body ?? []
   const theirs = (await there.ask("session.list")).body ?? []
   stage.keep("session.list by directory", {
-    body: { here: mine.some(({ id }) => id === body?.id), there: theirs.map(({ id, title }) => [id === body?.id, title]) },
+    body: { here: mine.some(({ id }) => id === body?.id), there: theirs.filter(({ id }) => id === body?.id).map(({ title }) => title) },
   })
   await stage.answer("session.get", { sessionID: body?.id }, "of elsewhere", stage.caller)
   const bare = stage.caller.elsewhere(plain)
@@ -93,7 +95,7 @@ async function places(stage, { other, plain }) {
 }
 
 // What changes the server for everybody comes last, in another project.
-async function changes(stage, { other }) {
+async function changes(stage, { other, plain }) {
   const there = stage.caller.elsewhere(other)
   const answer = (method, given, name) => stage.answer(method, given, name, there)
   const { body } = await answer("project.current", {}, "before update")
@@ -105,8 +107,30 @@ async function changes(stage, { other }) {
   await answer("provider.oauth.authorize", { providerID: "stage", method: 0 })
   await answer("provider.oauth.callback", { providerID: "stage", method: 0, code: "x" })
   await answer("config.update", { config: { username: "Somebody" } })
+  await answer("vcs.apply", { patch: "" }, "empty")
+  await answer("vcs.apply", { patch: "no patch at all" }, "nonsense")
   await answer("instance.dispose")
+  await stage.answer("project.initGit", {}, "", stage.caller.elsewhere(plain))
+}
+
+// A stream of the whole server tells of every project, each event with its directory.
+async function everywhere(stage, { other }) {
+  const { stream, stop } = await stage.caller.events("global.event")
+  const seen = []
+  const reading = (async () => {
+    for await (const { directory, payload } of stream) {
+      seen.push({ directory, type: payload.type })
+      if (payload.type === "session.created") return
+    }
+  })()
+  // Again and again: OpenCode says that it is connected a little before it listens.
+  const speaking = setInterval(() => stage.caller.elsewhere(other).ask("session.create", { title: "Heard" }), 500)
+  await reading
+  clearInterval(speaking)
+  stop()
+  const wanted = seen.filter(({ type }) => /^(server\.connected|session\.created)$/.test(type))
+  stage.keep("global.event", { body: wanted.map((each) => (each.directory ? each : { type: each.type })) })
 }
 
 export const read = [server, files, vcs, mcp, places]
-export const write = [changes]
+export const write = [everywhere, changes]

@@ -1,7 +1,6 @@
 // What a run remembers: answers by name, and all events with the order they came in.
 import { once, EventEmitter } from "node:events"
 
-const PATIENCE = 20_000
 
 export class Stage {
   constructor(caller, answers) {
@@ -61,7 +60,7 @@ export class Stage {
   }
 
   async until(wanted, from = 0, what = wanted.toString()) {
-    const end = Date.now() + PATIENCE
+    const end = Date.now() + this.caller.place.patience
     for (;;) {
       const found = this.seen.slice(from).find(wanted)
       if (found) return found
@@ -92,10 +91,18 @@ export class Stage {
   async turn(name, text, { session, ...more } = {}) {
     const { id } = session ?? (await this.session())
     const from = this.now
-    const body = await this.call("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
+    const { body, status } = await this.answer("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
+    if (status !== 200) throw new Error(`${name} was refused`)
     await this.idle(id, from)
-    this.keep(`events ${name}`, { story: story(this.of(id, from)) })
+    this.keep(`events ${name}`, { story: story(this.of(id, from), this.of(id).slice(0, -this.of(id, from).length)) })
     return { id, from, body }
+  }
+
+  // A prompt that nobody looks at.
+  async say(id, text) {
+    const from = this.now
+    await this.caller.ask("session.prompt", { sessionID: id, parts: [{ type: "text", text }] })
+    await this.idle(id, from)
   }
 
   // The first event of each kind, whole.
@@ -121,18 +128,35 @@ function kindOf({ type, properties }) {
   return [type, ...more].filter(Boolean).join(" ")
 }
 
-// Without what comes late or twice: the same thing again at once, the same status, a prompt's own summary, the
-// session itself.
-function story(events) {
-  const left = []
-  const known = new Set()
+// What clients rely on, in its order: each message when it is first told, each call when it ended, every change of the
+// status. Left out is what may come at any time, or twice.
+function story(events, before) {
+  const told = []
+  const known = new Set(before.map(({ properties: { info } }) => info?.id))
   let status
   for (const event of events) {
-    const kind = kindOf(event)
-    if (/^session\.(updated|diff|created)/.test(kind) || kind === left.at(-1) || kind === status) continue
-    if (kind === "message.updated user" && known.size === known.add(event.properties.info.id).size) continue
-    if (event.type === "session.status") status = kind
-    left.push(kind)
+    const label = labelOf(event, known)
+    if (!label || label === told.at(-1) || label === status) continue
+    if (event.type === "session.status") status = label
+    told.push(label)
   }
-  return left
+  return told
+}
+
+function labelOf({ type, properties: { info, part, status } }, known) {
+  switch (type) {
+    case "message.updated":
+      return known.size === known.add(info.id).size ? undefined : info.role
+    case "message.part.updated":
+      return /^(completed|error)$/.test(part.state?.status) && known.size !== known.add(part.id).size ? `call ${part.state.status}` : undefined
+    case "message.part.delta":
+      return "delta"
+    case "session.status":
+      return status.type
+    case "session.error":
+    case "session.idle":
+    case "session.compacted":
+    case "todo.updated":
+      return type
+  }
 }

@@ -155,7 +155,7 @@ async function commands(stage) {
   await stage.until((event) => event.type === "command.executed", from, "command.executed")
   await stage.call("session.command", { sessionID: id, command: "no_such_command", arguments: "" }, "unknown")
   const init = (await stage.session()).id
-  await stage.call("session.init", { sessionID: init, providerID: "stage", modelID: "m", messageID: "msg_ffffffffffff00000000000002" })
+  await stage.call("session.init", { sessionID: init, providerID: "stage", modelID: "m", messageID: `msg_ffffffffffff000000000000${stage.caller.version}` })
 }
 
 export const talk = [lives, plain, later, aborted, shell, commands]

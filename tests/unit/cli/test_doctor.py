@@ -185,7 +185,7 @@ def test_programs_that_are_missing_are_said_with_what_follows(
         (tmp_path / name).chmod(0o755)
     _, with_them = examine(invoke)
     assert (without["git"]["level"], without["rg"]["level"]) == ("warn", "ok")
-    assert "nor commit" in without["git"]["text"]
+    assert "cannot be undone" in without["git"]["text"]
     assert "ripgrep" in without["rg"]["hint"]
     assert (with_them["git"]["text"], with_them["rg"]["text"]) == (
         str(tmp_path / "git"),

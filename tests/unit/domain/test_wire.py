@@ -71,6 +71,6 @@ def test_an_event_round_trips(body: Any) -> None:
 
 
 def test_events_we_do_not_model_are_kept() -> None:
-    _, event = parse_frame(raw(recorded("events")["session.diff"]))
+    _, event = parse_frame(raw(recorded("events")["server.connected"]))
     assert isinstance(event, UnknownEvent)
-    assert event.type == "session.diff"
+    assert event.type == "server.connected"

@@ -244,7 +244,7 @@ class Batches:
         try:
             with self._fragile() as connection:
                 return self._work(verbs) if self._begins(connection) else None
-        except (Undone, SchemaMismatch, sqlite3.Error):
+        except Exception:  # noqa: BLE001  whatever it is: `run` meets it, and says so
             return None
 
     def _begins(self, connection: Connection) -> bool:
@@ -310,7 +310,7 @@ class Batches:
             before = counter.last
             execute("SAVEPOINT member")
             outcome, tx = self._try(verb, counter)
-            if not self._connection.in_transaction:
+            if self._connection.in_transaction is False:
                 raise Undone(str(outcome.error)) from outcome.error
             if outcome.error is not None:
                 execute("ROLLBACK TO member")

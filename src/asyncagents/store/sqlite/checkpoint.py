@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from asyncagents.store.sqlite.connection import Connection
 
-EVERY = 128
-"""Verbs: a few hundred pages each time. The writer's own connection does it only for a log that grew long."""
+EVERY = 512
+"""Verbs: some thousand pages each time. The writer's own connection does it only for a log that grew long."""
 
 _log = logging.getLogger(__name__)
 

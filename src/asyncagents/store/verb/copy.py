@@ -33,6 +33,8 @@ class Source(Struct, frozen=True):
 async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Source:
     """What is copied: all that people see before a message. What was cut off and tried again is not."""
     info = (await the_session(tx, session_id)).info
+    if before is None and info.revert is not None and info.revert.part_id is None:
+        before = info.revert.message_id  # nobody sees what comes after it
     if before is not None:
         row = await tx.one("message", before)
         if row is None or row[1] != session_id:
@@ -81,6 +83,5 @@ async def _last_step(tx: Tx, made: Duplicate) -> None:
     if not steps:
         return
     last = max(steps, key=lambda each: each.position or 0).entry.info
-    tokens = last.tokens if isinstance(last, AssistantMessage) else Tokens.zero()
     columns = tx.ids.request(), last.session_id, last.id, 0
-    await tx.run("import_request", *columns, encode(tokens), last.time.created)
+    await tx.run("import_request", *columns, encode(Tokens.zero()), last.time.created)  # paid for elsewhere

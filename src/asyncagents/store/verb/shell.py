@@ -24,6 +24,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.signal import check_newest, resolved
 from asyncagents.store.verb.trace import set_trace
+from asyncagents.store.verb.undone import clear_undone
 
 SHELL = "bash"
 
@@ -49,6 +50,8 @@ async def shell(tx: Tx, new: NewShell) -> Admitted:
         return Admitted(MessageId(known[0]), new=False)
     if await _at_work(tx, row.control):
         raise SessionBusy(fact.session_id)
+    if row.info.revert is not None and not row.info.revert.unfinished:
+        row = await clear_undone(tx, row)
     fact = resolved(row.info, fact)
     if fact.named:
         await check_newest(tx, fact)

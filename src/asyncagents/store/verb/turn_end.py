@@ -18,7 +18,7 @@ async def end_turn(tx: Tx, row: SessionRow, control: Control, info: Session, *, 
     tx.emit(SessionUpdated(session_id=control.id, info=info))
     await answer_turn(tx, control, answer)
     control = control.rested(unread=False)
-    await save(tx, replace(row, info=info, raw=raw, version=version), control)
+    await save(tx, replace(row, info=info, raw=raw, version=version), control, at_rest=True)
     await conclude(tx, control, info)
     await make_room(tx, control)
     return control

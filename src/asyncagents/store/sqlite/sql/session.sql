@@ -46,13 +46,16 @@ UPDATE session SET summary = ?, tail = ? WHERE id = ?;
 UPDATE session SET updated = ?, folded = ?, archived = ? WHERE id = ?;
 
 -- name: sessions_listed
--- The last used first, of one directory (?1), of one and all below it (?2), or of all.
-SELECT info, version FROM session INDEXED BY session_listed
-WHERE (?1 IS NULL OR directory = ?1)
-  AND (?2 IS NULL OR directory = ?2 OR (directory > ?2 || '/' AND directory < ?2 || '0'))
-  AND (NOT ?3 OR parent_id IS NULL) AND updated >= ?4 AND updated < ?5
-  AND (?6 = '' OR instr(folded, ?6)) AND (?7 OR archived IS NULL)
-ORDER BY updated DESC, id LIMIT ?8;
+-- The last used first, of one directory (?1), of one and all below it (?2), or of all. The index alone says which: rows are read
+-- for what is shown.
+SELECT info, version FROM (
+  SELECT id AS wanted, updated AS used FROM session INDEXED BY session_listed
+  WHERE updated >= ?4 AND updated < ?5
+    AND (?1 IS NULL OR directory = ?1)
+    AND (?2 IS NULL OR directory = ?2 OR (directory > ?2 || '/' AND directory < ?2 || '0'))
+    AND (NOT ?3 OR parent_id IS NULL) AND (?7 OR archived IS NULL) AND (?6 = '' OR instr(folded, ?6))
+  ORDER BY updated DESC, id LIMIT ?8
+) CROSS JOIN session ON session.id = wanted ORDER BY used DESC, wanted;
 
 -- name: sessions_of_project
 -- Newest first: session ids descend in time.

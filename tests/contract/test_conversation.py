@@ -1,0 +1,519 @@
+"""Conversations as clients handle them: lists and pages of them, what is changed, taken out and copied."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.call import Completed, Settled
+from asyncagents.domain.duplicate import UNDER_WAY, duplicate
+from asyncagents.domain.event import MessageRemoved, PartRemoved, PartUpdated, SessionUpdated
+from asyncagents.domain.history import Entry
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.listing import SessionQuery
+from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.part import CompactionPart, Part, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.session import Revert, Rule, Session, SessionModel
+from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
+from asyncagents.store.row import save, the_session
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session import NewSession
+from tests.contract.build import POOL, Lab
+from tests.contract.tasks import parent
+from tests.contract.test_compact import answered as before_summary
+from tests.contract.test_compact import done as summarised
+from tests.contract.test_compact import start as start_summary
+
+pytestmark = pytest.mark.spec("X-01")
+
+
+async def spoken(lab: Lab, *prompts: str) -> SessionId:
+    """A session that rests, with each of these prompts answered."""
+    session_id = await lab.session()
+    for prompt in prompts or ("hello",):
+        await lab.prompt(session_id, prompt)
+        lease = await lab.claim(session_id)
+        await lab.end(lease, await lab.step(lease), text=f"On {prompt}.")
+        assert await lab.store.rest(lease, 10**6, "done")
+    return session_id
+
+
+async def ids(lab: Lab, session_id: SessionId) -> list[MessageId]:
+    return [entry.info.id for entry in await lab.store.messages(session_id)]
+
+
+async def forked(lab: Lab, session_id: SessionId, before: MessageId | None = None) -> Session:
+    source = await lab.store.conversation.source(session_id, before=before)
+    info = lab.info()
+    made = duplicate(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+    return await lab.store.conversation.copy(NewSession(info=info, pool=POOL), made)
+
+
+# Lists
+
+
+async def test_sessions_are_listed_by_when_they_were_last_used(lab: Lab) -> None:
+    made = []
+    for title in ("Bees", "Über Äpfel", "bee lines"):
+        info = replace(lab.info(), title=title)
+        made.append((await lab.store.create_session(NewSession(info=info, pool=POOL))).id)
+        lab.clock.advance(10)
+    await lab.prompt(made[0], "again")
+
+    async def listed(**query: Any) -> list[SessionId]:
+        return [each.id for each in await lab.store.conversation.listing(SessionQuery(**query))]
+
+    assert await listed() == [made[0], made[2], made[1]]
+    assert await listed(limit=1) == [made[0]]
+    assert await listed(search="BEE") == [made[0], made[2]]
+    assert await listed(search="äPF") == [made[1]]
+    assert await listed(search="%") == []
+    assert await listed(start=lab.clock.now()) == [made[0]]
+    assert await listed(before=lab.clock.now()) == [made[2], made[1]]
+
+
+async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
+    made = {}
+    for directory in ("/a", "/a/b", "/ab", "/a/b/c", "/a-b"):
+        info = replace(lab.info(), directory=directory)
+        made[directory] = (await lab.store.create_session(NewSession(info=info, pool=POOL))).id
+    child = await lab.session(parent=made["/a"])
+
+    async def listed(**query: Any) -> set[SessionId]:
+        return {each.id for each in await lab.store.conversation.listing(SessionQuery(**query))}
+
+    assert await listed(directory="/a") == {made["/a"]}
+    assert await listed(below="/a") == {made["/a"], made["/a/b"], made["/a/b/c"]}
+    assert await listed(below="/a/b") == {made["/a/b"], made["/a/b/c"]}
+    assert await listed(below="") == {*made.values(), child}
+    assert child not in await listed(roots=True)
+
+
+async def test_a_list_leaves_out_what_was_put_away_on_request(lab: Lab) -> None:
+    kept, away = await lab.session(), await lab.session()
+    await lab.store.conversation.change(away, Change(archived=5))
+
+    there = await lab.store.conversation.listing(SessionQuery(archived=False))
+    every = await lab.store.conversation.listing(SessionQuery())
+    back = await lab.store.conversation.change(away, Change(archived=None))
+
+    assert [each.id for each in there] == [kept]
+    assert {each.id for each in every} == {kept, away}
+    assert back.time.archived is None
+    assert len(await lab.store.conversation.listing(SessionQuery(archived=False))) == 2
+
+
+# Pages
+
+
+async def test_pages_are_the_messages_as_they_are_stored(lab: Lab) -> None:
+    session_id = await spoken(lab, "one", "two", "three")
+    whole = await lab.store.conversation.page(session_id)
+    messages = await lab.store.messages(session_id)
+    pages: list[Any] = []
+    before = None
+    while True:
+        page = await lab.store.conversation.page(session_id, before=before, limit=4)
+        pages = msgspec.json.decode(page.body) + pages
+        if page.first is None:
+            break
+        before = page.first
+
+    assert msgspec.json.decode(whole.body, type=list[dict[str, Any]]) == pages
+    assert msgspec.json.decode(msgspec.json.encode(messages)) == pages
+    assert whole.first is None
+    assert len(pages) == 6
+
+
+async def test_a_page_ends_where_there_is_nothing_older(lab: Lab) -> None:
+    session_id = await spoken(lab, "one")
+    first, second = await ids(lab, session_id)
+
+    assert (await lab.store.conversation.page(session_id, limit=2)).first is None
+    newest = await lab.store.conversation.page(session_id, limit=1)
+    assert newest.first == second
+    assert newest.created == (await lab.store.message(second)).info.time.created
+    assert (await lab.store.conversation.page(session_id, before=first, limit=5)).body == b"[]"
+    with pytest.raises(NotFound):
+        await lab.store.conversation.page(SessionId("ses_none"))
+
+
+async def test_one_message_is_of_its_session_alone(lab: Lab) -> None:
+    session_id, other = await spoken(lab), await lab.session()
+    first, _ = await ids(lab, session_id)
+
+    raw = await lab.store.conversation.message(session_id, first)
+
+    assert raw == msgspec.json.encode(await lab.store.message(first))
+    with pytest.raises(NotFound, match="message"):
+        await lab.store.conversation.message(other, first)
+
+
+# Changes
+
+
+async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None:
+    session_id = await lab.session()
+    deny = Rule(permission="bash", pattern="*", action="deny")
+    ask = Rule(permission="bash", pattern="*", action="ask")
+    before = await lab.store.session(session_id)
+    lab.clock.advance(5)
+    titled = await lab.store.conversation.change(session_id, Change(title="Bees"))
+    await lab.store.conversation.change(session_id, Change(permission=(deny,)))
+    after = await lab.store.conversation.change(session_id, Change(permission=(ask,), metadata={"a": 1}))
+
+    assert (titled.title, titled.time) == ("Bees", before.time)
+    assert after.permission == (deny, ask)
+    assert (after.title, after.metadata) == ("Bees", {"a": 1})
+    assert after.time.updated > before.time.updated
+    assert await lab.store.session(session_id) == after
+    assert lab.events[-1] == SessionUpdated(session_id=session_id, info=after)
+
+
+async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
+    session_id = await lab.session()
+    seen, cursor = len(lab.events), await lab.store.cursor()
+    await lab.store.conversation.change(session_id, Change())
+    assert (len(lab.events), await lab.store.cursor()) == (seen, cursor)
+
+
+# Messages and parts that are taken out or changed
+
+
+async def test_a_message_is_taken_out_with_its_parts_and_readers_hear_of_it(lab: Lab) -> None:
+    session_id = await spoken(lab, "one", "two")
+    _, answer, *_ = await ids(lab, session_id)
+    cursor = await lab.store.cursor()
+
+    await lab.store.conversation.remove_message(session_id, answer)
+
+    gone = MessageRemoved(session_id=session_id, message_id=answer)
+    assert answer not in await ids(lab, session_id)
+    assert [entry.text for entry in await lab.store.history(session_id)] == ["one", "two", "On two."]
+    assert lab.events[-1] == gone
+    assert gone in (await lab.store.feed(cursor)).events
+    with pytest.raises(NotFound, match="message"):
+        await lab.store.conversation.remove_message(session_id, answer)
+
+
+async def test_the_conversation_goes_on_without_what_was_taken_out(lab: Lab) -> None:
+    session_id = await spoken(lab, "one", "two")
+    first, *_ = await ids(lab, session_id)
+    await lab.store.conversation.remove_message(session_id, first)
+    await lab.prompt(session_id, "three")
+    lease = await lab.claim(session_id)
+    step = await lab.step(lease)
+
+    assert [entry.text for entry in step.started.tail] == ["On one.", "two", "On two.", "three"]
+
+
+async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
+    session_id = await spoken(lab)
+    asked, answer = await lab.store.messages(session_id)
+    (said,) = (part for part in asked.parts if isinstance(part, TextPart))
+    cursor = await lab.store.cursor()
+
+    changed = await lab.store.conversation.change_part(replace(said, text="other"))
+    for part in answer.parts:
+        assert part.id is not None
+        await lab.store.conversation.remove_part(session_id, answer.info.id, part.id)
+
+    entries = await lab.store.messages(session_id)
+    assert [entry.parts for entry in entries] == [(changed,), ()]
+    events = (await lab.store.feed(cursor)).events
+    assert [event.part_id for event in events if isinstance(event, PartRemoved)] == sorted(
+        part.id for part in answer.parts if part.id is not None
+    )
+    assert any(isinstance(event, PartUpdated) and event.part == changed for event in events)
+
+
+async def test_what_works_is_left_alone(lab: Lab) -> None:
+    session_id, message_id, _ = await lab.prompted()
+    entry = await lab.store.message(message_id)
+    (said,) = (part for part in entry.parts if isinstance(part, TextPart))
+
+    with pytest.raises(SessionBusy):
+        await lab.store.conversation.remove_message(session_id, message_id)
+    with pytest.raises(SessionBusy):
+        await lab.store.conversation.remove_part(session_id, message_id, said.id)
+    with pytest.raises(SessionBusy):
+        await lab.store.conversation.change_part(replace(said, text="other"))
+    assert await lab.store.message(message_id) == entry
+
+
+async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
+    session_id, message_id, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    await lab.end(lease, step, call)
+    await lab.move(lease, call, lab.waiting())
+    assert await lab.store.park(lease, 10**6)
+
+    with pytest.raises(SessionBusy):
+        await lab.store.conversation.remove_message(session_id, message_id)
+
+
+async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    await lab.end(lease, step, call)
+    await lab.start(lease, call)
+    await lab.store.finish_call(lease, call.id, Completed("found"))
+    await lab.end(lease, await lab.step(lease))
+    assert await lab.store.rest(lease, 10**6, "done")
+    (part,) = [p for p in (await lab.store.message(step.id)).parts if isinstance(p, ToolPart)]
+    assert isinstance(part.state, ToolCompleted)
+
+    shorter = replace(part, state=replace(part.state, output="[cut]"))
+    assert await lab.store.conversation.change_part(shorter) == shorter
+    wrong: list[Part] = [
+        replace(part, tool="other"),
+        replace(part, call_id="other"),
+        TextPart(id=part.id, session_id=session_id, message_id=step.id, text="hm"),
+    ]
+    for each in wrong:
+        with pytest.raises(InvalidInput):
+            await lab.store.conversation.change_part(each)
+    with pytest.raises(NotFound, match="part"):
+        await lab.store.conversation.change_part(replace(part, id=PartId("prt_none")))
+    with pytest.raises(NotFound, match="message"):
+        await lab.store.conversation.change_part(replace(part, message_id=MessageId("msg_none")))
+
+
+async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
+    launcher = await parent(lab)
+    (call,) = launcher.calls
+    child = await launcher.launch(call)
+    assert await launcher.rest()
+
+    await lab.store.conversation.remove_message(launcher.id, launcher.step.id)
+
+    task = (await lab.store.task(child)).task
+    assert (task.status, task.ended_by) == ("cancelled", "user")
+    assert (await lab.store.control(launcher.id)).state == "idle"
+
+
+async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
+    lease, _ = await before_summary(lab)
+    session_id = lease.session_id
+    step = await _summed(lab, lease)
+    asked = step.started.message.parent_id
+    assert (await lab.store.control(session_id)).summary
+
+    await lab.store.conversation.remove_message(session_id, asked)
+
+    control = await lab.store.control(session_id)
+    assert (control.summary, control.tail) == (0, 0)
+    told = await lab.store.told(session_id, whole=True)
+    assert told.head == ()
+    assert [entry.text for entry in told.entries][:2] == ["hello", "hi"]
+
+
+async def _summed(lab: Lab, lease: Any) -> Any:
+    """The second prompt is answered by a summary, and the session rests."""
+    wish = CompactionPart(
+        id=lab.ids.part(), session_id=lease.session_id, message_id=MessageId(""), auto=False
+    )
+    fact = lab.input(lease.session_id, "sum up", source="compaction")
+    await lab.store.admit(replace(fact, parts=(replace(wish, message_id=fact.message.id),)))
+    step = await start_summary(lab, lease)
+    await lab.store.finish_summary(lease, summarised(lab, step))
+    last = await lab.step(lease)
+    await lab.end(lease, last)
+    assert await lab.store.rest(lease, 10**6, "done")
+    return step
+
+
+# Copies
+
+
+async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(lab: Lab) -> None:
+    session_id = await spoken(lab, "one", "two")
+    source = await lab.store.messages(session_id)
+    copy = await forked(lab, session_id, source[2].info.id)
+
+    entries = await lab.store.messages(copy.id)
+    assert [entry.text for entry in entries] == ["one", "On one."]
+    asked, answer = entries
+    assert isinstance(answer.info, AssistantMessage)
+    assert answer.info.parent_id == asked.info.id
+    assert {each.id for entry in entries for each in (entry.info, *entry.parts)}.isdisjoint(
+        each.id for entry in source for each in (entry.info, *entry.parts)
+    )
+    assert {each.session_id for entry in entries for each in (entry.info, *entry.parts)} == {copy.id}
+    assert (copy.agent, copy.model) == ("build", SessionModel(id="parrot", provider_id="scripted"))
+    assert [entry.text for entry in await lab.store.history(copy.id)] == ["one", "On one."]
+    assert await lab.store.messages(session_id) == source
+
+
+async def test_a_copy_goes_on_by_itself(lab: Lab) -> None:
+    copy = await forked(lab, await spoken(lab, "one"))
+    await lab.prompt(copy.id, "more")
+    lease = await lab.claim(copy.id)
+    step = await lab.step(lease, since=0)
+    assert [entry.text for entry in step.started.tail] == ["one", "On one.", "more"]
+    await lab.end(lease, step)
+    assert await lab.store.rest(lease, 10**6, "done")
+
+
+async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: Lab) -> None:
+    empty = await lab.session()
+    copy = await forked(lab, empty)
+    assert await lab.store.messages(copy.id) == ()
+    with pytest.raises(NotFound, match="message"):
+        await lab.store.conversation.source(empty, before=MessageId("msg_none"))
+    other = await spoken(lab)
+    with pytest.raises(NotFound, match="message"):
+        await lab.store.conversation.source(empty, before=(await ids(lab, other))[0])
+
+
+async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    call = lab.call(step)
+    await lab.end(lease, step, call)
+    await lab.start(lease, call)
+    await lab.prompt(session_id, "unread")
+
+    copy = await forked(lab, session_id)
+    await lab.store.finish_call(lease, call.id, Completed("found"))
+
+    asked, made, unread = await lab.store.messages(copy.id)
+    (part,) = [part for part in made.parts if isinstance(part, ToolPart)]
+    assert isinstance(part.state, ToolCompleted)
+    assert part.state.output == UNDER_WAY
+    assert [entry.text for entry in await lab.store.history(copy.id)] == [asked.text, "hi", unread.text]
+    assert await lab.store.calls(copy.id) == ()
+    assert isinstance((await lab.store.call(call.id)).state, Settled)
+    assert (await lab.store.control(copy.id)).state == "idle"
+
+
+async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.write(lease, lab.text(step, "half a"))
+    copy = await forked(lab, session_id)
+
+    _, half = await lab.store.messages(copy.id)
+    assert isinstance(half.info, AssistantMessage)
+    assert (half.text, half.info.finish) == ("half a", "stop")
+    assert half.info.time.completed is not None
+    assert all(part.time and part.time.end for part in half.parts if isinstance(part, TextPart))
+
+
+async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
+    lease, _ = await before_summary(lab)
+    await _summed(lab, lease)
+    session_id = lease.session_id
+    before = await lab.store.told(session_id, whole=True)
+
+    copy = await forked(lab, session_id)
+    after = await lab.store.told(copy.id, whole=True)
+    first = (await ids(lab, session_id))[1]
+    earlier = await forked(lab, session_id, first)
+
+    def texts(entries: tuple[Entry, ...]) -> list[str]:
+        return [entry.text for entry in entries]
+
+    assert texts(after.head) == texts(before.head)
+    assert texts(after.entries) == texts(before.entries)
+    assert (await lab.store.told(earlier.id, whole=True)).head == ()
+
+
+async def test_the_same_key_gives_the_copy_that_is_there(lab: Lab) -> None:
+    session_id = await spoken(lab)
+    source = await lab.store.conversation.source(session_id)
+    made = []
+    for _ in range(2):
+        info = lab.info()
+        new = NewSession(info=info, pool=POOL, key="fork:k")
+        what = duplicate(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+        made.append(await lab.store.conversation.copy(new, what))
+    assert made[0] == made[1]
+
+
+# Ids that clients choose
+
+
+async def test_an_id_that_a_client_chose_is_the_newest_of_its_session(lab: Lab) -> None:
+    early = lab.ids.message()
+    session_id, other = await spoken(lab), await lab.session()
+
+    def named(message_id: MessageId, key: str, at: SessionId) -> Any:
+        fact = lab.input(at, key=key)
+        parts = tuple(replace(part, message_id=message_id) for part in fact.parts)
+        return replace(fact, message=replace(fact.message, id=message_id), parts=parts, named=True)
+
+    with pytest.raises(InvalidInput, match="older"):
+        await lab.store.admit(named(early, "k1", session_id))
+    late = lab.ids.message()
+    assert (await lab.store.admit(named(late, "k2", session_id))).new
+    assert not (await lab.store.admit(named(late, "k2", session_id))).new
+    for at in (session_id, other):
+        with pytest.raises(Conflict, match="taken"):
+            await lab.store.admit(named(late, "k3", at))
+    assert (await lab.store.admit(named(early, "k4", other))).new
+
+
+async def test_tools_that_a_prompt_names_become_the_rules_of_its_session(lab: Lab) -> None:
+    session_id = await lab.session()
+    old = Rule(permission="webfetch", pattern="*", action="deny")
+    await lab.store.conversation.change(session_id, Change(permission=(old,)))
+    fact = lab.input(session_id)
+    tools = {"bash": False, "write": True, "edit": False, "read": True}
+    await lab.store.admit(replace(fact, message=replace(fact.message, tools=tools)))
+
+    rules = (await lab.store.session(session_id)).permission
+    assert rules == (
+        Rule(permission="bash", pattern="*", action="deny"),
+        Rule(permission="edit", pattern="*", action="deny"),
+        Rule(permission="read", pattern="*", action="allow"),
+    )
+
+
+async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None:
+    session_id = await lab.session()
+    fact = lab.input(session_id)
+    await lab.store.admit(replace(fact, message=replace(fact.message, system="Be brief.")))
+    lease = await lab.claim(session_id)
+    first = await lab.step(lease)
+    call = lab.call(first)
+    await lab.end(lease, first, call)
+    await lab.start(lease, call)
+    await lab.store.finish_call(lease, call.id, Completed("x"))
+    second = await lab.step(lease)
+    await lab.end(lease, second)
+    assert await lab.store.rest(lease, 10**6, "done")
+    await lab.prompt(session_id, "again")
+    third = await lab.step(await lab.claim(session_id))
+
+    assert [step.started.system for step in (first, second, third)] == ["Be brief.", "Be brief.", ""]
+
+
+async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> None:
+    session_id = await spoken(lab)
+    fact = lab.input(session_id, "more", key="k", wakes=False)
+    admitted = await lab.store.admit(fact)
+    await lab.store.conversation.remove_message(session_id, admitted.message_id)
+    again = await lab.store.admit(lab.input(session_id, "more", key="k"))
+    assert (again.message_id, again.new) == (admitted.message_id, False)
+    assert (await lab.store.control(session_id)).state == "idle"
+
+
+async def test_nothing_is_taken_out_while_something_is_undone(lab: Lab) -> None:
+    session_id = await spoken(lab, "one", "two")
+    first, _, third, _ = await ids(lab, session_id)
+    row = replace(await lab.store.session(session_id), revert=Revert(message_id=third))
+
+    async def mark(tx: Tx) -> None:
+        known = await the_session(tx, session_id)
+        await save(tx, known, known.control, row)
+
+    await lab.database.write(mark)
+    with pytest.raises(Conflict, match="undone"):
+        await lab.store.conversation.remove_message(session_id, first)
+    copy = await forked(lab, session_id)
+    assert [entry.text for entry in await lab.store.messages(copy.id)] == ["one", "On one."]

@@ -1,0 +1,144 @@
+"""A client of OpenCode's streams that is cut off again and again: `python -m tests.e2e.event_streams`."""
+
+import argparse
+import asyncio
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import ClientSession, ClientTimeout
+from msgspec import Struct
+
+from asyncagents.server.discovery import Listing, find_server
+from tests.e2e.streams import PATIENCE, Worker, working
+from tests.flows.hearing import Hearer, Screen, hearing
+
+HERE = f"directory={quote('/project', safe='')}"
+
+
+class Reader:
+    """Reads over HTTP what there is."""
+
+    def __init__(self, http: ClientSession, listing: Listing) -> None:
+        self._http = http
+        self.listing = listing
+        self._token = {"authorization": f"Bearer {listing.token}"}
+
+    async def screen(self) -> Screen:
+        """Of all sessions; one that goes meanwhile is not there."""
+        seen = Screen()
+        for session in await self.ask("GET", f"/session?{HERE}&limit=10000"):
+            entries = await self.ask("GET", f"/session/{session['id']}/message")
+            if entries is not None:
+                seen.read(session, entries)
+        return seen
+
+    async def ask(self, method: str, path: str) -> Any:
+        """None: there is no such thing."""
+        url = f"{self.listing.url}{path}"
+        async with self._http.request(method, url, headers=self._token) as response:
+            if response.status == 404:
+                return None
+            assert response.status == 200, await response.text()
+            return await response.json()
+
+
+@asynccontextmanager
+async def reading(data: Path) -> AsyncIterator[Reader]:
+    listing = find_server(data)
+    assert listing is not None
+    async with ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http:
+        yield Reader(http, listing)
+
+
+class Cut(Struct, frozen=True):
+    """What a client went through."""
+
+    cuts: int
+    heard: int
+    sessions: int
+    parts: int
+
+
+async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cut:
+    """Agents work. A client listens, hears some of what happens and is cut off; then it begins afresh. The
+    last time it reads what there is and hears on, until all is at rest: then it knows what there is."""
+    rng, heard, data = random.Random(seed), 0, directory / "data"
+    for number in range(restarts + 1):
+        async with working(data) as worker, reading(data) as reader:
+            await worker.tell(f"work {rng.randrange(2**32)}")
+            for _ in range(cuts // (restarts + 1)):
+                heard += await _for_a_while(reader, rng)
+            if number < restarts:
+                await worker.stop(signal.SIGKILL if number % 2 == 0 else None)
+                continue
+            seen, last = await _to_the_end(worker, reader, rng)
+            await worker.stop()
+    return Cut(cuts, heard + last, len(seen.sessions), len(seen.parts))
+
+
+def _path(rng: random.Random) -> str:
+    return rng.choice([f"/event?{HERE}", "/global/event"])
+
+
+async def _for_a_while(reader: Reader, rng: random.Random) -> int:
+    async with hearing(reader.listing, _path(rng)) as hearer:
+        await reader.ask("GET", f"/session?{HERE}&limit=10")
+        for _ in range(rng.choice([0, 1, 2, 10, 50])):
+            assert await hearer.next() is not None
+        _assert_in_order(hearer)
+        return len(hearer.heard)
+
+
+def _assert_in_order(hearer: Hearer) -> None:
+    """Nothing is told of a session before that it was made."""
+    known: set[str] = set()
+    for event in hearer.heard:
+        told = event.get("payload", event)
+        if told["type"] == "session.created":
+            assert told["properties"]["sessionID"] not in known, told
+        known.add(told["properties"].get("sessionID", ""))
+
+
+async def _to_the_end(worker: Worker, reader: Reader, rng: random.Random) -> tuple[Screen, int]:
+    async with hearing(reader.listing, _path(rng)) as hearer:
+        seen = await reader.screen()
+        await worker.tell("rest")
+        last = await reader.ask("POST", f"/session?{HERE}")
+        await _until_made(hearer, seen, last["id"])
+        wanted = await reader.screen()
+    _assert_in_order(hearer)
+    assert seen.sessions == wanted.sessions
+    assert seen.messages == wanted.messages
+    assert seen.parts == wanted.parts
+    return seen, len(hearer.heard)
+
+
+async def _until_made(hearer: Hearer, seen: Screen, session_id: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while session_id not in seen.sessions:
+            event = await hearer.next()
+            assert event is not None
+            seen.apply(event)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuts", type=int, default=300)
+    parser.add_argument("--restarts", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="event-streams-") as directory:
+        cuts = cut_off(Path(directory), cuts=options.cuts, restarts=options.restarts, seed=options.seed)
+        sys.stdout.write(f"{asyncio.run(cuts)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

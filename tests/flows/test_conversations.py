@@ -1,0 +1,455 @@
+"""OpenCode's session routes: begun with an agent, listed, read by the page, renamed, copied, and cut."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, ClientTimeout
+
+from asyncagents.app import Setup
+from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.event import MessageRemoved, PermissionAsked, SessionIdle, SessionUpdated
+from asyncagents.domain.message import ModelRef
+from asyncagents.errors import InvalidInput
+from asyncagents.llm.model import FromUser
+from asyncagents.llm.scripted import ScriptedModel, call, say
+from asyncagents.server.serve import Listening, open_server
+from tests.flows.calling import Caller, calling
+from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
+from tests.flows.test_project import repository
+from tests.flows.test_session_routes import text, words
+
+pytestmark = pytest.mark.spec("X-01")
+
+HELLO = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
+PARROT = {"providerID": "scripted", "modelID": "parrot"}
+
+
+@asynccontextmanager
+async def coding(tmp_path: Path, script: Any = HELLO, **config: Any) -> AsyncIterator[Caller]:
+    root = tmp_path / "project"
+    repository(root, {})
+    model = ScriptedModel(script)
+    settings = Config(data_dir=tmp_path / "data", **config)
+    async with calling(tmp_path / "data", model, coding=settings, directory=root) as at:
+        yield at
+
+
+async def spoken(at: Caller, *prompts: str) -> str:
+    """The path of the stage's session, in which these were said and answered."""
+    where = f"/session/{at.stage.session_id}"
+    for prompt in prompts:
+        assert (await at.post(f"{where}/message", text(prompt))).status == 200
+    return where
+
+
+async def listed(at: Caller, query: str = "") -> list[str]:
+    return [each["id"] for each in (await at.get(f"/session{query}")).body]
+
+
+# Begun
+
+
+async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) -> None:
+    async with coding(tmp_path) as at:
+        body = {
+            "title": "Plan it",
+            "agent": "plan",
+            "model": {"providerID": "scripted", "id": "owl", "variant": "default"},
+            "metadata": {"ticket": 7},
+            "permission": [{"permission": "bash", "pattern": "*", "action": "deny"}],
+            "newer": "than we know",
+        }
+        made = (await at.post(f"/session?directory={tmp_path}/project", body)).body
+        answer = (await at.post(f"/session/{made['id']}/message", text("hi"))).body
+        plain = (await at.ask("POST", "/session")).body
+
+    assert (made["title"], made["agent"], made["metadata"]) == ("Plan it", "plan", {"ticket": 7})
+    assert made["model"] == {"providerID": "scripted", "id": "owl"}
+    assert made["permission"] == body["permission"]
+    assert made["path"] == ""
+    assert (answer["info"]["agent"], answer["info"]["modelID"]) == ("plan", "owl")
+    assert not {"agent", "model", "metadata", "permission"} & plain.keys()
+
+
+async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path: Path) -> None:
+    owl = AgentConfig(model=ModelRef(provider_id="scripted", model_id="owl"))
+    async with coding(tmp_path, agent={"plan": owl}) as at:
+        made = (await at.post(f"/session?directory={tmp_path}/project", {"agent": "plan"})).body
+        answer = (await at.post(f"/session/{made['id']}/message", text("hi"))).body
+        chosen = await at.post(f"/session/{made['id']}/message", {**text("again"), "model": PARROT})
+
+    assert answer["info"]["modelID"] == "owl"
+    assert chosen.body["info"]["modelID"] == "parrot"
+
+
+async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path: Path) -> None:
+    async with coding(tmp_path) as at:
+        before = await listed(at)
+        refused = await at.post(f"/session?directory={tmp_path}/project", {"agent": "nobody"})
+        orphan = await at.post("/session", {"parentID": "ses_none"})
+        after = await listed(at)
+
+    assert (refused.status, refused.body["name"]) == (400, "BadRequest")
+    assert "no agent is called 'nobody'" in refused.body["data"]["message"]
+    assert (orphan.status, orphan.body["data"]["message"]) == (404, "Session not found: ses_none")
+    assert after == before
+
+
+async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path) -> None:
+    def check(model: ModelRef) -> None:
+        if model.model_id == "nothing":
+            raise InvalidInput("there is no model 'nothing': there are parrot")
+
+    unknown = {"providerID": "scripted", "modelID": "nothing"}
+    model = ScriptedModel(HELLO)
+    async with (
+        open_world(tmp_path, Setup(model=model, check=check)) as runtime,
+        ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
+        open_server(runtime, tmp_path, Listening(port=0), directory=tmp_path) as listing,
+    ):
+        with runtime._bus.subscribe() as heard:
+            session = await runtime.create_session(directory=tmp_path)
+            at = Caller(Stage(runtime, session.id, model, Ears(heard)), listing, http)
+            new = await at.post("/session", {"model": {"providerID": "scripted", "id": "nothing"}})
+            prompts = [
+                await at.post(f"/session/{session.id}/{route}", {**text("hi"), "model": unknown})
+                for route in ("message", "prompt_async")
+            ]
+            empty = await runtime.messages(session.id)
+            answer = await at.post(f"/session/{session.id}/message", text("hi"))
+
+    assert [said.status for said in (new, *prompts)] == [400, 400, 400]
+    assert prompts[0].body["data"]["message"] == "there is no model 'nothing': there are parrot"
+    assert empty == ()
+    assert words(answer.body) == "Hello."
+
+
+# Lists
+
+
+async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path) -> None:
+    async with coding(tmp_path) as at:
+        root = f"{tmp_path}/project"
+        below = (await at.post(f"/session?directory={root}/docs", {"title": "Docs"})).body
+        beside = (await at.post(f"/session?directory={tmp_path}/other", {"title": "Other"})).body
+        at_root = at.stage.session_id
+        exactly = await listed(at, f"?directory={root}")
+        project = await listed(at, f"?directory={root}/docs&scope=project")
+        path = await listed(at, f"?directory={root}&path=docs")
+        whole = await listed(at, f"?directory={root}/docs&path=")
+        found = await listed(at, f"?directory={root}&path=&search=DOC&start=5&roots=true")
+        far = await listed(at, f"?directory={root}&start=9000000000000")
+        every = (await at.get("/experimental/session")).body
+
+    assert below["path"] == "docs"
+    assert exactly == [at_root]
+    assert project == whole == [below["id"], at_root]
+    assert path == found == [below["id"]]
+    assert far == []
+    assert [each["id"] for each in every] == [beside["id"], below["id"], at_root]
+    assert every[0]["project"] == {"id": beside["projectID"], "worktree": beside["directory"]}
+
+
+async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        for title in "abcdefgh":
+            await at.post("/session", {"title": title})
+        await at.ask("PATCH", f"/session/{at.stage.session_id}", {"time": {"archived": 5.0}})
+        seen: list[str] = []
+        cursor, pages = "", 0
+        while True:
+            async with at._http.get(
+                f"{at.listing.url}/experimental/session?limit=3{cursor}", headers=at._token
+            ) as response:
+                seen += [each["title"] for each in await response.json()]
+                pages += 1
+                if "x-next-cursor" not in response.headers:
+                    break
+                cursor = f"&cursor={response.headers['x-next-cursor']}"
+        away = (await at.get("/experimental/session?archived=true")).body
+
+    assert sorted(seen) == list("abcdefgh")
+    assert pages > 1
+    assert at.stage.session_id in {each["id"] for each in away}
+
+
+# Pages of messages
+
+
+async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = await spoken(at, "hi", "again", "more")
+        whole = (await at.get(f"{where}/message")).body
+        zero = (await at.get(f"{where}/message?limit=0")).body
+        pages: list[Any] = []
+        ended: dict[str, Any] = {}
+        url: str | None = f"{at.listing.url}{where}/message?limit=4&directory={tmp_path}"
+        while url:
+            async with at._http.get(url, headers=at._token) as response:
+                pages = await response.json() + pages
+                cursor = response.headers.get("x-next-cursor")
+                url = response.links["next"]["url"].human_repr() if cursor else None  # type: ignore[union-attr]
+                exposed = response.headers.get("access-control-expose-headers")
+                assert (exposed == "Link, X-Next-Cursor") == bool(cursor)
+                if cursor:
+                    ended = json.loads(base64.urlsafe_b64decode(cursor + "=="))
+        alone = await at.get(f"{where}/message?before=eyJpZCI6Im1zZ18xIn0")
+
+    assert pages == whole == zero
+    assert len(whole) == 6
+    assert (ended["id"], ended["time"]) == (whole[2]["info"]["id"], whole[2]["info"]["time"]["created"])
+    assert (alone.status, alone.body["name"]) == (400, "BadRequest")
+
+
+# Changed
+
+
+async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
+    rule = {"permission": "bash", "pattern": "*", "action": "deny"}
+    async with calling(tmp_path, HELLO) as at:
+        where = f"/session/{at.stage.session_id}"
+        renamed = (await at.ask("PATCH", where, {"title": "Bees", "newer": 1})).body
+        told = await at.stage.ears.until(SessionUpdated)
+        noted = (await at.ask("PATCH", where, {"metadata": {"a": 1}, "permission": [rule]})).body
+        away = (await at.ask("PATCH", where, {"time": {"archived": 1763300000000}})).body
+        back = (await at.ask("PATCH", where, {"time": {"archived": None}})).body
+        same = (await at.ask("PATCH", where, {})).body
+        nobody = await at.ask("PATCH", "/session/ses_none", {"title": "x"})
+
+    assert renamed["title"] == told.info.title == noted["title"] == "Bees"
+    assert (noted["metadata"], noted["permission"]) == ({"a": 1}, [rule])
+    assert away["time"]["archived"] == 1763300000000
+    assert back == same
+    assert "archived" not in back["time"]
+    assert (nobody.status, nobody.body["data"]["message"]) == (404, "Session not found: ses_none")
+
+
+async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(tmp_path: Path) -> None:
+    deny = {"permission": "bash", "pattern": "*", "action": "deny"}
+    allow = {"permission": "*", "pattern": "*", "action": "allow"}
+    script = {"go": [[call("bash", command="touch x", description="d")], [say("Done.")]]}
+    async with coding(tmp_path, script) as at:
+        root = f"?directory={tmp_path}/project"
+        above = (await at.post(f"/session{root}", {"permission": [deny], "agent": "build"})).body
+        child = (await at.post(f"/session{root}", {"parentID": above["id"], "agent": "build"})).body
+        await at.ask("PATCH", f"/session/{child['id']}", {"permission": [allow]})
+        body = {**text("go"), "tools": {"bash": True}}
+        answer = await at.post(f"/session/{child['id']}/message", body)
+        messages = (await at.get(f"/session/{child['id']}/message")).body
+
+    assert words(answer.body) == "Done."
+    (state,) = [part["state"] for each in messages for part in each["parts"] if part["type"] == "tool"]
+    assert state["status"] == "error"
+    assert not (tmp_path / "project/x").exists()
+
+
+# Copied
+
+
+async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = await spoken(at, "hi", "again")
+        await at.ask("PATCH", where, {"title": "Bees", "metadata": {"a": 1}})
+        messages = (await at.get(f"{where}/message")).body
+        whole = (await at.ask("POST", f"{where}/fork")).body
+        second = (await at.post(f"/session/{whole['id']}/fork", {"messageID": None})).body
+        part = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
+        same = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
+        copied = (await at.get(f"/session/{part.body['id']}/message")).body
+        answer = (await at.post(f"/session/{part.body['id']}/message", text("more"))).body
+        nobody = await at.post(f"{where}/fork", {"messageID": "msg_none"})
+        told = [each.text for each in at.stage.told() if isinstance(each, FromUser)]
+        at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
+
+    assert (whole["title"], second["title"]) == ("Bees (fork #1)", "Bees (fork #2)")
+    assert (whole["metadata"], whole["directory"]) == ({"a": 1}, str(tmp_path))
+    assert "parentID" not in whole
+    assert part.body == same.body
+    assert [words(each) for each in copied] == ["hi", "Hello."]
+    assert copied[1]["info"]["parentID"] == copied[0]["info"]["id"]
+    assert words(answer) == "More."
+    assert told == ["hi", "more"]
+    assert (nobody.status, nobody.body["data"]["message"]) == (404, "Message not found: msg_none")
+
+
+async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script = {"go": [[call("gate")], [say("Through.")]], "hi": [[say("Hello.")]]}
+    async with calling(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
+        where = f"/session/{at.stage.session_id}"
+        working = group.create_task(at.post(f"{where}/message", text("go")))
+        await gate.until_started()
+        copy = (await at.post(f"{where}/fork")).body
+        statuses = (await at.get("/session/status")).body
+        answer = (await at.post(f"/session/{copy['id']}/message", text("hi"))).body
+        gate.go.set()
+        through = (await working).body
+        at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
+
+    assert list(statuses) == [at.stage.session_id]
+    assert (words(answer), words(through)) == ("Hello.", "Through.")
+    assert gate.runs == 1
+
+
+# Cut
+
+
+async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = await spoken(at, "hi", "again")
+        asked, answer, *_ = (await at.get(f"{where}/message")).body
+        said = asked["parts"][0]
+        at_part = f"{where}/message/{said['messageID']}/part/{said['id']}"
+        changed = (await at.ask("PATCH", at_part, {**said, "text": "hello", "newer": 1})).body
+        wrong = [
+            (await at.ask("PATCH", at_part, {**said, "id": "prt_x"})).status,
+            (await at.ask("PATCH", at_part, {**said, "type": "nothing"})).status,
+            (await at.ask("PATCH", f"{at_part}x", {**said, "id": f"{said['id']}x"})).status,
+        ]
+        gone = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
+        await at.stage.ears.until(MessageRemoved)
+        again = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
+        await at.post(f"{where}/message", text("more"))
+        told = [each.text for each in at.stage.told() if isinstance(each, FromUser)]
+        part = (await at.ask("DELETE", at_part)).body
+        left = (await at.get(f"{where}/message/{said['messageID']}")).body
+
+    assert changed == {**said, "text": "hello"}
+    assert wrong == [400, 400, 404]
+    assert (gone.body, again.status) == (True, 404)
+    assert again.body["data"]["message"] == f"Message not found: {answer['info']['id']}"
+    assert told == ["hello", "again", "more"]
+    assert (part, left["parts"]) == (True, [])
+
+
+async def test_what_works_is_not_cut(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script = {"go": [[call("gate")], [say("Through.")]]}
+    async with calling(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
+        where = f"/session/{at.stage.session_id}"
+        working = group.create_task(at.post(f"{where}/message", text("go")))
+        await gate.until_started()
+        first = (await at.get(f"{where}/message")).body[0]["info"]["id"]
+        busy = await at.ask("DELETE", f"{where}/message/{first}")
+        gate.go.set()
+        await working
+
+    session_id = at.stage.session_id
+    assert busy.status == 409
+    assert (busy.body["_tag"], busy.body["sessionID"]) == ("SessionBusyError", session_id)
+    assert busy.body["message"] == busy.body["data"]["message"] == f"Session is busy: {session_id}"
+
+
+# What a prompt says besides
+
+
+async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: Path) -> None:
+    async with coding(tmp_path) as at:
+        where = f"/session/{at.stage.session_id}"
+        await at.post(f"{where}/message", {**text("hi"), "system": "Speak like a bee.", "newer": 1})
+        await at.post(f"{where}/message", text("again"))
+        asked, *_ = (await at.get(f"{where}/message")).body
+        first, second = [each for each in at.stage.model.requests if "titl" not in each.system.lower()][:2]
+
+    assert asked["info"]["system"] == "Speak like a bee."
+    assert first.system == f"{second.system}\n\nSpeak like a bee."
+
+
+async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = f"/session/{at.stage.session_id}/message"
+        named = at.stage.runtime._newborn.ids.message()
+        body = {**text("hi"), "messageID": named}
+        answer, same = [await at.post(where, body) for _ in range(2)]
+        other = await at.post(where, {**text("again"), "messageID": named})
+        late = await at.post(where, {**text("again"), "messageID": "msg_000000000001AAAAAAAAAAAAAA"})
+        far = f"msg_{(int(named[4:16], 16) + (60_000 << 12)) % 2**48:012x}AAAAAAAAAAAAAA"
+        early = await at.post(where, {**text("again"), "messageID": far})
+        near = f"msg_{(int(named[4:16], 16) + (5_000 << 12)) % 2**48:012x}AAAAAAAAAAAAAA"
+        soon = await at.post(where, {**text("again"), "messageID": near})
+        messages = (await at.get(where)).body
+
+    assert answer == same
+    assert answer.body["info"]["parentID"] == named
+    assert [other.status, late.status, early.status] == [409, 400, 400]
+    assert "is taken" in other.body["data"]["message"]
+    assert soon.body["info"]["parentID"] == near
+    assert [words(each) for each in messages] == ["hi", "Hello.", "again", "Again."]
+
+
+async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = f"/session/{at.stage.session_id}/message"
+        one, two = (at.stage.runtime._newborn.ids.part() for _ in range(2))
+        parts = [{"type": "text", "text": "hi", "id": one}, {"type": "text", "text": "there", "id": two}]
+        wrong = await at.post(where, {"parts": parts[::-1], "noReply": True})
+        kept = (await at.post(where, {"parts": parts, "noReply": True})).body
+        taken = await at.post(where, {"parts": parts, "noReply": True})
+
+    assert wrong.status == 400
+    assert [part["id"] for part in kept["parts"]] == [one, two]
+    assert taken.status == 409
+
+
+# What is refused, and how
+
+
+async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = f"/session/{at.stage.session_id}"
+        refused = await at.ask("POST", f"{where}/share")
+        unshared = await at.ask("DELETE", f"{where}/share")
+        session = (await at.get(where)).body
+
+    assert refused.status == 400
+    assert "not shared here" in refused.body["data"]["message"]
+    assert unshared.body == session
+    assert "share" not in session
+
+
+async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
+    script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
+    async with calling(tmp_path, script, tools=[CAREFUL]) as at:
+        where = f"/session/{at.stage.session_id}"
+        await at.post(f"{where}/prompt_async", text("go"))
+        asked = (await at.stage.ears.until(PermissionAsked)).request.id
+        nowhere = await at.post(f"/session/ses_none/permissions/{asked}", {"response": "once"})
+        nobody = await at.post(f"{where}/permissions/per_none", {"response": "once"})
+        given = await at.post(f"{where}/permissions/{asked}", {"response": "once"})
+        await at.stage.ears.until(SessionIdle)
+
+    assert (nowhere.status, nobody.status, given.body) == (404, 404, True)
+    assert (nobody.body["_tag"], nobody.body["requestID"]) == ("PermissionNotFoundError", "per_none")
+
+
+async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None:
+    async with calling(tmp_path, HELLO) as at:
+        where = f"/session/{at.stage.session_id}"
+        missing = await at.post(f"{where}/message", {})
+        nonsense = await at.raw("POST", f"{where}/fork", b"{")
+        strange = await at.get("/session/nope")
+        question = await at.post("/question/que_none/reply", {"answers": []})
+        plain = await at.get("/v1/sessions/ses_none")
+        gone = [(await at.ask("DELETE", where)).status for _ in range(2)]
+        abort = await at.post(f"{where}/abort")
+        nowhere = await at.get("/nowhere")
+        other = await at.ask("PUT", "/session")
+
+    assert (missing.status, missing.body["name"], missing.body["data"]["kind"]) == (
+        400,
+        "BadRequest",
+        "Payload",
+    )
+    assert "`parts`" in missing.body["data"]["message"]
+    assert nonsense == 400
+    assert strange.body == {"name": "NotFoundError", "data": {"message": "Session not found: nope"}}
+    assert (question.status, question.body["_tag"]) == (404, "QuestionNotFoundError")
+    assert plain.body["data"]["message"] == "no session with id 'ses_none'"
+    assert (gone, abort.status, abort.body) == ([200, 404], 200, True)
+    assert (nowhere.status, nowhere.body["name"], other.status) == (404, "NotFoundError", 405)

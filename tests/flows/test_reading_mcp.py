@@ -1,0 +1,105 @@
+"""MCP servers over HTTP: seen, added, switched off and on; and what cannot be done is said."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from asyncagents.tools.process import Processes
+from asyncagents.tools.process_piped import open_piped
+from tests.flows.kit import PATIENCE
+from tests.flows.mcp_kit import COMPILED, HERE, Ledger, until_dead
+from tests.flows.reading import KEY, Asker, Told, reading, root
+
+__all__ = ["root"]
+
+
+async def add(at: Asker, name: str, **config: Any) -> Told:
+    return await at.ask("POST", "/mcp", {"name": name, "config": config, "unknown": 1})
+
+
+@pytest.mark.spec("X-01")
+async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    command = [sys.executable, str(HERE / "mcp_server.py")]
+    environment = {"LEDGER": str(ledger.file), **COMPILED}
+    other = tmp_path / "other"
+    other.mkdir()
+    async with reading(tmp_path, root) as at:
+        none = await at.seen("/mcp")
+        added = await add(at, "kit", type="local", command=command, environment=environment, timeout=60_000)
+        tools = await at.seen("/experimental/tool/ids")
+        resources = await at.seen("/experimental/resource")
+        elsewhere = await at.seen(f"/mcp?directory={other}")
+        off = await at.ask("POST", "/mcp/kit/disconnect")
+        await until_dead(ledger.pid())
+        while_off = [await at.seen("/mcp"), "kit_add" in await at.seen("/experimental/tool/ids")]
+        on = await at.ask("POST", "/mcp/kit/connect")
+        again = await at.seen("/mcp")
+    await until_dead(ledger.pid())
+
+    assert (none, elsewhere) == ({}, {})
+    assert added.body == {"kit": {"status": "connected"}}
+    assert "kit_add" in tools
+    assert resources["kit:note://hello"]["client"] == "kit"
+    assert (off.body, on.body) == (True, True)
+    assert while_off == [{"kit": {"status": "disabled"}}, False]
+    assert again == added.body
+    assert len(ledger.lines("start")) == 2
+
+
+async def test_a_server_that_does_not_start_says_why_and_another_may_take_its_place(
+    tmp_path: Path, root: Path
+) -> None:
+    async with reading(tmp_path, root) as at:
+        broken = await add(at, "x", type="local", command=["/nope", KEY], environment={"A_TOKEN": KEY})
+        off = await add(at, "x", type="local", command=["true"], enabled=False)
+
+    assert broken.body["x"]["status"] == "failed"
+    assert KEY not in broken.text
+    assert off.body == {"x": {"status": "disabled"}}
+
+
+async def test_what_cannot_be_done_is_refused(tmp_path: Path, root: Path) -> None:
+    async with reading(tmp_path, root) as at:
+        await add(at, "there", type="local", command=["true"], enabled=False)
+        bad = [
+            await add(at, "x", type="local"),
+            await add(at, "x", type="local", command=[""]),
+            await add(at, "x", type="remote", url="file:///etc/passwd"),
+            await add(at, "x", type="remote", url="https://x.test", oauth={"clientId": "y"}),
+            await add(at, "x", type="local", command=["true"], timeout=0),
+            await add(at, "", type="local", command=["true"]),
+            await add(at, "n\n", type="local", command=["true"]),
+            await add(at, "x", type="other"),
+            await at.ask("POST", "/mcp/there/auth"),
+            await at.ask("POST", "/mcp/there/auth/callback", {"code": KEY}),
+            await at.ask("POST", "/mcp/there/auth/authenticate"),
+            await at.ask("DELETE", "/mcp/there/auth"),
+        ]
+        gone = [
+            await at.ask("POST", f"/mcp/{name}")
+            for name in ("no/connect", "no/disconnect", "no/auth", "no/auth/authenticate")
+        ]
+        states = await at.seen("/mcp")
+
+    assert [each.status for each in bad] == [400] * len(bad)
+    assert [each.status for each in gone] == [404] * len(gone)
+    assert not any(KEY in each.text for each in bad)
+    assert states == {"there": {"status": "disabled"}}
+
+
+def test_a_program_between_pipes_is_spoken_to_under_uvloop(tmp_path: Path) -> None:
+    """As `serve` runs: its transports are no subclass of asyncio's."""
+
+    async def echo() -> bytes:
+        processes = Processes({"PATH": "/usr/bin:/bin"}, folder=tmp_path)
+        async with asyncio.timeout(PATIENCE), open_piped(processes, ("cat",), cwd=tmp_path) as piped:
+            await piped.writer.write(b"hello\n")
+            return await piped.output.readline()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(echo()) == b"hello\n"

@@ -1,0 +1,101 @@
+"""Whoever listened when a server died is told, by the next one, how it went on with what was under way."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents import SessionId
+from asyncagents.app import Setup, bare, open_runtime
+from asyncagents.config.system import SystemClock
+from asyncagents.engine.resumed import MISSED_MS
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from asyncagents.testing.clock import FakeClock
+from tests.flows.delegating import office
+from tests.flows.kit import PATIENCE, open_world, stage
+from tests.flows.serving import serve
+from tests.flows.test_restart import until_idle
+
+pytestmark = pytest.mark.spec("X-01")
+CUT: dict[str, Any] = {"go": [[say("I beg"), pause(3600)]]}
+ANSWER: dict[str, Any] = {"go": [[say("Here.")]]}
+
+
+async def cut_off(data: Path) -> SessionId:
+    """A session in whose answer the process ended."""
+    async with stage(data, CUT) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+    return at.session_id
+
+
+async def heard(runtime: Runtime, data: Path, path: str = "/event") -> list[Any]:
+    """All that a new listener is told, up to a session that is made once he listens."""
+    events: list[Any] = []
+    mark = ""
+    async with (
+        serve(runtime, data) as caller,
+        caller.listen(path, headers=caller.token) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        while (found := await listener.next()) is not None:
+            event = found.data.get("payload", found.data)
+            if event["type"] == "server.connected":
+                mark = (await runtime.create_session(directory=data)).id
+            elif event["properties"]["sessionID"] == mark:
+                return events
+            else:
+                events.append(event)
+    raise AssertionError("the stream ended")
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path, path: str) -> None:
+    session_id = await cut_off(tmp_path)
+    async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
+        await until_idle(runtime, session_id)
+        events = await heard(runtime, tmp_path, path)
+
+    told = [event["properties"] for event in events]
+    assert {each["sessionID"] for each in told} == {session_id}
+    assert "Here." in [each["part"].get("text") for each in told if "part" in each]
+    assert "stop" in [each["info"].get("finish") for each in told if "info" in each]
+    assert {"session.status", "session.idle"} <= {event["type"] for event in events}
+
+
+async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: Path) -> None:
+    scenes: Any = {"go": [[call("task", description="look", prompt="child", subagent_type="general")]]}
+    async with office(tmp_path, {**scenes, "child": [[say("I beg"), pause(3600)]]}) as at:
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_said("I beg")
+    told = {"go": [*scenes["go"], [say("It has looked.")]], "child": [[say("Nothing.")]]}
+    async with office(tmp_path, told) as again:
+        await until_idle(again.runtime, at.session_id)
+        events = await heard(again.runtime, tmp_path)
+
+    texts = {event["properties"]["part"].get("text") for event in events if "part" in event["properties"]}
+    assert {"It has looked.", "Nothing."} <= texts
+
+
+async def test_what_rested_at_the_start_is_not_told_again(tmp_path: Path) -> None:
+    async with stage(tmp_path, ANSWER) as at:
+        await at.runtime.prompt(at.session_id, "go")
+    async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
+        await runtime.prompt(at.session_id, "go")
+        events = await heard(runtime, tmp_path)
+
+    assert events == []
+
+
+async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
+    session_id = await cut_off(tmp_path)
+    clock = FakeClock(SystemClock().now())
+    setup = Setup(model=ScriptedModel(ANSWER), furnish=bare([]))
+    async with open_world(tmp_path, setup, clock=clock) as runtime:
+        await until_idle(runtime, session_id)
+        clock.advance(MISSED_MS)
+        events = await heard(runtime, tmp_path)
+
+    assert events == []

@@ -1,0 +1,79 @@
+"""Undo, redo and diff over HTTP, in OpenCode's shapes."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.config.config import Config
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.calling import Caller, calling
+from tests.flows.kit import Gate
+from tests.flows.test_project import repository
+from tests.flows.test_revert import FILES, SCRIPT, SHELL, tree
+
+
+@pytest.mark.spec("X-01")
+async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    repository(root, FILES)
+    coding = Config(data_dir=tmp_path / "data")
+    more = {"coding": coding, "directory": root, "undoes": True}
+    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+        session = (await at.post(f"/session?directory={root}")).body
+        where = f"/session/{session['id']}"
+        await at.post(f"{where}/message", {"parts": [{"type": "text", "text": "go"}]})
+        asked = (await at.get(f"{where}/message")).body[0]["info"]
+        whole = (await at.get(f"{where}/diff")).body
+        one = (await at.get(f"{where}/diff?messageID={asked['id']}")).body
+        undone = await at.post(f"{where}/revert", {"messageID": asked["id"], "unknown": 1})
+        after_undo = tree(root)
+        redone = await at.post(f"{where}/unrevert")
+    assert asked["summary"]["diffs"] == whole == one
+    assert {each["file"]: each["status"] for each in whole} == {
+        "a.txt": "modified", "b.txt": "added", "c.txt": "deleted"
+    }  # fmt: skip
+    assert set(whole[0]) == {"file", "patch", "additions", "deletions", "status"}
+    assert (undone.status, redone.status) == (200, 200)
+    assert undone.body["revert"]["messageID"] == asked["id"]
+    assert {"snapshot", "diff"} < set(undone.body["revert"])
+    assert undone.body["summary"] == {"additions": 2, "deletions": 2, "files": 3}
+    assert after_undo == FILES
+    assert "revert" not in redone.body
+    assert tree(root) != FILES
+
+
+async def _refusals(at: Caller, where: str, asked: str) -> list[int]:
+    bodies: tuple[dict[str, object], ...] = (
+        {"messageID": asked},
+        {},
+        {"messageID": 1},
+        {"messageID": "msg_none"},
+    )
+    return [(await at.post(f"{where}/revert", body)).status for body in bodies]
+
+
+@pytest.mark.spec("X-01")
+async def test_what_cannot_be_undone_is_refused(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script: Script = {"go": [[call("gate")], [say("Through.")]]}
+    async with calling(tmp_path, script, tools=[gate.tool], undoes=True) as at:
+        session = (await at.post("/session")).body
+        where = f"/session/{session['id']}"
+        await at.post(f"{where}/prompt_async", {"parts": [{"type": "text", "text": "go"}]})
+        await gate.until_started()
+        asked = (await at.get(f"{where}/message")).body[0]["info"]["id"]
+        busy = await _refusals(at, where, asked)
+        redo = (await at.post(f"{where}/unrevert")).status
+        gone = [
+            (await at.post(f"/session/ses_none/{what}", {"messageID": asked})).status
+            for what in ("revert", "unrevert")
+        ]
+        diff = (await at.get("/session/ses_none/diff")).status
+        gate.go.set()
+        await at.stage.runtime.wait(session["id"])
+        rest = await _refusals(at, where, asked)
+        said = (await at.get(where)).body["revert"]
+    assert busy == [409, 400, 400, 409]
+    assert (redo, gone, diff) == (409, [404, 404], 404)
+    assert rest == [200, 400, 400, 404]
+    assert "no snapshots" in said["note"]

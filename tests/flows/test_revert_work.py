@@ -1,0 +1,251 @@
+"""Undo and redo where work goes on: open calls, tasks, aborts, crashes, and what is refused."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import MessageRemoved, PartRemoved, SessionDiff
+from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.part import PatchPart, ToolPart
+from asyncagents.domain.session import Revert
+from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.engine.snapshots import NoSnapshots
+from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
+from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.delegating import launch
+from tests.flows.kit import PATIENCE, Gate, Stage, later, roles
+from tests.flows.test_revert import FILES, GO, MORE, project, prompted, tree
+
+LATER = later("deploy", note="queued")
+
+
+async def undo(at: Stage, message_id: MessageId, part_id: PartId | None = None) -> Revert:
+    session = await at.runtime.reverts.revert(at.session_id, message_id, part_id)
+    assert session.revert is not None
+    return session.revert
+
+
+@pytest.mark.spec("X-01")
+async def test_an_open_call_that_is_undone_is_settled_and_a_late_result_is_a_conflict(tmp_path: Path) -> None:
+    script: Script = {"ship": [[call("deploy")], [say("Shipped.")]], "hello": [[say("Hi.")]]}
+    async with project(tmp_path, script, tools=[LATER]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        (asked,) = await prompted(at)
+        await undo(at, asked)
+        assert await at.status() == Idle()
+        with pytest.raises(AlreadySettled):
+            await at.runtime.complete(waiting.id, "too late")
+        await at.prompt("hello")
+        assert roles(await at.messages()) == ["user", "assistant"]
+        with pytest.raises(AlreadySettled):
+            await at.runtime.complete(waiting.id, "much too late")
+        assert not [told for told in at.told() if isinstance(told, FromTool)]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_call_from_before_the_point_still_waits_and_its_result_makes_the_undo_final(
+    tmp_path: Path,
+) -> None:
+    script: Script = {
+        "ship": [[call("deploy")], [say("Shipped.")]],
+        "news?": [[say("Not yet.")], [say("Now.")]],
+    }
+    async with project(tmp_path, script, tools=[LATER]) as at:
+        await at.prompt("ship")
+        waiting = await at.open_call()
+        await at.prompt("news?")
+        _, second = await prompted(at)
+        await undo(at, second)
+        assert isinstance(await at.status(), WaitingAsync)
+        await at.runtime.complete(waiting.id, "deployed")
+        await at.runtime.wait(at.session_id)
+        session = await at.runtime.session(at.session_id)
+        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+    assert session.revert is None
+    assert "news?" not in said
+    assert any("deployed" in text for text in said)
+
+
+@pytest.mark.spec("X-01")
+async def test_a_task_that_was_launched_is_ended_and_its_files_are_put_back(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script: Script = {
+        "go": [[launch("Work", "child work")], [say("Launched.")]],
+        "child work": [[call("work", text=GO)], [call("gate")], [say("Done.")]],
+        "hello": [[say("Hi.")]],
+    }
+    async with project(tmp_path, script, tools=[gate.tool]) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        assert tree(tmp_path / "project") != FILES
+        (asked, *_) = await prompted(at)
+        await undo(at, asked)
+        assert gate.ended.is_set()
+        assert tree(tmp_path / "project") == FILES
+        (task,) = await at.runtime.tasks.list(at.session_id)
+        assert task.status == "cancelled"
+        await at.prompt("hello")
+        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+    assert said == ["hello"]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_session_at_work_or_with_an_ask_is_busy(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script: Script = {
+        "go": [[call("gate")], [say("Through.")]],
+        "ask": [[call("write", filePath="x", content="y")], [say("Written.")]],
+    }
+    async with project(tmp_path, script, tools=[gate.tool], permission={"edit": "ask"}) as at:
+        sent = await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        with pytest.raises(SessionBusy):
+            await undo(at, sent)
+        with pytest.raises(SessionBusy):
+            await at.runtime.reverts.unrevert(at.session_id)
+        gate.go.set()
+        await at.runtime.wait(at.session_id)
+        await at.runtime.send(at.session_id, "ask")
+        async with asyncio.timeout(PATIENCE):
+            while not await at.runtime.asks(at.session_id):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        with pytest.raises(SessionBusy):
+            await undo(at, sent)
+        await at.abort()
+
+
+@pytest.mark.spec("X-01")
+async def test_what_an_aborted_step_did_to_files_is_undone_as_well(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script: Script = {"go": [[call("work", text=GO), call("gate")], [say("No.")]]}
+    async with project(tmp_path, script, tools=[gate.tool]) as at:
+        sent = await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        async with asyncio.timeout(PATIENCE):
+            while (tmp_path / "project" / "c.txt").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await at.abort()
+        (patch,) = [part for e in await at.messages() for part in e.parts if isinstance(part, PatchPart)]
+        await undo(at, sent)
+    assert patch.files
+    assert tree(tmp_path / "project") == FILES
+
+
+@pytest.mark.spec("X-01")
+async def test_from_a_part_on_what_came_before_it_stays(tmp_path: Path) -> None:
+    script: Script = {
+        "go": [[call("work", text=GO)], [say("Between."), call("work", text=MORE)], [say("End.")]],
+        "hello": [[say("Hi.")]],
+    }
+    async with project(tmp_path, script) as at:
+        await at.prompt("go")
+        _, first, second, _ = await at.messages()
+        (made,) = [part.id for part in second.parts if isinstance(part, ToolPart)]
+        (only,) = [part.id for part in first.parts if isinstance(part, ToolPart)]
+        revert = await undo(at, second.info.id, made)
+        assert (revert.message_id, revert.part_id) == (second.info.id, made)
+        assert tree(tmp_path / "project") == {"a.txt": "two\n", "b.txt": "new\n"}
+        await at.prompt("hello")
+        kept = await at.messages()
+        assert [type(part).__name__ for part in kept[2].parts] == ["StepStartPart", "TextPart"]
+        await at.ears.until(PartRemoved, lambda event: event.part_id == made)
+        revert = await undo(at, first.info.id, only)  # nothing stands before it: the whole prompt goes
+        assert (revert.message_id, revert.part_id) == (kept[0].info.id, None)
+        assert tree(tmp_path / "project") == FILES
+
+
+@pytest.mark.spec("X-01")
+async def test_an_undo_that_was_cut_off_is_completed_before_the_model_reads_on(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        (asked,) = await prompted(at)
+        root = tmp_path / "project"
+        place = await at.runtime.workplace(root)
+        assert not isinstance(place.snapshots, NoSnapshots)
+        now = await place.snapshots.take()
+        wanted = Revert(message_id=asked, snapshot=now)
+        await at.runtime._store.reverts.mark(at.session_id, wanted)  # and here the process died
+        assert tree(root) != FILES
+        await at.prompt("hello")
+        session = await at.runtime.session(at.session_id)
+        assert tree(root) == FILES
+        assert session.revert is None
+        assert roles(await at.messages()) == ["user", "assistant"]
+
+
+@pytest.mark.spec("X-01")
+async def test_where_no_snapshots_are_taken_messages_are_undone_and_it_is_said_why(tmp_path: Path) -> None:
+    async with project(tmp_path, snapshot=False) as at:
+        await at.prompt("go")
+        (asked,) = await prompted(at)
+        revert = await undo(at, asked)
+        assert (revert.snapshot, revert.diff) == (None, None)
+        assert "snapshot: false" in (revert.note or "")
+        assert tree(tmp_path / "project") != FILES
+        assert (await at.runtime.reverts.unrevert(at.session_id)).revert is None
+        await undo(at, asked)
+        await at.prompt("hello")
+        assert len(await at.messages()) == 2
+
+
+@pytest.mark.spec("X-01")
+async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of_it(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        (asked,) = await prompted(at)
+        entries = await at.messages()
+        await at.ears.until(SessionDiff)
+        await undo(at, asked)
+        diff = await at.ears.until(SessionDiff)
+        cursor = await at.runtime.cursor()
+        await at.prompt("hello")
+        removed = [(await at.ears.until(MessageRemoved)).message_id for _ in entries]
+        feed = await at.runtime.feed(cursor)
+    assert removed == [entry.info.id for entry in entries]
+    assert [event.message_id for event in feed.events if isinstance(event, MessageRemoved)] == removed
+    assert [each.file for each in diff.diff] == ["a.txt", "b.txt", "c.txt"]
+
+
+@pytest.mark.spec("X-01")
+async def test_what_was_said_under_a_key_and_undone_is_not_said_again(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        sent = await at.runtime.send(at.session_id, "hello", key="k")
+        await at.runtime.wait(at.session_id)
+        await undo(at, sent)
+        await at.prompt("more")
+        assert await at.runtime.send(at.session_id, "hello", key="k") == sent
+        await at.runtime.wait(at.session_id)
+        assert roles(await at.messages()) == ["user", "assistant", "assistant"]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Path) -> None:
+    script: Script = {"one": [[say("First.")]], "two": [[say("Second.")]]}
+    async with project(tmp_path, script) as at:
+        await at.prompt("one")
+        await at.runtime.compact(at.session_id)
+        wish = (await prompted(at))[1]
+        await undo(at, wish)
+        await at.prompt("two")
+        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+    assert said[0] == "one"
+    assert said[-1] == "two"
+    assert len(said) == 2
+
+
+@pytest.mark.spec("X-01")
+async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        await at.prompt("hello")
+        (asked,) = await prompted(at)
+        other = await at.runtime.create_session(directory=tmp_path / "project")
+        with pytest.raises(NotFound):
+            await undo(at, MessageId("msg_none"))
+        with pytest.raises(NotFound):
+            await undo(at, asked, PartId("prt_none"))
+        with pytest.raises(NotFound):
+            await at.runtime.reverts.revert(other.id, asked)
+        assert (await at.runtime.session(at.session_id)).revert is None

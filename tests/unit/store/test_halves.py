@@ -1,0 +1,135 @@
+"""Quick verbs are worked on in one place and committed in another: nothing is lost, or done twice."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.id import Ids
+from asyncagents.errors import Conflict, StoreError
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.tx import Tx, Verb
+from asyncagents.store.verb import signal
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.contract.build import Lab
+from tests.unit.store.faulty import Fault, Faults, open_batches
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+async def lab(tmp_path: Path, faults: Faults) -> AsyncIterator[Lab]:
+    clock, rng = FakeClock(), SeededRng(1)
+    ids = Ids(clock, rng)
+    async with open_sqlite(
+        tmp_path / "store.db", clock=clock, rng=rng, ids=ids, connect=faults.connect
+    ) as database:
+        yield Lab(database, clock, ids)
+
+
+def _admit(fact: Admit) -> Verb[Any]:
+    return lambda tx: signal.admit(tx, fact)
+
+
+async def _thread(tx: Tx) -> int:
+    return threading.get_ident()
+
+
+async def test_a_quick_verb_is_worked_on_where_it_is_asked_for_and_others_are_not(lab: Lab) -> None:
+    here = threading.get_ident()
+    assert await lab.database.write(_thread, quick=True) == here
+    assert await lab.database.read(_thread, quick=True) == here
+    assert here not in {await lab.database.write(_thread), await lab.database.read(_thread)}
+
+
+async def test_verbs_are_done_in_the_order_they_were_given_whoever_does_them(lab: Lab) -> None:
+    done: list[int] = []
+
+    def noted(number: int) -> Verb[Any]:
+        async def verb(tx: Tx) -> None:
+            done.append(number)
+
+        return verb
+
+    writes = [lab.database.write(noted(number), quick=number % 3 != 0) for number in range(200)]
+    await asyncio.gather(*writes)
+    assert done == list(range(200))
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+async def test_a_commit_that_fails_after_quick_work_is_done_once(
+    lab: Lab, faults: Faults, fault: Fault
+) -> None:
+    session_id = await lab.session()
+    facts = [lab.input(session_id, f"no. {number}") for number in range(10)]
+    faults.commits = [fault]
+    done = await asyncio.gather(*(lab.database.write(_admit(fact), quick=True) for fact in facts))
+    assert done == [Admitted(fact.message.id, new=True) for fact in facts]
+    assert (await lab.store.control(session_id)).wake_seq == 10
+
+
+async def test_a_quick_verb_that_fails_leaves_its_neighbours_whole(lab: Lab) -> None:
+    session_id = await lab.session()
+    good, bad, late = (lab.input(session_id, text) for text in ("good", "bad", "late"))
+
+    async def fails(tx: Tx) -> None:
+        await signal.admit(tx, bad)
+        raise Conflict("no")
+
+    verbs = (_admit(good), fails, _admit(late))
+    done = await asyncio.gather(
+        *(lab.database.write(verb, quick=True) for verb in verbs), return_exceptions=True
+    )
+    assert isinstance(done[1], Conflict)
+    assert [entry.info.id for entry in await lab.store.messages(session_id)] == [
+        good.message.id,
+        late.message.id,
+    ]
+
+
+async def test_whoever_writes_elsewhere_is_waited_for_in_a_thread(lab: Lab, tmp_path: Path) -> None:
+    """The loop goes on meanwhile: it is the loop that lets the other one end."""
+    session_id = await lab.session()
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.ensure_future(lab.database.write(_admit(lab.input(session_id)), quick=True))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    other.execute("COMMIT")
+    other.close()
+    assert (await writing).new
+
+
+async def test_what_others_wrote_is_heard_of_before_quick_work_counts(lab: Lab, tmp_path: Path) -> None:
+    session_id = await lab.session()
+    heard: list[str] = []
+    lab.database.listen(lambda commit: heard.extend(commit.woken))
+    with open_batches(tmp_path / "store.db", seed=9) as batches:
+        batches.run([_admit(lab.input(session_id, "from elsewhere"))])
+    await lab.database.write(_admit(lab.input(session_id, "from here")), quick=True)
+    assert heard == [session_id, session_id]
+
+
+async def test_a_quick_read_that_failed_is_an_error_and_the_next_one_works(lab: Lab, faults: Faults) -> None:
+    session_id = await lab.session()
+    await lab.store.session(session_id)
+    faults.statements["BEGIN"] = sqlite3.OperationalError("disk I/O error")
+    with pytest.raises(StoreError, match="disk I/O error"):
+        await lab.store.session(session_id)
+    assert (await lab.store.session(session_id)).id == session_id
+
+
+async def test_a_quick_read_that_finds_a_lock_is_read_by_a_thread(lab: Lab, faults: Faults) -> None:
+    session_id = await lab.session()
+    await lab.store.session(session_id)
+    faults.statements["BEGIN"] = sqlite3.OperationalError("database is locked")
+    assert (await lab.store.session(session_id)).id == session_id
