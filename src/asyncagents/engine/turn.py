@@ -28,7 +28,7 @@ from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.structured import Acceptance, offered
-from asyncagents.engine.title import Titles
+from asyncagents.engine.title import Titles, first_prompt
 from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
@@ -172,7 +172,7 @@ class Turn:
         started, request_id = await self._start(run, lease, snapshot, place)
         if started is None:
             return await self._store.snapshot(lease)
-        if started.turn == started.number == 1:
+        if started.number == 1 and first_prompt(started.tail):
             self._titles.begin(snapshot.info, place, started.tail, started.message.model_ref)
         if started.message.model_ref != snapshot.model:  # who summarises has places of its own
             slot.release()
