@@ -251,8 +251,7 @@ class Turn:
         assert snapshot.info is not None, "it comes from a store"
         if not run.overhead and self._windows(snapshot.model).context:
             _weigh_brief(run, place, snapshot.info)
-        writer = place.summarising(snapshot.model).model
-        model = None if writer == snapshot.model else writer
+        model = None if (own := place.summarising(snapshot.model).model) == snapshot.model else own
         # People read messages in the order of their ids: what stands before the step is named before it.
         told, *before, message_id = self._ids.messages(5)
         return NewStep(
