@@ -11,7 +11,7 @@ from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, RequestId,
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Rule, Session, Tokens
 from asyncagents.domain.status import Status
-from asyncagents.domain.task import EndedBy, Task
+from asyncagents.domain.task import EndedBy
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
@@ -28,7 +28,6 @@ from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
     approval,
-    background,
     begin,
     cancel,
     claim,
@@ -124,10 +123,6 @@ class Store(Door):
     async def resume(self, follow: Resume) -> None:
         """Send a follow-up to a task's child. The same key again changes nothing."""
         await self._write(lambda tx: task.resume(tx, follow))
-
-    async def background(self, task_id: SessionId) -> Task:
-        """Let whoever waits for a task go on; a notice tells of its end."""
-        return await self._write(lambda tx: background.background(tx, task_id))
 
     async def conclude(self, task_id: SessionId) -> None:
         """End a task whose end was missed."""
