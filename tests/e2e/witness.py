@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeAlias, cast
 import apsw
 
 from asyncagents.domain.port import Rng
-from asyncagents.store.sqlite.batch import Batches, SqliteTx
+from asyncagents.store.sqlite.batch import Batches
+from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.connection import Connection, Cursor
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Tx, Verb

@@ -38,7 +38,7 @@ TREE_MUTANTS = (
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES + 143,
+        first=TREES + 11,
     ),
     Mutant(
         "progress_counted_beside_the_rows",

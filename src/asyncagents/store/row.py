@@ -117,11 +117,18 @@ async def save(
     )
     if info is not None and listed(info) != listed(row.info):
         await tx.one("list_session", *listed(info), control.id)
-    if now_status != row.status:
-        publish_status(tx, control.id, now_status)
-    if control.state == "ready" or control.wake_seq > row.control.wake_seq:
+    saved = SessionRow(control, info or row.info, now_status, raw, version)
+    _tell(tx, row, saved)
+    return saved
+
+
+def _tell(tx: Tx, before: SessionRow, now: SessionRow) -> None:
+    """Whoever listens of another status, the dispatcher of a signal."""
+    control = now.control
+    if now.status != before.status:
+        publish_status(tx, control.id, now.status)
+    if control.state == "ready" or control.wake_seq > before.control.wake_seq:
         tx.wake(control.id)
-    return SessionRow(control, info or row.info, now_status, raw, version)
 
 
 def listed(info: Session) -> tuple[int, str, int | None]:
