@@ -14,8 +14,8 @@ import apsw
 
 from asyncagents.domain.port import Rng
 from asyncagents.store.sqlite.batch import Batches
-from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.connection import Connection, Cursor
+from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.testing.fault import Crash
@@ -150,7 +150,7 @@ class WatchedWriter(InlineWriter):
             self._beside.close()
         await super().close()
 
-    def submit(self, verb: Verb[Any]) -> asyncio.Future[Any]:
+    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
         took: list[int] = []
 
         async def noted(tx: Tx) -> Any:
@@ -162,6 +162,6 @@ class WatchedWriter(InlineWriter):
             if not future.cancelled() and future.exception() is None:
                 self._witness.acknowledges(verb.__qualname__.split(".")[1], took[-1])
 
-        future = super().submit(noted)
+        future = super().submit(noted, quick=quick)
         future.add_done_callback(done)
         return future

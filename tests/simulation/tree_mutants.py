@@ -31,7 +31,7 @@ TREE_MUTANTS = (
         "store/verb/task_end.py",
         "        known = await _end_waits(tx, done, waits) or known\n",
         "        await _end_waits(tx, done, waits)\n",
-        first=TREES + 42,
+        first=TREES + 107,
     ),
     Mutant(
         "who_has_read_it_is_told_again",
