@@ -14,10 +14,11 @@ import apsw
 
 from asyncagents.domain.port import Rng
 from asyncagents.store.sqlite.batch import Batches
+from asyncagents.store.sqlite.batch import Outcome as Member
 from asyncagents.store.sqlite.connection import Connection, Cursor
 from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.writer import Report
-from asyncagents.store.tx import Tx, Verb
+from asyncagents.store.tx import Commit, Tx, Verb
 from asyncagents.testing.fault import Crash
 from asyncagents.testing.inline import InlineWriter
 from asyncagents.testing.powercut import PowerCut, PowerLost
@@ -43,11 +44,10 @@ class Witness:
         with closing(sqlite3.connect(database)) as found:
             self._states = dict([look(found)])
 
-    def commits(self, connection: Any, members: int) -> None:
+    def commits(self, connection: Any) -> None:
         """Inside a transaction, just before its COMMIT: this is what it leaves if it comes to be."""
         rev, state = look(connection)
         self._states[rev] = state
-        self.largest = max(self.largest, members)
 
     def acknowledges(self, verb: str, rev: int) -> None:
         self.verbs[verb] += 1
@@ -95,7 +95,6 @@ class Powered:
         self._power = power
         self._witness = witness
         self._writing = False
-        self._members = 0
 
     @property
     def in_transaction(self) -> bool:
@@ -105,10 +104,9 @@ class Powered:
         if self._power.dead:
             raise sqlite3.OperationalError("this process is dead")
         if sql.startswith("BEGIN"):
-            self._writing, self._members = sql == "BEGIN IMMEDIATE", 0
-        self._members += sql == "SAVEPOINT member"
+            self._writing = sql == "BEGIN IMMEDIATE"
         if sql == "COMMIT" and self._writing:
-            self._witness.commits(self._real, self._members)
+            self._witness.commits(self._real)
         try:
             return cast(Cursor, self._real.execute(sql, params))
         except PowerLost as lost:
@@ -144,6 +142,11 @@ class WatchedWriter(InlineWriter):
             except Crash:
                 self._died()
         super()._tick()
+
+    def _committed(self, verbs: list[Verb[Any]]) -> tuple[list[Member], Commit]:
+        done = super()._committed(verbs)
+        self._witness.largest = max(self._witness.largest, len(verbs))
+        return done
 
     async def close(self) -> None:
         if self._beside is not None:
