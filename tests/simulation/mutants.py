@@ -3,7 +3,9 @@
 from tests.simulation.mutant import Mutant
 from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.shell_mutants import SHELL_MUTANTS
+from tests.simulation.talk_mutants import TALK_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
+from tests.simulation.undo_mutants import UNDO_MUTANTS
 
 MUTANTS = (
     Mutant(
@@ -219,4 +221,6 @@ MUTANTS = (
     *TREE_MUTANTS,
     *PARK_MUTANTS,
     *SHELL_MUTANTS,
+    *TALK_MUTANTS,
+    *UNDO_MUTANTS,
 )

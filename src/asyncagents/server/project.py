@@ -73,7 +73,8 @@ async def directories(site: Site, request: Request) -> Answer:
 
 async def noted(site: Site, request: Request) -> Answer:
     """A name, a picture, what starts it: whatever is given stays until something else is."""
-    place, new = await _wanted(site, request), read(request, ProjectNote)
+    new = read(request, ProjectNote)
+    place = await _wanted(site, request)
     async with site.errands.writing:
         await site.errands.run(partial(note, site.errands.data, project_id(place), new))
     return shown((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])

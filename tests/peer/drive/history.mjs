@@ -6,7 +6,7 @@ import { join } from "node:path"
 async function talked(stage, count) {
   const { id } = await stage.session()
   for (let number = 1; number <= count; number++) {
-    await stage.caller.ask("session.prompt", { sessionID: id, parts: said(play({ text: `Answer ${number}.` })) })
+    await stage.say(id, play({ text: `Answer ${number}.` }))
   }
   return id
 }

@@ -94,8 +94,15 @@ export class Stage {
     const { body, status } = await this.answer("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
     if (status !== 200) throw new Error(`${name} was refused`)
     await this.idle(id, from)
-    this.keep(`events ${name}`, { story: story(this.of(id, from)) })
+    this.keep(`events ${name}`, { story: story(this.of(id, from), this.of(id).slice(0, -this.of(id, from).length)) })
     return { id, from, body }
+  }
+
+  // A prompt that nobody looks at.
+  async say(id, text) {
+    const from = this.now
+    await this.caller.ask("session.prompt", { sessionID: id, parts: [{ type: "text", text }] })
+    await this.idle(id, from)
   }
 
   // The first event of each kind, whole.
@@ -123,9 +130,9 @@ function kindOf({ type, properties }) {
 
 // What clients rely on, in its order: each message when it is first told, each call when it ended, every change of the
 // status. Left out is what may come at any time, or twice.
-function story(events) {
+function story(events, before) {
   const told = []
-  const known = new Set()
+  const known = new Set(before.map(({ properties: { info } }) => info?.id))
   let status
   for (const event of events) {
     const label = labelOf(event, known)
