@@ -99,16 +99,16 @@ async function abortedRetry(stage) {
 async function cut(stage) {
   const { id } = await stage.session()
   const from = stage.now
-  const text = `${stage.caller.version} ` + play({ text: "Half a sen", finish: null })
-  const asked = stage.answer("session.prompt", { sessionID: id, parts: said(text) }, "no finish")
+  const text = `${stage.caller.version} ` + play({ text: "Half a sentence, and then", chunks: 5, cut_at: 700 })
+  const asked = stage.answer("session.prompt", { sessionID: id, parts: said(text) }, "broken off")
   const steps = new Set()
   const over = ({ type, properties: { sessionID, info, status } }) => {
     if (sessionID !== id) return false
     if (type === "message.updated" && info.role === "assistant") steps.add(info.id)
     return type === "session.idle" || status?.type === "retry" || steps.size > 2
   }
-  await stage.until(over, from, "no finish")
-  stage.keep("a stream without finish", { body: { endless: steps.size > 2 } })
+  await stage.until(over, from, "broken off")
+  stage.keep("a stream that breaks off", { body: { endless: steps.size > 2 } })
   await stage.caller.ask("session.abort", { sessionID: id })
   await asked
 }
