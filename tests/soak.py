@@ -152,6 +152,7 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
         (cuts > 0, ("tests.e2e.powercuts", "--cuts", str(cuts), "--waiting", str(of.waiting))),
         (of.requests > 0, ("tests.e2e.documented", "--cases", str(of.requests))),
         (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
+        (of.disconnects > 0, ("tests.e2e.event_streams", "--cuts", str(of.disconnects))),
     ]
 
 

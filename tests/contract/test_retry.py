@@ -57,6 +57,16 @@ async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab)
     assert (message_id, state) == (step.id, "backoff")
 
 
+async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab: Lab) -> None:
+    """Whoever was told with the failure alone found nothing due, and looked again half a minute later."""
+    _, _, lease = await lab.prompted()
+    snapshot = await lab.store.retry_step(lease, retrying(lab, await lab.step(lease)))
+    assert await lab.store.next_due() is None
+    lab.commits.clear()
+    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    assert [due for commit in lab.commits for due in commit.due] == [await lab.store.next_due()]
+
+
 async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) -> None:
     lease, _ = await failed(lab)
     assert await lab.store.expire() == 0

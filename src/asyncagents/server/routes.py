@@ -24,6 +24,7 @@ from asyncagents.server import (
     settings,
     status,
     task,
+    tui,
     vcs,
 )
 from asyncagents.server.openapi import described
@@ -54,6 +55,7 @@ ROUTES: tuple[Route, ...] = described(
         *vcs.ROUTES,
         *file.ROUTES,
         *mcp.ROUTES,
+        *tui.ROUTES,
         *experimental.ROUTES,
     )
 )

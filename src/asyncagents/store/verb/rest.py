@@ -15,6 +15,7 @@ from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTim
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.store.row import (
     SessionRow,
+    find_backoff,
     held,
     inbox,
     insert_message,
@@ -48,6 +49,8 @@ async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
     if not holding and row.control.backoff is None:
         await answer_turn(tx, row.control, await _last_step(tx, row.control))
     await save(tx, row, row.control.parked())
+    if (backoff := await find_backoff(tx, row.control)) is not None:
+        tx.expect(backoff.next_at)  # again: what still runs does not become due, so it was not seen before
     await tell_above(tx, row.control, waits=not holding and row.control.backoff is None)
     await make_room(tx, row.control)
     return True
