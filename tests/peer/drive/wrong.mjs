@@ -170,8 +170,7 @@ async function abortedRetry(stage) {
 async function cut(stage) {
   const { id } = await stage.session()
   const from = stage.now
-  const text =
-    `${stage.caller.version} ` + play({ text: "Half a sentence, and then", chunks: 5, cut_at: 700 })
+  const text = `${stage.caller.version} ` + play(...Array(9).fill({ text: "Half a sen", finish: null }))
   const asked = stage.answer("session.prompt", { sessionID: id, parts: said(text) }, "broken off")
   const steps = new Set()
   const over = ({ type, properties: { sessionID, info, status } }) => {
