@@ -10,6 +10,7 @@ from asyncagents.server import (
     experimental,
     file,
     mcp,
+    mention,
     message,
     metrics,
     project,
@@ -53,6 +54,7 @@ ROUTES: tuple[Route, ...] = described(
         *project.ROUTES,
         *vcs.ROUTES,
         *file.ROUTES,
+        *mention.ROUTES,
         *mcp.ROUTES,
         *experimental.ROUTES,
     )
