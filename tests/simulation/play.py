@@ -54,11 +54,8 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
 
 
 def _world(seed: int) -> type[Scenario]:
-    if seed >= UNDOS:
-        return UndoWorld
-    if seed >= SHELLS:
-        return TalkWorld if seed >= TALKS else ShellWorld
-    return ParkWorld if seed >= PARKS else Scenario
+    worlds = ((TALKS, TalkWorld), (UNDOS, UndoWorld), (SHELLS, ShellWorld), (PARKS, ParkWorld))
+    return next((world for first, world in worlds if seed >= first), Scenario)
 
 
 def _check(scenario: Scenario) -> None:

@@ -14,7 +14,7 @@ from asyncagents.store.verb.change import Change
 from tests.simulation.scenario import ACTIVE_SECONDS, Scenario
 from tests.simulation.stage import Violation
 
-TALKS = 4_000_000
+TALKS = 5_000_000
 """From this seed on."""
 
 
