@@ -2,18 +2,20 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 from asyncagents.config.env import system_environment
-from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError
+from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError, Unavailable
 from asyncagents.server.http import Answer
 from asyncagents.tools.files import Missing
 from asyncagents.tools.process import Processes
 
 AT_ONCE = 4
+SECONDS = 120.0
 LONGEST = 200
 T = TypeVar("T")
 
@@ -31,18 +33,32 @@ class Errands:
 
     def __init__(self, data: Path | None = None) -> None:
         self.data = data
+        self.seconds = SECONDS
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="errand")
         self._processes: Processes | None = None
         self._same: dict[str, Answer] = {}
+        self.closing = Event()
+        """Set when the server ends: what takes long gives up."""
         self.searches = asyncio.Semaphore(2)
         """Each is a process of its own."""
         self.writing = asyncio.Lock()
         """One changes files at a time."""
 
+    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """It goes on, whoever waits for it."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def run(self, work: Callable[[], T]) -> T:
         """What a file tool would tell a model is told to whoever asked."""
+        return await self.told(self.begin(work))
+
+    async def told(self, begun: Awaitable[T]) -> T:
+        """A disk that does not answer keeps nobody waiting for ever."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            async with asyncio.timeout(self.seconds):
+                return await begun
+        except TimeoutError as error:
+            raise Unavailable(f"files or git did not answer within {self.seconds:g} s") from error
         except Missing as error:
             raise NoFile(str(error).partition(" does not exist")[0]) from error
         except ToolError as error:
@@ -66,6 +82,7 @@ class Errands:
         return self._processes
 
     def close(self) -> None:
+        self.closing.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,6 +1,6 @@
 """The one door to the database: a method is a transaction, whatever database stands behind it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from asyncagents.domain.call import Call, Open, Reply, Result
 from asyncagents.domain.control import Control, Lease, Snapshot
@@ -11,7 +11,7 @@ from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, RequestId,
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Rule, Session, Tokens
 from asyncagents.domain.status import Status
-from asyncagents.domain.task import EndedBy, Task
+from asyncagents.domain.task import EndedBy
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
@@ -24,11 +24,10 @@ from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
-from asyncagents.store.tx import Commit, Database
+from asyncagents.store.tx import Database
 from asyncagents.store.verb import (
     answer,
     approval,
-    background,
     begin,
     cancel,
     claim,
@@ -71,7 +70,7 @@ class Store(Door):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._listen = database.listen
+        self.listen = database.listen
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
         self.transfer = TransferStore(database)
@@ -80,9 +79,6 @@ class Store(Door):
         self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
         self.reverts = RevertStore(database)
-
-    def listen(self, listener: Callable[[Commit], None]) -> None:
-        self._listen(listener)
 
     # Signals: outside events, each durable before it is acknowledged.
 
@@ -124,10 +120,6 @@ class Store(Door):
     async def resume(self, follow: Resume) -> None:
         """Send a follow-up to a task's child. The same key again changes nothing."""
         await self._write(lambda tx: task.resume(tx, follow))
-
-    async def background(self, task_id: SessionId) -> Task:
-        """Let whoever waits for a task go on; a notice tells of its end."""
-        return await self._write(lambda tx: background.background(tx, task_id))
 
     async def conclude(self, task_id: SessionId) -> None:
         """End a task whose end was missed."""
