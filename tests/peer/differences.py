@@ -253,7 +253,7 @@ PROVIDER = (
         sometimes=True,
     ),
     *because(
-        "a step that did not fit keeps its error, and the prompt is not told twice: the summary keeps it",
+        "a step that did not fit keeps its error; the prompt stays behind the summary and is not told again",
         "* session.messages overflow.*",
         "* session.prompt overflow.body.parts[1].text value",
         "* events overflow.story length",
