@@ -267,7 +267,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
         runtime.board.read_in(group)
-        work = _poll_forever(world), dispatcher.sweep_forever(), courier.work_forever()
+        work = await dispatcher.begin(), _poll_forever(world), courier.work_forever()
         chores = [group.create_task(each) for each in work]
         if setup.serve:
             dispatcher.serve()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """So long for what must be seen; a healthy run never waits for it."""
 SIZE = ("-x", "140", "-y", "50")
 SETTINGS = """

@@ -1,5 +1,8 @@
 """What a person does at OpenCode's terminal UI, and what must be on the screen then: of any server."""
 
+import asyncio
+
+from tests.peer.screen import PATIENCE
 from tests.peer.tui_script import STORY, WORDS
 from tests.peer.tui_stage import Play
 
@@ -95,6 +98,23 @@ async def a_slash_command_is_run(play: Play) -> None:
     await play.rests("Say hello to Ada.", "a plain answer")
 
 
+async def a_file_is_named_and_sent_along(play: Play) -> None:
+    await play.screen.type("look at @READ")
+    await play.screen.shows("┃ README.md")
+    await play.screen.press("Enter")
+    await play.screen.shows("look at @README.md")
+    await play.screen.press("Enter")
+    await play.screen.shows("File  README.md")
+
+    def is_told() -> bool:
+        told = [message for seen in play.provider.requests for message in seen.body["messages"]]
+        return any(each["role"] == "user" and "# A project" in str(each["content"]) for each in told)
+
+    async with asyncio.timeout(PATIENCE):
+        await play.provider.wait_for(is_told)
+    await play.rests("File  README.md")
+
+
 async def a_message_is_undone_and_done_again(play: Play) -> None:
     made = play.ground.project / "made.txt"
     await play.says("write a file")
@@ -168,6 +188,7 @@ SCENES = (
     an_answer_is_interrupted,
     a_command_of_the_shell_is_run,
     a_slash_command_is_run,
+    a_file_is_named_and_sent_along,
     a_message_is_undone_and_done_again,
     a_session_is_renamed,
     a_session_is_summed_up,

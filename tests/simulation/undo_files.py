@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 from asyncagents.domain.session import FileDiff
 from asyncagents.engine.snapshots import PutBack
@@ -17,6 +18,8 @@ class Disk:
     def __init__(self) -> None:
         self.files: Tree = {}
         self.kept: dict[str, Tree] = {}
+        self.undoing = asyncio.Lock()
+        """It is free when its holder dies."""
 
     def keep(self) -> str:
         name = hashlib.sha1(
@@ -57,6 +60,9 @@ class DiskSnapshots:
 
     async def text(self, before: str, after: str) -> str:
         return " ".join(await self.changed(before, after))
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        return self._disk.undoing
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
         for each in files:

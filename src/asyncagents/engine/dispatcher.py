@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
@@ -143,6 +143,14 @@ class Dispatcher:
                 return False
         return self._ours[session_id]
 
+    async def begin(self) -> Coroutine[None, None, None]:
+        """See what was left, before anything else comes in; returns what is to be done from then on."""
+        try:
+            await self.resumed.look(self._pool, self._is_left)
+        except StoreError:
+            _log.exception("nobody will be told again of what this process takes up")
+        return self.sweep_forever()
+
     async def sweep_forever(self) -> None:
         """At the start, when something is due, and at least every half minute."""
         await self._serving.wait()
@@ -150,7 +158,6 @@ class Dispatcher:
             self._sweep_wanted.clear()
             self._next_look = math.inf  # while we look, whatever becomes due is news
             try:
-                await self.resumed.look(self._pool, self._is_left)
                 pause = await self.sweep()
             except StoreError:
                 _log.exception("the sweep failed; it is tried again")

@@ -29,9 +29,7 @@ class Resumed:
         self._root_ids: dict[SessionId, SessionId | None] = {}
 
     async def look(self, pool: str, is_left: Callable[[OwnerId | None], bool]) -> None:
-        """Once, before anything is taken up. `is_left`: whether nobody works on what this owner began."""
-        if self._cursor is not None:
-            return
+        """Before anything is taken up. `is_left`: whether nobody works on what this owner began."""
         cursor = await self._store.cursor()
         active = await self._store.active(pool, limit=MOST)
         left = (each for each in active if each.state == "ready" or is_left(each.owner))

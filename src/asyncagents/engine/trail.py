@@ -91,6 +91,7 @@ class Trail:
 
     async def end(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
         """The turn ends, whatever was under way."""
+        await self._know(run, snapshot)
         if run.footprint is None and not run.left_traces:
             return
         try:

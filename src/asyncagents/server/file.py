@@ -130,6 +130,11 @@ def _content(where: str, path: str, rules: tuple[Rule, ...]) -> FileContent:
 
 
 async def found_files(site: Site, request: Request) -> Answer:
+    return shown(await names_like(site, request, directory(site, request)))
+
+
+async def names_like(site: Site, request: Request, where: str) -> list[str]:
+    """Beneath a directory, as the query of the request wants them; those of folders end with a slash."""
     query = one(request, "query") or ""
     if len(query) > LONGEST_QUERY:
         raise InvalidInput(f"a query has at most {LONGEST_QUERY} characters")
@@ -138,8 +143,8 @@ async def found_files(site: Site, request: Request) -> Answer:
     if kind is None and not flag(request, "dirs", default=True):
         kind = "file"
     limit = number(request, "limit", default=FEW_NAMES, most=MOST_NAMES)
-    names = await site.index.names(site.errands, directory(site, request), _walked)
-    return shown(await site.errands.run(lambda: best(query, _of_kind(names, kind), limit)))
+    names = await site.index.names(site.errands, where, _walked)
+    return list(await site.errands.run(lambda: best(query, _of_kind(names, kind), limit)))
 
 
 def _walked(where: str, left: Event) -> Names:

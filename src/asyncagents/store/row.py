@@ -40,6 +40,8 @@ from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
 BUSY = encode(Busy()).decode()
+SOUGHT = 500
+"""So many characters of a title are searched: an index has them."""
 _call_decoder = msgspec.json.Decoder(Call)
 
 
@@ -124,12 +126,13 @@ async def save(
 
 def listed(info: Session) -> tuple[int, str, int | None]:
     """What lists of sessions are sorted and searched by. A search would end at a zero byte."""
-    return info.time.updated, info.title.casefold().replace("\0", "\ufffd"), info.time.archived
+    sought = info.title[:SOUGHT].casefold().replace("\0", "\ufffd")
+    return info.time.updated, sought, info.time.archived
 
 
 async def _list(tx: Tx, before: Session, info: Session | None) -> None:
     """An index has it, so it is written only if it changed."""
-    if info is not None and listed(info) != listed(before):
+    if info is not None and (info.time != before.time or info.title != before.title):
         await tx.one("list_session", *listed(info), info.id)
 
 

@@ -1,0 +1,74 @@
+"""`/api/fs/find`: the files that OpenCode's terminal UI offers for what a person writes after an @."""
+
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from asyncagents.config.trust import project_root
+from asyncagents.domain.session import project_id
+from asyncagents.domain.shape import Shape
+from asyncagents.server.file import LONGEST_QUERY, MOST_NAMES, names_like
+from asyncagents.server.given import DIRECTED, DIRECTORY, a_directory, directory, one
+from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.place import environment
+from asyncagents.server.route import Param, Route, Site
+
+PLACE = "location[directory]"
+
+
+class Entry(Shape, frozen=True, kw_only=True):
+    """`path`: from the directory on; that of a folder ends with a slash."""
+
+    path: str
+    type: Literal["file", "directory"]
+
+
+class LocationProject(Shape, frozen=True, kw_only=True):
+    id: str
+    directory: str
+
+
+class Location(Shape, frozen=True, kw_only=True):
+    directory: str
+    project: LocationProject
+
+
+class Mentioned(Shape, frozen=True, kw_only=True):
+    location: Location
+    data: tuple[Entry, ...]
+
+
+async def mentioned(site: Site, request: Request) -> Answer:
+    """`location[directory]` counts before `directory`: the session that is written to may work elsewhere."""
+    given = one(request, PLACE)
+    where = a_directory(given) if given else directory(site, request)
+    names = await names_like(site, request, where)
+    root = await site.errands.run(partial(_root, where))
+    project = LocationProject(id=project_id(where), directory=root)
+    found = [Entry(path=name, type="directory" if name.endswith("/") else "file") for name in names]
+    return shown(Mentioned(location=Location(directory=where, project=project), data=tuple(found)))
+
+
+def _root(where: str) -> str:
+    return str(project_root(environment(), Path(where)))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/api/fs/find",
+        handler=mentioned,
+        access="token",
+        summary="Files and folders whose path is nearly this, and where they are",
+        query=(
+            Param(PLACE, "The directory to look in"),
+            DIRECTORY,
+            Param("query", "Letters of the path", most=LONGEST_QUERY),
+            Param("type", "Only these", choices=("file", "directory")),
+            Param("limit", "So many at most; 10 unless given", "integer", least=1, most=MOST_NAMES),
+        ),
+        headers=(DIRECTED,),
+        answer=Mentioned,
+        statuses=(400,),
+    ),
+)
