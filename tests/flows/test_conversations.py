@@ -440,6 +440,7 @@ async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None
         abort = await at.post(f"{where}/abort")
         nowhere = await at.get("/nowhere")
         other = await at.ask("PUT", "/session")
+        late = await at.post("/session", {"title": 5})
 
     assert (missing.status, missing.body["name"], missing.body["data"]["kind"]) == (
         400,
@@ -448,6 +449,8 @@ async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None
     )
     assert "`parts`" in missing.body["data"]["message"]
     assert nonsense == 400
+    assert "_tag" not in missing.body
+    assert (late.body["_tag"], late.body["name"]) == ("BadRequest", "BadRequest")
     assert strange.body == {"name": "NotFoundError", "data": {"message": "Session not found: nope"}}
     assert (question.status, question.body["_tag"]) == (404, "QuestionNotFoundError")
     assert plain.body["data"]["message"] == "no session with id 'ses_none'"

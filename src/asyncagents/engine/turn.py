@@ -310,8 +310,7 @@ class Turn:
             over = None if end.facts or run.starting or run.left_traces or run.prompt.stale() else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
-            minds = not self._workplaces.bare  # whoever stops with todos left may be told to go on
-            end = replace(end, full=_full(end.message, job), over=over, minds_todos=minds)
+            end = replace(end, full=_full(end.message, job), over=over, minds_todos=not self._workplaces.bare)
             return await self._store.finish_step(ended.lease, end)
         done = self._compaction.done(end, ended.started, job.summary)
         snapshot = await self._store.finish_summary(ended.lease, done)

@@ -9,12 +9,13 @@ from threading import Event
 from typing import TypeVar
 
 from asyncagents.config.env import system_environment
-from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError
+from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError, Unavailable
 from asyncagents.server.http import Answer
 from asyncagents.tools.files import Missing
 from asyncagents.tools.process import Processes
 
 AT_ONCE = 4
+SECONDS = 120.0
 LONGEST = 200
 T = TypeVar("T")
 
@@ -32,6 +33,7 @@ class Errands:
 
     def __init__(self, data: Path | None = None) -> None:
         self.data = data
+        self.seconds = SECONDS
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="errand")
         self._processes: Processes | None = None
         self._same: dict[str, Answer] = {}
@@ -51,8 +53,12 @@ class Errands:
         return await self.told(self.begin(work))
 
     async def told(self, begun: Awaitable[T]) -> T:
+        """A disk that does not answer keeps nobody waiting for ever."""
         try:
-            return await begun
+            async with asyncio.timeout(self.seconds):
+                return await begun
+        except TimeoutError as error:
+            raise Unavailable(f"files or git did not answer within {self.seconds:g} s") from error
         except Missing as error:
             raise NoFile(str(error).partition(" does not exist")[0]) from error
         except ToolError as error:

@@ -11,10 +11,10 @@ from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.part import Part
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
 from asyncagents.server.given import message_id, number, one, path_id, session_id
 from asyncagents.server.http import Answer, Pairs, Request, shown
+from asyncagents.server.refusal import Unfit
 from asyncagents.server.route import Param, Route, Site
 
 MOST_MESSAGES = 1_000_000
@@ -36,7 +36,7 @@ async def messages(site: Site, request: Request) -> Answer:
     limit = _limit(request)
     cursor = _before(request)
     if cursor is not None and one(request, "limit") is None:
-        raise InvalidInput("before goes with a limit: say how many messages a page has")
+        raise Unfit("before goes with a limit: say how many messages a page has")
     before = cursor.id if cursor else None
     at = session_id(request)
     if limit is None or limit > MOST_AT_ONCE:
@@ -64,13 +64,12 @@ def _before(request: Request) -> Cursor | None:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         return msgspec.json.decode(raw, type=Cursor)
     except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise InvalidInput("before is no cursor: take X-Next-Cursor of the page before") from None
+        raise Unfit("before is no cursor: take X-Next-Cursor of the page before") from None
 
 
 def _next(request: Request, cursor: str) -> Pairs:
-    others = [(name, value) for name, value in request.query if name not in {"limit", "before"}]
-    query = urlencode([("limit", one(request, "limit") or ""), ("before", cursor), *others])
-    where = f"http://{request.header('host')}{request.path}?{query}"
+    query = {**dict(request.query), "before": cursor}
+    where = f"http://{request.header('host')}{request.path}?{urlencode(query)}"
     return (
         ("x-next-cursor", cursor),
         ("link", f'<{where}>; rel="next"'),
@@ -98,7 +97,7 @@ async def change_part(site: Site, request: Request) -> Answer:
     part: Part = read(request, union)
     named = session_id(request), message_id(request), _part_id(request)
     if named != (part.session_id, part.message_id, part.id):
-        raise InvalidInput("sessionID, messageID and id of the part are those of the path")
+        raise Unfit("sessionID, messageID and id of the part are those of the path")
     return shown(await site.runtime.conversations.change_part(part))
 
 

@@ -76,7 +76,7 @@ _ERROR: Schema = {
     "description": "Why a request was not done, for a program and for a person.",
     "required": ["name", "data"],
     "properties": {
-        "name": {"enum": [NAMES[status] for status in _ERRORS]},
+        "name": {"type": "string", "examples": [NAMES[status] for status in _ERRORS]},
         "data": {
             "type": "object",
             "required": ["message"],

@@ -1,9 +1,7 @@
 """Refusals in the forms of OpenCode's server: what its clients look for, and a sentence for people."""
 
-from typing import Any
-
 from asyncagents.domain.shape import encode
-from asyncagents.errors import Conflict, NotFound, RequestError, SessionBusy
+from asyncagents.errors import Conflict, InvalidInput, NotFound, RequestError, SessionBusy
 from asyncagents.server.http import NAMES, Answer, Request, status_of
 
 OURS = ("/v1/", "/async-tool/")
@@ -14,8 +12,13 @@ _CALLED = {
     "parent session": "Session",
     "message": "Message",
     "part": "Part",
-    "project": "Project",
 }
+_READ_LATE = {"/session", "/session/{id}/fork"}
+"""Routes of OpenCode that read their bodies themselves, and say what is wrong as they do everything else."""
+
+
+class Unfit(InvalidInput):
+    """Each value may be right, and together they are not."""
 
 
 def told(error: RequestError, route: str, request: Request) -> Answer:
@@ -24,6 +27,12 @@ def told(error: RequestError, route: str, request: Request) -> Answer:
     match error:
         case NotFound(kind="ask", id=asked):
             return _tagged(status, *_no_ask(route, asked), {"requestID": asked})
+        case NotFound(kind="MCP server", id=named):
+            said = f"MCP server not found: {named}"
+            return _tagged(status, "McpServerNotFoundError", said, {}, name=named)
+        case NotFound(kind="project", id=named):
+            said = f"Project not found: {named}"
+            return _tagged(status, "ProjectNotFoundError", said, {"projectID": named})
         case NotFound(kind=kind, id=named) if kind in _CALLED:
             return _named(status, NAMES[status], f"{_CALLED[kind]} not found: {named}")
         case SessionBusy(session_id=session_id):
@@ -32,10 +41,16 @@ def told(error: RequestError, route: str, request: Request) -> Answer:
         case Conflict():
             return _tagged(status, "ConflictError", str(error), {})
         case _ if status == 400:
-            kind = "Query" if request.method == "GET" else "Payload"
-            return _named(status, NAMES[status], str(error), kind=kind)
+            return _unread(error, route, request)
         case _:
             return _named(status, NAMES[status], str(error))
+
+
+def _unread(error: RequestError, route: str, request: Request) -> Answer:
+    kind = "Query" if request.method == "GET" else "Payload"
+    said = {"name": NAMES[400], "data": {"message": str(error), "kind": kind}}
+    late = isinstance(error, Unfit) or (route in _READ_LATE and request.method == "POST")
+    return Answer(400, encode({"_tag": NAMES[400], **said} if late else said))
 
 
 def _no_ask(route: str, asked: str) -> tuple[str, str]:
@@ -44,10 +59,10 @@ def _no_ask(route: str, asked: str) -> tuple[str, str]:
     return "PermissionNotFoundError", f"Permission request not found: {asked}"
 
 
-def _named(status: int, name: str, message: str, **more: Any) -> Answer:
-    return Answer(status, encode({"name": name, "data": {"message": message, **more}}))
+def _named(status: int, name: str, message: str) -> Answer:
+    return Answer(status, encode({"name": name, "data": {"message": message}}))
 
 
-def _tagged(status: int, tag: str, message: str, more: dict[str, str]) -> Answer:
-    plain = {"name": tag, "data": {"message": message, **more}}
+def _tagged(status: int, tag: str, message: str, more: dict[str, str], *, name: str = "") -> Answer:
+    plain = {"name": name or tag, "data": {"message": message, **more}}
     return Answer(status, encode({"_tag": tag, "message": message, **more, **plain}))

@@ -1,6 +1,6 @@
 """The one door to the database: a method is a transaction, whatever database stands behind it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from asyncagents.domain.call import Call, Open, Reply, Result
 from asyncagents.domain.control import Control, Lease, Snapshot
@@ -24,7 +24,7 @@ from asyncagents.store.hand import HandStore
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
-from asyncagents.store.tx import Commit, Database
+from asyncagents.store.tx import Database
 from asyncagents.store.verb import (
     answer,
     approval,
@@ -70,7 +70,7 @@ class Store(Door):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._listen = database.listen
+        self.listen = database.listen
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
         self.transfer = TransferStore(database)
@@ -79,9 +79,6 @@ class Store(Door):
         self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
         self.reverts = RevertStore(database)
-
-    def listen(self, listener: Callable[[Commit], None]) -> None:
-        self._listen(listener)
 
     # Signals: outside events, each durable before it is acknowledged.
 

@@ -17,7 +17,7 @@ from asyncagents.errors import Unavailable
 MOST_FILES = 50_000
 MOST_BYTES = 2 * 1024 * 1024
 """What is larger is not kept."""
-SECONDS = 120.0
+SECONDS = 60.0
 KEPT_DAYS = 30
 """So long a snapshot can be used."""
 DAY_SECONDS = 86_400

@@ -17,7 +17,7 @@ from asyncagents.tools.shadow import DAY_SECONDS, Shadow
 from asyncagents.tools.snapshot_diff import changed, diff_text, file_diffs
 
 T = TypeVar("T")
-PAUSE_MS = 300_000
+PAUSE_MS = 1_800_000
 """So long none is tried after one failed: what hangs once hangs again."""
 TRIES, BETWEEN_TRIES = 600, 0.05
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.errors import InvalidInput, ToolError, Unavailable
 from asyncagents.server.errand import Errands
 from asyncagents.server.file_index import Index, Names
 
@@ -51,3 +51,14 @@ async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
     errands.close()
     assert tries == [False, False]
     assert errands.closing.is_set()
+
+
+async def test_a_disk_that_does_not_answer_keeps_nobody_waiting_for_ever() -> None:
+    errands, go = Errands(), Event()
+    errands.seconds = 0.01
+    try:
+        with pytest.raises(Unavailable, match="did not answer"):
+            await errands.run(lambda: go.wait(30))
+    finally:
+        go.set()
+        errands.close()

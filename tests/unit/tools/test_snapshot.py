@@ -280,6 +280,19 @@ async def test_pipes_sockets_and_what_cannot_be_read_do_not_stop_it(yard: Yard) 
 
 
 @pytest.mark.spec("X-01")
+async def test_git_that_hangs_is_ended_and_holds_nobody_up_again(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow, "SECONDS", 0.5)
+    os.mkfifo(yard.root / ".gitignore")  # git waits for somebody to write there
+    with pytest.raises(Unavailable, match="took more than"):
+        await yard.take()
+    (yard.root / ".gitignore").unlink()
+    with pytest.raises(Unavailable, match="took more than"):
+        await yard.take()
+
+
+@pytest.mark.spec("X-01")
 async def test_many_who_ask_at_once_share_one_snapshot_that_is_new_enough(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
