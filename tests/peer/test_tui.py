@@ -11,7 +11,7 @@ from tests.peer.tui_scenes import SCENES
 from tests.peer.tui_stage import ours, the_real_one
 
 # Not a limit for how fast they are: on a machine with nothing else to do each takes some 35 s.
-pytestmark = [pytest.mark.spec("X-01"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spec("X-01"), pytest.mark.timeout(600)]
 
 
 @contextmanager
