@@ -20,7 +20,9 @@ from tests.simulation.hunt import reason
 from tests.simulation.parks import PARKS
 from tests.simulation.play import play
 from tests.simulation.shells import SHELLS
+from tests.simulation.talks import TALKS
 from tests.simulation.trees import TREES
+from tests.simulation.undos import UNDOS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "soak-results"
@@ -62,7 +64,10 @@ def _work(first: int, seconds: float) -> Tally:
     tally = Tally(next_seed=first, counts={})
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        for seed in (tally.next_seed, *(world + tally.next_seed for world in (TREES, PARKS, SHELLS))):
+        for seed in (
+            tally.next_seed,
+            *(world + tally.next_seed for world in (TREES, PARKS, SHELLS, UNDOS, TALKS)),
+        ):
             _play(tally, seed)
         tally.next_seed += WORKERS
     return tally
@@ -152,6 +157,7 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
         (cuts > 0, ("tests.e2e.powercuts", "--cuts", str(cuts), "--waiting", str(of.waiting))),
         (of.requests > 0, ("tests.e2e.documented", "--cases", str(of.requests))),
         (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
+        (of.disconnects > 0, ("tests.e2e.event_streams", "--cuts", str(of.disconnects))),
     ]
 
 

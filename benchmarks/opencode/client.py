@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from benchmarks.opencode.wire import Link, Place, connect
+from benchmarks.opencode.wire import Link, Place
 
 T = TypeVar("T")
 CONNECTIONS = 16
@@ -57,8 +57,8 @@ class Client:
             link.close()
 
 
-async def open_client(place: Place, connections: int = CONNECTIONS) -> Client:
-    return Client(place, [await connect(place, Link) for _ in range(connections)])
+def open_client(place: Place, connections: int = CONNECTIONS) -> Client:
+    return Client(place, [Link(place) for _ in range(connections)])
 
 
 def finish_of(messages: list[dict[str, Any]]) -> str | None:

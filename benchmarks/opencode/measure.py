@@ -162,7 +162,7 @@ async def recovery(server: Server, client: Client) -> Recovery:
     client.close()
     server.end(signal.SIGKILL)
     ready = await server.start()
-    again = await open_client(server.place, 1)
+    again = open_client(server.place, 1)
     finished: set[str] = set()
     end = time.perf_counter() + 3 * CHUNKS * GAP
     while time.perf_counter() < end and len(finished) < KILLED:
@@ -181,7 +181,7 @@ async def recovery(server: Server, client: Client) -> Recovery:
 
 async def measure(server: Server, sizes: tuple[int, ...], *, full: bool) -> Seen:
     begun = await start(server)
-    client = await open_client(server.place)
+    client = open_client(server.place)
     ear = await listen(server.place)
     waited = await latency(client, ear)
     ear.close()

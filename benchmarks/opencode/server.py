@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from benchmarks.opencode.wire import Link, Place, Refused, connect
+from benchmarks.opencode.wire import Link, Place, Refused
 from tests.e2e.npm import installed_from
 from tests.peer.stage import program
 
@@ -98,7 +98,7 @@ class Server:
     async def _answers(self) -> bool:
         """A connection that OpenCode accepts while it starts may never be answered: each try has its own."""
         with suppress(OSError, TimeoutError, Refused):
-            link = await connect(self.place, Link)
+            link = Link(self.place)
             try:
                 await asyncio.wait_for(link.ask(self.place.request("GET", READY)), 0.5)
             finally:

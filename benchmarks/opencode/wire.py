@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -54,9 +53,10 @@ class Unchunked:
 
 
 class Link(asyncio.Protocol):
-    """One connection; a request at a time."""
+    """A request at a time, on one connection for as long as the server keeps it."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._buffer = b""
         self._waiting: asyncio.Future[bytes] | None = None
         self._transport: asyncio.WriteTransport | None = None
@@ -70,8 +70,11 @@ class Link(asyncio.Protocol):
 
     async def ask(self, raw: bytes) -> bytes:
         """The body of the answer."""
+        loop = asyncio.get_running_loop()
+        if self._transport is None or self._transport.is_closing():
+            await loop.create_connection(lambda: self, self._place.host, self._place.port)
         assert self._transport is not None
-        self._buffer, self._waiting = b"", asyncio.get_running_loop().create_future()
+        self._buffer, self._waiting = b"", loop.create_future()
         self._transport.write(raw)
         return await self._waiting
 
@@ -161,11 +164,6 @@ class Ear(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
-
-
-async def connect(place: Place, make: Callable[[], Link]) -> Link:
-    _, link = await asyncio.get_running_loop().create_connection(make, place.host, place.port)
-    return link
 
 
 async def listen(place: Place) -> Ear:

@@ -123,7 +123,7 @@ class TaskWalk(Walk):
 
     async def background(self) -> None:
         if (task := await self._any_task()) is not None and task.live:
-            await self.lab.store.background(task.id)
+            await self.lab.store.by_hand.background(task.id)
 
     async def retrieve(self) -> None:
         if (task := await self._any_task()) is not None:

@@ -120,7 +120,7 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
     lease = await lab.claim(task_id)
     _, cursor = await lab.store.board.snapshot()
     reader = Follower(point(cursor))
-    await lab.store.background(task_id)
+    await lab.store.by_hand.background(task_id)
     ahead = Watcher(*await lab.store.board.snapshot())
     await lab.step(lease)
     look = await _look(lab, reader, progress=True, window=500)

@@ -117,8 +117,8 @@ class Delayed:
         self.read_it = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def read(self, verb: Verb[T]) -> T:
-        result = await self._inner.read(verb)
+    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
+        result = await self._inner.read(verb, quick=quick)
         if asyncio.current_task() is self.held:
             self.read_it.set()
             await self.go.wait()

@@ -14,8 +14,10 @@ from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.listing import SessionQuery
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import CompactionPart, Part, TextPart, ToolCompleted, ToolPart
-from asyncagents.domain.session import Rule, Session, SessionModel
+from asyncagents.domain.session import Revert, Rule, Session, SessionModel
 from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
+from asyncagents.store.row import save, the_session
+from asyncagents.store.tx import Tx
 from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import POOL, Lab
@@ -163,11 +165,12 @@ async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None
     after = await lab.store.conversation.change(session_id, Change(permission=(ask,), metadata={"a": 1}))
 
     assert (titled.title, titled.time) == ("Bees", before.time)
-    assert after.permission == (deny, ask)
+    once_more = await lab.store.conversation.change(session_id, Change(permission=(deny,)))
+    assert (after.permission, once_more.permission) == ((deny, ask), (ask, deny))
     assert (after.title, after.metadata) == ("Bees", {"a": 1})
     assert after.time.updated > before.time.updated
-    assert await lab.store.session(session_id) == after
-    assert lab.events[-1] == SessionUpdated(session_id=session_id, info=after)
+    assert await lab.store.session(session_id) == once_more
+    assert lab.events[-1] == SessionUpdated(session_id=session_id, info=once_more)
 
 
 async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
@@ -489,3 +492,29 @@ async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None
     third = await lab.step(await lab.claim(session_id))
 
     assert [step.started.system for step in (first, second, third)] == ["Be brief.", "Be brief.", ""]
+
+
+async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> None:
+    session_id = await spoken(lab)
+    fact = lab.input(session_id, "more", key="k", wakes=False)
+    admitted = await lab.store.admit(fact)
+    await lab.store.conversation.remove_message(session_id, admitted.message_id)
+    again = await lab.store.admit(lab.input(session_id, "more", key="k"))
+    assert (again.message_id, again.new) == (admitted.message_id, False)
+    assert (await lab.store.control(session_id)).state == "idle"
+
+
+async def test_nothing_is_taken_out_while_something_is_undone(lab: Lab) -> None:
+    session_id = await spoken(lab, "one", "two")
+    first, _, third, _ = await ids(lab, session_id)
+    row = replace(await lab.store.session(session_id), revert=Revert(message_id=third))
+
+    async def mark(tx: Tx) -> None:
+        known = await the_session(tx, session_id)
+        await save(tx, known, known.control, row)
+
+    await lab.database.write(mark)
+    with pytest.raises(Conflict, match="undone"):
+        await lab.store.conversation.remove_message(session_id, first)
+    copy = await forked(lab, session_id)
+    assert [entry.text for entry in await lab.store.messages(copy.id)] == ["one", "On one."]

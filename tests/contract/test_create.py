@@ -7,6 +7,7 @@ from asyncagents.domain.control import Lease
 from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import LeaseLost, NotFound
+from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import POOL, PROJECT, Lab
 
@@ -77,11 +78,11 @@ async def test_sessions_of_a_project_are_listed_newest_first(lab: Lab) -> None:
 async def test_a_title_is_changed_and_published(lab: Lab) -> None:
     session_id = await lab.session()
     lab.clock.advance(5)
-    info = await lab.store.retitle(session_id, "Dragons")
-    assert (info.title, info.time.updated) == ("Dragons", lab.clock.now())
+    info = await lab.store.conversation.change(session_id, Change(title="Dragons"))
+    assert (info.title, info.time.updated) == ("Dragons", lab.clock.now() - 5)  # nobody used it
     assert await lab.store.session(session_id) == info
     with pytest.raises(NotFound):
-        await lab.store.retitle(SessionId("ses_nobody"), "x")
+        await lab.store.conversation.change(SessionId("ses_nobody"), Change(title="x"))
 
 
 async def test_deleting_removes_the_whole_subtree_and_says_so(lab: Lab) -> None:

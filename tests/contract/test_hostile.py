@@ -11,6 +11,7 @@ from asyncagents.domain.call import Completed, Failed, Reject, Running
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.part import TextPart
 from asyncagents.errors import InvalidInput
+from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move
 from tests.contract.build import POOL, Lab, ask_id
@@ -46,7 +47,7 @@ async def _prompt(lab: Lab, text: str) -> Act:
 
 async def _title(lab: Lab, text: str) -> Act:
     session_id = await lab.session()
-    return lambda: lab.store.retitle(session_id, text)
+    return lambda: lab.store.conversation.change(session_id, Change(title=text))
 
 
 async def _result(lab: Lab, text: str) -> Act:

@@ -12,6 +12,7 @@ from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.status import Busy, Idle, Retry
 from asyncagents.errors import LeaseLost
+from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.step import Retrying
 from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
 
@@ -263,7 +264,7 @@ async def test_the_first_prompt_names_a_root_session(lab: Lab, text: str, title:
 @pytest.mark.spec("S-02")
 async def test_nothing_else_names_a_session(lab: Lab) -> None:
     named = await lab.session()
-    await lab.store.retitle(named, "Mine")
+    await lab.store.conversation.change(named, Change(title="Mine"))
     await lab.prompt(named, "hello")
     child = await lab.session(parent=named)
     await lab.prompt(child, "hello")

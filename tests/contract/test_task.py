@@ -230,14 +230,14 @@ async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
     boss = await parent(lab)
     (call,) = boss.calls
     child = await boss.launch(call, background=False)
-    first, second = await lab.store.background(child), await lab.store.background(child)
+    first, second = await lab.store.by_hand.background(child), await lab.store.by_hand.background(child)
     assert first == second
     assert (first.background, first.calls) == (True, ())
     assert isinstance(result_of(await lab.store.call(call.id)), Completed)
     await work(lab, child)
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
     with pytest.raises(Conflict, match="has ended"):
-        await lab.store.background(child)
+        await lab.store.by_hand.background(child)
 
 
 @pytest.mark.spec("T-16", "C-04")

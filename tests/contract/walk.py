@@ -10,6 +10,7 @@ from asyncagents.domain.control import Lease
 from asyncagents.domain.failure import api
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import PartTime, TextPart
+from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.step import Move
 from tests.contract.build import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
 
@@ -62,7 +63,9 @@ class Walk:
                 self._over(gone)
 
     async def retitle(self) -> None:
-        await self.lab.store.retitle(await self._any_session(), f"title {self.rng.randrange(9)}")
+        await self.lab.store.conversation.change(
+            await self._any_session(), Change(title=f"title {self.rng.randrange(9)}")
+        )
 
     async def prompt(self) -> None:
         source = self.rng.choice(["person", "system"])

@@ -69,7 +69,7 @@ class Cut(Struct, frozen=True):
 async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cut:
     """Agents work. A client listens, hears some of what happens and is cut off; then it begins afresh. The
     last time it reads what there is and hears on, until all is at rest: then it knows what there is."""
-    rng, heard, data = random.Random(seed), 0, directory / "data"
+    rng, heard, data, seen = random.Random(seed), 0, directory / "data", Screen()
     for number in range(restarts + 1):
         async with working(data) as worker, reading(data) as reader:
             await worker.tell(f"work {rng.randrange(2**32)}")
@@ -79,8 +79,9 @@ async def cut_off(directory: Path, *, cuts: int, restarts: int, seed: int) -> Cu
                 await worker.stop(signal.SIGKILL if number % 2 == 0 else None)
                 continue
             seen, last = await _to_the_end(worker, reader, rng)
+            heard += last
             await worker.stop()
-    return Cut(cuts, heard + last, len(seen.sessions), len(seen.parts))
+    return Cut(cuts, heard, len(seen.sessions), len(seen.parts))
 
 
 def _path(rng: random.Random) -> str:

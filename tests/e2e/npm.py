@@ -40,7 +40,8 @@ async def installed(package: str, version: str) -> Path:
 async def installed_from(lock: Path) -> Path:
     """`node_modules` of exactly what the lock beside its `package.json` names."""
     npm = have_npm()
-    name = f"asyncagents-npm-{os.getuid()}-lock-{sha256(lock.read_bytes()).hexdigest()[:16]}"
+    known = sha256(await asyncio.to_thread(lock.read_bytes)).hexdigest()[:16]
+    name = f"asyncagents-npm-{os.getuid()}-lock-{known}"
     home = Path(tempfile.gettempdir()) / name
     home.mkdir(mode=0o700, exist_ok=True)
     with (home / "lock").open("w") as held:
@@ -51,7 +52,6 @@ async def installed_from(lock: Path) -> Path:
             await _run(npm, "ci", home)
             (home / "done").touch()
     return home / "node_modules"
-
 
 
 async def _run(npm: str, verb: str, home: Path, *words: str) -> None:

@@ -13,10 +13,12 @@ from typing import Any, Literal, TypeAlias, cast
 import apsw
 
 from asyncagents.domain.port import Rng
-from asyncagents.store.sqlite.batch import Batches, SqliteTx
+from asyncagents.store.sqlite.batch import Batches
+from asyncagents.store.sqlite.batch import Outcome as Member
 from asyncagents.store.sqlite.connection import Connection, Cursor
+from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.writer import Report
-from asyncagents.store.tx import Tx, Verb
+from asyncagents.store.tx import Commit, Tx, Verb
 from asyncagents.testing.fault import Crash
 from asyncagents.testing.inline import InlineWriter
 from asyncagents.testing.powercut import PowerCut, PowerLost
@@ -42,11 +44,10 @@ class Witness:
         with closing(sqlite3.connect(database)) as found:
             self._states = dict([look(found)])
 
-    def commits(self, connection: Any, members: int) -> None:
+    def commits(self, connection: Any) -> None:
         """Inside a transaction, just before its COMMIT: this is what it leaves if it comes to be."""
         rev, state = look(connection)
         self._states[rev] = state
-        self.largest = max(self.largest, members)
 
     def acknowledges(self, verb: str, rev: int) -> None:
         self.verbs[verb] += 1
@@ -94,7 +95,6 @@ class Powered:
         self._power = power
         self._witness = witness
         self._writing = False
-        self._members = 0
 
     @property
     def in_transaction(self) -> bool:
@@ -104,10 +104,9 @@ class Powered:
         if self._power.dead:
             raise sqlite3.OperationalError("this process is dead")
         if sql.startswith("BEGIN"):
-            self._writing, self._members = sql == "BEGIN IMMEDIATE", 0
-        self._members += sql == "SAVEPOINT member"
+            self._writing = sql == "BEGIN IMMEDIATE"
         if sql == "COMMIT" and self._writing:
-            self._witness.commits(self._real, self._members)
+            self._witness.commits(self._real)
         try:
             return cast(Cursor, self._real.execute(sql, params))
         except PowerLost as lost:
@@ -144,12 +143,17 @@ class WatchedWriter(InlineWriter):
                 self._died()
         super()._tick()
 
+    def _committed(self, verbs: list[Verb[Any]]) -> tuple[list[Member], Commit]:
+        done = super()._committed(verbs)
+        self._witness.largest = max(self._witness.largest, len(verbs))
+        return done
+
     async def close(self) -> None:
         if self._beside is not None:
             self._beside.close()
         await super().close()
 
-    def submit(self, verb: Verb[Any]) -> asyncio.Future[Any]:
+    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
         took: list[int] = []
 
         async def noted(tx: Tx) -> Any:
@@ -161,6 +165,6 @@ class WatchedWriter(InlineWriter):
             if not future.cancelled() and future.exception() is None:
                 self._witness.acknowledges(verb.__qualname__.split(".")[1], took[-1])
 
-        future = super().submit(noted)
+        future = super().submit(noted, quick=quick)
         future.add_done_callback(done)
         return future

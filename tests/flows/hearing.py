@@ -113,8 +113,6 @@ class Screen:
         match event["type"]:
             case "session.created" | "session.updated":
                 self.sessions[told["sessionID"]] = told["info"]
-            case "session.deleted":
-                self.forget(told["sessionID"])
             case "session.status":
                 self.statuses[told["sessionID"]] = told["status"]
             case "message.updated":
@@ -124,7 +122,23 @@ class Screen:
             case "message.part.delta":
                 self._append(told)
             case _:
+                self._take_out(event["type"], told)
+
+    def _take_out(self, type: str, told: dict[str, Any]) -> None:
+        match type:
+            case "session.deleted":
+                self.forget(told["sessionID"])
+            case "message.removed":
+                self._remove(told["messageID"])
+            case "message.part.removed":
+                self.parts.pop(told["partID"], None)
+            case _:
                 pass
+
+    def _remove(self, message_id: str) -> None:
+        self.messages.pop(message_id, None)
+        for gone in [known for known, part in self.parts.items() if part["messageID"] == message_id]:
+            del self.parts[gone]
 
     def _append(self, told: dict[str, Any]) -> None:
         """To a text that is not known yet nothing is added: it is read, or told, as a whole."""

@@ -24,10 +24,14 @@ pytestmark = pytest.mark.spec("X-01")
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
 
+FEW = 1024
+"""Frames that are kept for one: what happens here is more, again and again."""
+
 Heard = AsyncGenerator[tuple[Item, ...], None]
 
 
 async def joined(stack: AsyncExitStack, runtime: Runtime, directory: str | None = None) -> Heard:
+    runtime.broadcast.frames = FEW
     listening = runtime.broadcast.listen(directory, since=await runtime.cursor())
     heard = await stack.enter_async_context(aclosing(listening))
     assert await anext(heard) == ()
@@ -107,6 +111,31 @@ async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_pat
         await until_over(heard, screen)
         wanted = await state(at.runtime, *new)
 
+    assert known(screen) == wanted
+
+
+@pytest.mark.parametrize("behind", [False, True])
+async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: Path, behind: bool) -> None:
+    screen = Screen()
+    async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
+        session_id = (await at.runtime.create_session(directory=tmp_path)).id
+        for _ in range(2):
+            await at.runtime.prompt(session_id, "hi")
+        heard = await joined(stack, at.runtime, str(tmp_path))
+        first, answer, *_ = await at.runtime.messages(session_id)
+        info = msgspec.to_builtins(await at.runtime.session(session_id))
+        screen.read(info, [msgspec.to_builtins(each) for each in await at.runtime.messages(session_id)])
+        for _ in range(30 if behind else 1):
+            await at.runtime.prompt(session_id, "hi")
+        await at.runtime.conversations.remove_message(session_id, first.info.id)
+        part_id = answer.parts[0].id
+        assert part_id is not None
+        await at.runtime.conversations.remove_part(session_id, answer.info.id, part_id)
+        at.runtime.broadcast.announce("over", {})
+        await until_over(heard, screen)
+        wanted = await state(at.runtime, session_id)
+
+    assert first.info.id not in screen.messages
     assert known(screen) == wanted
 
 

@@ -15,6 +15,7 @@ from aiohttp import ClientSession
 from msgspec import Struct
 
 from asyncagents.app import open_runtime
+from asyncagents.config.config import Config
 from asyncagents.domain.history import Entry
 from asyncagents.domain.part import TextPart
 from asyncagents.domain.session import project_id
@@ -24,6 +25,7 @@ from asyncagents.llm.model import ModelEvent, Request, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import Listening, open_server
+from asyncagents.tools import projects
 from tests.flows.hearing import BEATS, Hearer, Screen, hearing
 from tests.flows.kit import CAREFUL, PATIENCE, Stage, stage
 from tests.flows.serving import LATE, calling
@@ -345,6 +347,36 @@ async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothin
 async def _last(tmp_path: Path, at: Served) -> Entry:
     async with open_runtime(tmp_path / "data", model=ScriptedModel({}), serve=False) as runtime:
         return (await runtime.messages(at.stage.session_id))[-1]
+
+
+@pytest.mark.parametrize("path", ["/instance/dispose", "/global/dispose"])
+async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(projects, "FRESH_MS", 3_600_000)
+    coding = Config(data_dir=tmp_path / "data")
+    rules = tmp_path / "project" / "AGENTS.md"
+    rules.parent.mkdir()
+    rules.write_text("Use tabs.")
+    async with served(tmp_path, HELLO, coding=coding) as at, calling(at.listing) as caller:
+        await at.stage.prompt("hi")
+        rules.write_text("Use spaces.")
+        await at.stage.prompt("hi")
+        await caller.ask("POST", path, headers=caller.token)
+        await at.stage.prompt("hi")
+        systems = [request.system for request in at.stage.model.requests]
+
+    assert ["Use tabs." in each for each in systems] == [True, True, False]
+    assert "Use spaces." in systems[-1]
+
+
+async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
+        told = [await caller.ask("HEAD", path, headers=caller.token) for path in ("/event", "/global/event")]
+        left = at.stage.runtime.broadcast.directories
+
+    assert [each.status for each in told] == [200, 200]
+    assert left == set()
 
 
 async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) -> None:

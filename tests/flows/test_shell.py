@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents import InvalidInput, SessionBusy
 from asyncagents.domain.call import ABORTED
-from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAsked, SessionIdle
+from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAsked, SessionIdle, SessionUpdated
 from asyncagents.domain.failure import MessageAbortedError
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolRunning
@@ -17,7 +17,7 @@ from asyncagents.domain.status import Busy, Idle
 from asyncagents.llm.model import FromModel, FromTool, FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import PATIENCE, Gate, Stage, answer_of, roles, stage
-from tests.flows.test_project import project
+from tests.flows.test_project import LONG, project
 
 WAIT = "mkfifo {0}; echo begun; cat {0}"
 """Runs until somebody writes into the pipe."""
@@ -214,3 +214,14 @@ async def test_a_long_output_is_cut_for_the_model_and_kept_in_a_file(tmp_path: P
     assert part.state.metadata["truncated"]
     assert len(part.state.output) < 40_000
     assert (await asyncio.to_thread(os.stat, part.state.metadata["outputPath"])).st_size == 300_000
+
+
+async def test_the_first_prompt_after_a_command_names_the_session(tmp_path: Path) -> None:
+    script = {LONG: [[say("Payment worker")]]}
+    async with project(tmp_path, script) as at:
+        await at.runtime.shell(at.session_id, "true")
+        await at.runtime.shell(at.session_id, "true")
+        unnamed = (await at.runtime.session(at.session_id)).title
+        await at.prompt(LONG)
+        await at.ears.until(SessionUpdated, lambda event: event.info.title == "Payment worker")
+    assert unnamed.startswith("New session")

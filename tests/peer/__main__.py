@@ -1,27 +1,63 @@
-"""`python -m tests.peer real|ours|URL …`: one of the servers to try things by hand, or drive one that runs."""
+"""By hand: `python -m tests.peer real` (or `ours`) serves, `… compare` tells all differences.
+
+`… drive URL TOKEN DIRECTORY` drives a server that runs, and prints what it was told; without a provider
+called `stage` that plays what prompts say, most scenes end early.
+"""
 
 import asyncio
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.e2e.npm import installed_from
+from tests.peer.compare import compared
+from tests.peer.drive import LOCK, both, driven
 from tests.peer.provider import open_servants
-from tests.peer.stage import ground_at, our_server, real_server
-
-HERE = Path(__file__).parent
+from tests.peer.stage import Ground, Served, ground_at, our_server, real_server
 
 
-async def serve(which: str) -> None:
-    modules = await installed_from(HERE / "package-lock.json")
-    with tempfile.TemporaryDirectory() as root:
-        async with open_servants() as provider:
-            ground = ground_at(Path(root).resolve(), provider.url)
-            async with real_server(modules, ground) if which == "real" else our_server(ground) as served:
-                sys.stdout.write(f"{served.url} {served.token} {ground.project} {ground.other} {ground.plain} {provider.url}\n")
-                sys.stdout.flush()
-                await asyncio.Event().wait()
+async def serve(which: str, modules: Path, root: Path) -> None:
+    async with open_servants() as provider:
+        ground = ground_at(root, provider.url)
+        async with real_server(modules, ground) if which == "real" else our_server(ground) as served:
+            places = (ground.project, ground.other, ground.plain, provider.url)
+            say(" ".join((served.url, served.token, *map(str, places))))
+            await asyncio.Event().wait()
+
+
+async def compare(modules: Path, root: Path) -> None:
+    theirs, mine = await both(modules, root)
+    for each in (*theirs.broken, *mine.broken, *compared(theirs.answers, mine.answers)):
+        say(str(each))
+
+
+async def drive(modules: Path, root: Path, words: tuple[str, ...]) -> None:
+    url, token, directory = words
+    ground = Ground(root, Path(directory), Path(directory), root, "http://provider")
+    told = await driven(Served(url, ground, token), modules, verbose=True)
+    say(json.dumps(told.answers, indent=2))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def main(verb: str, *words: str) -> None:
+    modules = await installed_from(LOCK)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        match verb:
+            case "real" | "ours":
+                await serve(verb, modules, root)
+            case "compare":
+                await compare(modules, root)
+            case "drive":
+                await drive(modules, root, words)
+            case _:
+                raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What two servers were seen to answer, side by side: every key, every type, and every value that can be the same."""
+"""What two servers answered, side by side: every key, every type, every value that can be the same."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ OWN = {
     "date": "<date>",
     "x-request-id": "<request>",
 }
-NAMED = ("name", "id")
+NAMED = ("id", "name")
 
 
 class Difference(Struct, frozen=True):
@@ -173,5 +173,9 @@ def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[str
     """Differences that nobody meant, and those meant that are no more."""
     found, known = list(found), list(known)
     strange = [str(each) for each in found if not any(one.covers(each) for one in known)]
-    past = [f"no longer differs: {one.where}" for one in known if not one.sometimes and not any(map(one.covers, found))]
+    past = [
+        f"no longer differs: {one.where}"
+        for one in known
+        if not one.sometimes and not any(map(one.covers, found))
+    ]
     return [*strange, *past]

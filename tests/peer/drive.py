@@ -14,7 +14,8 @@ import pytest
 from msgspec import Struct
 
 from tests.peer.compare import plain
-from tests.peer.stage import Served
+from tests.peer.provider import open_servants
+from tests.peer.stage import Served, ground_at, our_server, real_server
 
 SCRIPT = Path(__file__).parent / "drive" / "drive.mjs"
 LOCK = Path(__file__).parent / "package-lock.json"
@@ -65,3 +66,18 @@ def places(served: Served) -> Mapping[str, str]:
     encoded = {quote(path, safe=""): name for path, name in found.items()}
     addresses = {served.url: "<url>", ground.provider: "<provider>"}
     return {**found, **encoded, **addresses, str(ground.home.parent): "<root>"}
+
+
+async def both(modules: Path, root: Path) -> tuple[Told, Told]:
+    """OpenCode's server and ours, each on ground of its own and with its own provider, at the same time."""
+    return await asyncio.gather(_real(modules, root / "real"), _ours(modules, root / "ours"))
+
+
+async def _real(modules: Path, root: Path) -> Told:
+    async with open_servants() as provider, real_server(modules, ground_at(root, provider.url)) as served:
+        return await driven(served, modules)
+
+
+async def _ours(modules: Path, root: Path) -> Told:
+    async with open_servants() as provider, our_server(ground_at(root, provider.url)) as served:
+        return await driven(served, modules)

@@ -1,7 +1,9 @@
 """Methods of the SDK that are not driven, each with its reason."""
 
 _TWICE = "one class of the SDK serves mcp.auth and auth: this method has a route under the other name only"
-_COPIES = "OpenCode's copies of a project in other places: an experiment, with git worktrees and a paid service"
+_COPIES = (
+    "OpenCode's copies of a project in other places: an experiment, with git worktrees and a paid service"
+)
 
 LEFT_OUT = {
     "v1": {

@@ -1,4 +1,4 @@
-"""The provider of both servers: what a prompt says is answered, and what servers ask for themselves plainly."""
+"""The provider of both servers: a prompt says how it is answered; titles and summaries are always the same."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

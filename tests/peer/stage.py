@@ -33,7 +33,7 @@ COMMAND = {"greet": {"description": "Say hello.", "template": "Say hello to $ARG
 
 
 class Ground(Struct, frozen=True):
-    """Where one server stands: it is started in `project` and asked for the others too; `plain` has no git."""
+    """Where one server stands: it is started in `project`, asked for the others too; `plain` has no git."""
 
     home: Path
     project: Path
@@ -47,7 +47,9 @@ class Ground(Struct, frozen=True):
 
     def environment(self) -> dict[str, str]:
         """Nothing of the caller's own keys or configuration, nothing that goes out into the world."""
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "PYTHONPATH") if name in os.environ}
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "PYTHONPATH") if name in os.environ
+        }
         return {
             **kept,
             "HOME": str(self.home),
@@ -80,7 +82,11 @@ def _project(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     who = ("-c", "user.name=Stage", "-c", "user.email=stage@example.com")
-    for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-q", "-m", f"Begin {folder.name}")):
+    for words in (
+        ("init", "-q", "-b", "main"),
+        ("add", "."),
+        (*who, "commit", "-q", "-m", f"Begin {folder.name}"),
+    ):
         subprocess.run(("git", *words), cwd=folder, check=True)
 
 

@@ -26,7 +26,7 @@ def check(stage: Stage, path: Path) -> None:
     db = sqlite3.connect(path)
     try:
         for mirror in stage.mirrors:
-            _check_mirror(db, mirror)
+            check_mirror(db, mirror)
         for session_id in (row[0] for row in db.execute("SELECT id FROM session")):
             _check_session(db, session_id)
         forget_deleted(db, stage)
@@ -68,7 +68,7 @@ def forget_deleted(db: sqlite3.Connection, stage: Stage) -> None:
     stage.effects = [each for each in stage.effects if each.session_id not in gone]
 
 
-def _check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
+def check_mirror(db: sqlite3.Connection, mirror: Mirror) -> None:
     """I11: whoever followed the feed, from any point and in any pieces, has what the store has."""
     tasks = (json.loads(row[0]) for row in db.execute("SELECT body FROM task"))
     shown = (background_task(msgspec.convert(each, Task), None) for each in tasks)
@@ -104,7 +104,9 @@ def _check_session(db: sqlite3.Connection, session_id: str) -> None:
         _fail("I6", f"{session_id} is {state} with status {status}, in_turn {in_turn}")
     placed = "SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position"
     places = [row[0] for row in db.execute(placed, (session_id,))]
-    if places != list(range(1, positions + 1)):
+    taken_out = "SELECT COUNT(*) FROM tombstone WHERE kind = 'message' AND body ->> 'sessionID' = ?"
+    (gaps,) = db.execute(taken_out, (session_id,)).fetchone()
+    if len(places) + gaps != positions or not set(places) <= set(range(1, positions + 1)):
         _fail("I14", f"{session_id} has places {places} of {positions}")
     _check_messages(db, session_id)
     _check_tokens(db, session_id, json.loads(info))

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from asyncagents.domain.event import (
     Event,
+    MessageRemoved,
     MessageUpdated,
+    PartRemoved,
     PartUpdated,
     SessionDeleted,
     SessionStatus,
@@ -41,6 +43,11 @@ class Mirror:
                 self.messages[message.id] = _plain(message)
             case PartUpdated(part=part) if part.id is not None:
                 self.parts[part.id] = _plain(part)
+            case MessageRemoved(message_id=message_id):
+                self.messages.pop(message_id, None)
+                self.parts = {k: v for k, v in self.parts.items() if v["messageID"] != message_id}
+            case PartRemoved(part_id=part_id):
+                self.parts.pop(part_id, None)
             case SessionDeleted(session_id=session_id):
                 self.sessions.pop(session_id, None)
                 self.statuses.pop(session_id, None)

@@ -3,13 +3,15 @@
 from tests.simulation.mutant import Mutant
 from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.shell_mutants import SHELL_MUTANTS
+from tests.simulation.talk_mutants import TALK_MUTANTS
 from tests.simulation.tree_mutants import TREE_MUTANTS
+from tests.simulation.undo_mutants import UNDO_MUTANTS
 
 MUTANTS = (
     Mutant(
         "two_transactions_instead_of_one",
         "store/store.py",
-        "return await self._write(lambda tx: step.finish_step(tx, lease, end))",
+        "return await self._write_quickly(lambda tx: step.finish_step(tx, lease, end))",
         """from msgspec.structs import replace
         await self._write(lambda tx: step.finish_step(tx, lease, replace(end, calls=())))
         async def late(tx):
@@ -219,4 +221,6 @@ MUTANTS = (
     *TREE_MUTANTS,
     *PARK_MUTANTS,
     *SHELL_MUTANTS,
+    *TALK_MUTANTS,
+    *UNDO_MUTANTS,
 )

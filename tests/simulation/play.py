@@ -15,8 +15,10 @@ from tests.simulation.park_world import ParkWorld
 from tests.simulation.parks import PARKS
 from tests.simulation.scenario import Scenario
 from tests.simulation.shells import SHELLS, ShellWorld, check_shells
+from tests.simulation.talks import TALKS, TalkWorld, check_talks
 from tests.simulation.tree_checker import check_trees
 from tests.simulation.trees import TREE_STEPS
+from tests.simulation.undos import UNDOS, UndoWorld, check_undos
 
 MAX_STEPS = 20_000
 LONG_MAX_STEPS = 80_000
@@ -52,13 +54,15 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
 
 
 def _world(seed: int) -> type[Scenario]:
-    if seed >= SHELLS:
-        return ShellWorld
-    return ParkWorld if seed >= PARKS else Scenario
+    worlds = ((TALKS, TalkWorld), (UNDOS, UndoWorld), (SHELLS, ShellWorld), (PARKS, ParkWorld))
+    return next((world for first, world in worlds if seed >= first), Scenario)
 
 
 def _check(scenario: Scenario) -> None:
     path = scenario.machine.path
+    if isinstance(scenario, UndoWorld):
+        check_undos(scenario, path)
+        return
     if isinstance(scenario, ParkWorld):
         forget_old(scenario.book, path)
     check(scenario.stage, path)
@@ -68,6 +72,8 @@ def _check(scenario: Scenario) -> None:
         return
     if isinstance(scenario, ShellWorld):
         check_shells(scenario, path)
+    if isinstance(scenario, TalkWorld):
+        check_talks(scenario, path)
     check_steps(path, TREE_STEPS if scenario.grove else MOST_STEPS)
     if scenario.grove is not None:
         check_trees(scenario.stage, path, scenario.grove.limits)

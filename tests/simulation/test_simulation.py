@@ -12,7 +12,9 @@ import pytest
 from tests.simulation.parks import PARKS
 from tests.simulation.play import play
 from tests.simulation.shells import SHELLS
+from tests.simulation.talks import TALKS
 from tests.simulation.trees import MOST_SESSIONS, TREES
+from tests.simulation.undos import UNDOS
 
 ROOT = Path(__file__).parents[2]
 HUNT = (sys.executable, "-m", "tests.simulation.hunt")
@@ -23,6 +25,8 @@ TREES_A_SLICE = 20
 PARK_SLICES = 2
 PARKS_A_SLICE = 10
 SHELLS_A_SLICE = 30
+TALKS_A_SLICE = 20
+UNDOS_A_SLICE = 12
 
 
 @pytest.mark.spec("X-11", "S-12", "C-10")
@@ -85,6 +89,44 @@ def test_what_a_person_runs_runs_once_at_most_and_asks_no_model_whatever_crashes
     assert crashes > SHELLS_A_SLICE / 2, "the simulation has become too peaceful"
     assert counts["shells"] > SHELLS_A_SLICE, "hardly anybody runs anything"
     assert counts["refused shells"] > SHELLS_A_SLICE / 3, "nobody is ever refused"
+
+
+@pytest.mark.spec("X-11", "X-01")
+def test_copies_are_made_once_and_what_is_cut_is_gone_whatever_crashes(
+    record_property: Callable[[str, object], None],
+) -> None:
+    crashes, counts = 0, Counter[str]()
+    for seed in range(TALKS, TALKS + TALKS_A_SLICE):
+        done = play(seed)
+        crashes += done.crashes
+        counts.update(done.counts)
+    record_property("simulated crashes", crashes)
+    assert crashes > TALKS_A_SLICE / 2, "the simulation has become too peaceful"
+    assert counts["copies"] > TALKS_A_SLICE, "hardly anybody copies anything"
+    assert counts["cuts"] > TALKS_A_SLICE / 3, "hardly anything is cut"
+    assert counts["refused cuts"] > 0, "nobody is ever refused"
+
+
+@pytest.mark.spec("X-11", "X-01")
+def test_what_is_undone_ends_and_is_read_by_no_model_whatever_crashes(
+    record_property: Callable[[str, object], None],
+) -> None:
+    crashes, counts = 0, Counter[str]()
+    for seed in range(UNDOS, UNDOS + UNDOS_A_SLICE):
+        done = play(seed)
+        crashes += done.crashes
+        counts.update(done.counts)
+    record_property("simulated crashes", crashes)
+    assert crashes > UNDOS_A_SLICE / 2, "the simulation has become too peaceful"
+    for kind in ("undone", "redone", "files as they were"):
+        assert counts[kind] > UNDOS_A_SLICE / 2, f"hardly any {kind} any more"
+
+
+@pytest.mark.spec("X-11", "X-01")
+@pytest.mark.parametrize("seed", [26, 33, 73, 224])
+def test_a_history_with_a_summary_is_read_after_what_is_undone_has_gone(seed: int) -> None:
+    """It was read before, where an undo had been cut off; and two processes undid and redid at once (224)."""
+    play(UNDOS + seed)
 
 
 @pytest.mark.spec("X-11")

@@ -31,14 +31,14 @@ TREE_MUTANTS = (
         "store/verb/task_end.py",
         "        known = await _end_waits(tx, done, waits) or known\n",
         "        await _end_waits(tx, done, waits)\n",
-        first=TREES + 42,
+        first=TREES + 107,
     ),
     Mutant(
         "who_has_read_it_is_told_again",
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES + 143,
+        first=TREES + 11,
     ),
     Mutant(
         "progress_counted_beside_the_rows",

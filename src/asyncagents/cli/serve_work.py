@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -23,6 +24,8 @@ from asyncagents.server.discovery import Lock
 
 COLLECT_AFTER = 10_000
 """New objects."""
+SWITCH_SECONDS = 0.001
+"""So long the thread that has committed waits for the loop, which has much else to do."""
 
 
 class Wanted(Struct, frozen=True):
@@ -73,11 +76,12 @@ def _alone(data: Path) -> Iterator[Lock]:
         yield lock
 
 
-def _spare_collecting() -> None:
+def _make_haste() -> None:
     """What is there now stays; and most of what comes goes by itself, without being looked for so often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 async def _listen(
@@ -91,7 +95,7 @@ async def _listen(
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
         runtime.serve_tree()  # not before it can be asked what it does
-        _spare_collecting()
+        _make_haste()
         if port and listing.port != port:  # a proxy or a bookmark may still point there
             click.echo(f"port {port} is taken by another program", err=True)
         click.echo(f"listening at {listing.url}")

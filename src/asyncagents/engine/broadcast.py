@@ -20,7 +20,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.engine.bus import Bus, Subscription
-from asyncagents.engine.receiver import ALWAYS, Item, Place, Receiver
+from asyncagents.engine.receiver import ALWAYS, FRAMES, Item, Place, Receiver
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
 
@@ -38,6 +38,8 @@ class Broadcast(Subscription):
 
     def __init__(self, *, bus: Bus, store: Store, ids: Ids, clock: Clock) -> None:
         super().__init__(0)
+        self.frames = FRAMES
+        """So many are kept for each who listens."""
         self._clock = clock
         self._began = 0
         self._bus = bus
@@ -110,7 +112,7 @@ class Broadcast(Subscription):
         `since`: a cursor that was read before. A slow reader may miss states, never the last of them. Raises
         `Closed` when the runtime ends, and `Lost` if it cannot be told what he missed.
         """
-        receiver = Receiver(directory, since)
+        receiver = Receiver(directory, since, size=self.frames)
         with self._joined(receiver):
             yield ()
             yield await self._ours(await self._growing(receiver), directory)

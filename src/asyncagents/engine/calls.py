@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.config.secret import Secret
 from asyncagents.domain.call import (
     BY_HAND,
     EDITED,
@@ -27,6 +26,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Session
 from asyncagents.domain.text import shortened, whole
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.checked import asked, checked, known_result
 from asyncagents.engine.hook import Hooks
 from asyncagents.engine.lasting import Lastings, secrets
 from asyncagents.engine.permission import Permissions, Standing, Wish
@@ -35,7 +35,6 @@ from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.tool import (
     AnyTool,
-    Ask,
     Ended,
     Opened,
     Outcome,
@@ -47,7 +46,6 @@ from asyncagents.engine.trail import Trail
 from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ToolError
-from asyncagents.store.body import body
 from asyncagents.store.store import Store
 from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.step import Move
@@ -185,7 +183,7 @@ class Calls:
         try:
             args = msgspec.convert(call.input, tool.args)
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
-                asks = _asked(await tool.plan(args, context)) if tool.plan else ()
+                asks = asked(await tool.plan(args, context)) if tool.plan else ()
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {shortened(str(error), 500)}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
@@ -252,7 +250,7 @@ class Calls:
         late = asyncio.get_running_loop().call_later(seconds, job.context.abort.set)
         try:
             async with limit:
-                outcome = _checked(await tool.run(msgspec.convert(call.input, tool.args), context))
+                outcome = checked(await tool.run(msgspec.convert(call.input, tool.args), context))
             return self._opened(call, tool, outcome)
         except TimeoutError as error:
             if limit.expired():
@@ -313,7 +311,7 @@ class Calls:
         try:
             async with asyncio.timeout(tool.timeout):
                 known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)
-            return _results.decode(body(known)) if known is not None else doubt
+            return known_result(known) if known is not None else doubt
         except (Exception, asyncio.CancelledError):
             if told_to_stop():
                 raise
@@ -338,44 +336,6 @@ def _missing(tool: str, place: Workplace) -> str:
         return f"No tool can be used here: {place.why}"
     known = ", ".join(sorted(place.tools)) or "none"
     return f"There is no tool named {tool!r}. Available: {known}."
-
-
-_results = msgspec.json.Decoder(Completed | Failed)
-_pendings = msgspec.json.Decoder(Pending)
-_asks = msgspec.json.Decoder(tuple[Ask, ...])
-
-
-def _asked(planned: object) -> tuple[Ask, ...]:
-    """Types are promised, not checked: an ask that cannot be read again would make its session unreadable."""
-    if planned == ():
-        return ()
-    try:
-        return _asks.decode(body(planned))
-    except (msgspec.ValidationError, InvalidInput) as error:
-        raise TypeError(f"its plan is to return Asks: {error}") from error
-
-
-def _checked(outcome: object) -> Outcome:
-    """What cannot be kept, or not be read again, is the tool's failure, not the run's."""
-    match outcome:
-        case Completed() | Failed():
-            _results.decode(body(outcome))
-        case Together(Completed() | Failed() as result):
-            _results.decode(body(result))
-        case Together():
-            pass
-        case Pending(kind=kind, questions=questions, approval=approval):
-            _pendings.decode(body(replace(outcome, secret=None, webhook_secret=None)))
-            if not all(isinstance(each, Secret | None) for each in (outcome.secret, outcome.webhook_secret)):
-                raise TypeError("a secret is given as Secret(…), so that nobody prints it")
-            odd = kind == "wait" if questions else kind == "question"
-            if approval and not (kind == "async" and len(questions) == 1 and questions[0].options):
-                raise TypeError("an approval is of kind async and asks one question, with options")
-            if kind in ("ask", "task") or odd:
-                raise TypeError("a tool that waits says kind async or wait, or question with its questions")
-        case _:
-            raise TypeError(f"a tool returns Completed, Failed or Pending, not {str(outcome)[:80]!r}")
-    return outcome
 
 
 def _noted(call: Call, outcome: Ended) -> Ended:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from asyncagents.domain.event import Event, PartDelta, UnknownEvent
-from asyncagents.engine.bus import QUEUE
 from asyncagents.engine.follow import later, still_new
 from asyncagents.store.verb.feed import at_revision
 
-BYTES = 8 * 1024 * 1024
-"""So much of others' work is kept for one who does not take it."""
+FRAMES = 8 * 1024
+"""So many are kept for one who does not take them: what 200 streams of text say in a second."""
+BYTES = 4 * 1024 * 1024
+"""And no more than that of them; they are the same bytes for all who do not."""
 ALWAYS = sys.maxsize
 """The revision of what no row tells: nobody catches up on it."""
 
@@ -40,7 +41,7 @@ class Receiver:
     """Items are shared with all others. Who does not keep up is cut off, and costs nothing until he does."""
 
     def __init__(
-        self, directory: str | None, cursor: str, *, size: int = QUEUE, most_bytes: int = BYTES
+        self, directory: str | None, cursor: str, *, size: int = FRAMES, most_bytes: int = BYTES
     ) -> None:
         self.directory = directory
         self.cursor = cursor

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -40,12 +40,18 @@ class Reverts:
         lock, users = self._locks.get(session_id, (asyncio.Lock(), 0))
         self._locks[session_id] = lock, users + 1
         try:
-            async with lock:
+            async with lock, await self._alone_in_project(session_id):
                 yield
         finally:
             lock, users = self._locks.pop(session_id)
             if users > 1:
                 self._locks[session_id] = lock, users - 1
+
+    async def _alone_in_project(self, session_id: SessionId) -> AbstractAsyncContextManager[None]:
+        """Another process could be putting the same files somewhere else."""
+        directory = (await self._store.session(session_id)).directory
+        place = await enter(self._workplaces, directory)
+        return nullcontext() if isinstance(place.snapshots, NoSnapshots) else place.snapshots.alone()
 
     async def revert(
         self,

@@ -1,6 +1,7 @@
 """What the files of a project were like at a moment: taken before and after calls, compared, put back."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
@@ -33,6 +34,10 @@ class Snapshots(Protocol):
 
     async def text(self, before: str, after: str) -> str:
         """The difference as one patch, for people."""
+        ...
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Nobody else, in whatever process, undoes or redoes anything in this project meanwhile."""
         ...
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Tasks:
 
     async def background(self, task_id: SessionId) -> BackgroundTask:
         """Let whoever waits for it go on; a notice will tell of its end."""
-        await self._store.background(task_id)
+        await self._store.by_hand.background(task_id)
         return await self.get(task_id)
 
     async def cancel(self, task_id: SessionId) -> bool:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import aclosing
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -125,11 +127,19 @@ def _estimate(request: Request) -> Tokens:
 
 def _first(told: tuple[Entry, ...]) -> str:
     """What people said in the first input, as `admit` reads it for a title."""
+    return next(_said(told), "")
+
+
+def first_prompt(told: tuple[Entry, ...]) -> bool:
+    """Whether people have spoken once; what they ran themselves before that says nothing."""
+    return len(list(islice(_said(told), 2))) == 1
+
+
+def _said(told: tuple[Entry, ...]) -> Iterator[str]:
     for entry in told:
-        if isinstance(entry.info, UserMessage):
-            texts = [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
-            return "\n".join(texts)
-    return ""
+        texts = [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
+        if texts and isinstance(entry.info, UserMessage):
+            yield "\n".join(texts)
 
 
 def _clean(said: str) -> str:

@@ -8,7 +8,7 @@ from asyncagents.domain.call import Running
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import AssistantMessage
-from asyncagents.engine.decide import Park, Rest, decide
+from asyncagents.engine.decide import CallModel, Park, Rest, decide
 from asyncagents.engine.revert import Reverts
 from asyncagents.engine.run import Footprint, Run
 from asyncagents.engine.snapshots import NoSnapshots, Snapshots
@@ -79,6 +79,8 @@ class Trail:
         """What is left to do to files before the next decision is carried out."""
         if snapshot.info is not None and snapshot.info.revert is not None:
             await self.reverts.complete(snapshot.info)
+            if isinstance(decide(snapshot), CallModel):  # before the history is read for it
+                await self._store.reverts.clear(lease)
         if snapshot.requested or snapshot.executing or snapshot.abandoned or snapshot.holding:
             return
         await self._know(run, snapshot)
@@ -89,6 +91,7 @@ class Trail:
 
     async def end(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
         """The turn ends, whatever was under way."""
+        await self._know(run, snapshot)
         if run.footprint is None and not run.left_traces:
             return
         try:

@@ -28,7 +28,7 @@ from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.structured import Acceptance, offered
-from asyncagents.engine.title import Titles
+from asyncagents.engine.title import Titles, first_prompt
 from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.engine.workplace import Brief, Workplace, Workplaces, enter
 from asyncagents.errors import InvalidInput, ModelError
@@ -172,7 +172,7 @@ class Turn:
         started, request_id = await self._start(run, lease, snapshot, place)
         if started is None:
             return await self._store.snapshot(lease)
-        if started.turn == started.number == 1:
+        if started.number == 1 and first_prompt(started.tail):
             self._titles.begin(snapshot.info, place, started.tail, started.message.model_ref)
         if started.message.model_ref != snapshot.model:  # who summarises has places of its own
             slot.release()
@@ -208,8 +208,7 @@ class Turn:
             brief = place.brief(message.agent, rules)
         except InvalidInput as error:  # the agent is gone
             return Job(request=None, why_not=str(error))
-        if started.system:
-            brief = replace(brief, system="\n\n".join(filter(None, (brief.system, started.system))))
+        brief = brief.also(started.system)
         run.overhead = brief.tokens
         last = brief.steps is not None and started.number >= brief.steps
         if started.wanted is not None:
@@ -251,8 +250,7 @@ class Turn:
         assert snapshot.info is not None, "it comes from a store"
         if not run.overhead and self._windows(snapshot.model).context:
             _weigh_brief(run, place, snapshot.info)
-        writer = place.summarising(snapshot.model).model
-        model = None if writer == snapshot.model else writer
+        model = None if (own := place.summarising(snapshot.model).model) == snapshot.model else own
         # People read messages in the order of their ids: what stands before the step is named before it.
         told, *before, message_id = self._ids.messages(5)
         return NewStep(
@@ -309,8 +307,7 @@ class Turn:
     async def _close(self, run: Run, ended: Ended, job: Job) -> Snapshot:
         end = ended.end
         if job.summary is None:
-            busy = end.facts or run.starting or run.left_traces or run.prompt.stale()
-            over = None if busy else self._over
+            over = None if end.facts or run.starting or run.left_traces or run.prompt.stale() else self._over
             if over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
             minds = not self._workplaces.bare  # whoever stops with todos left may be told to go on

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.agent import Agent
 from asyncagents.domain.call import Effect, Failed
@@ -73,6 +74,12 @@ class Brief(Struct, frozen=True, kw_only=True):
 
     weight: int | None = None
     """What it takes of the window, in tokens, if that was worked out before."""
+
+    def also(self, system: str) -> "Brief":
+        """With these words behind its system prompt."""
+        if not system:
+            return self
+        return replace(self, system="\n\n".join(filter(None, (self.system, system))), weight=None)
 
     @property
     def tokens(self) -> int:

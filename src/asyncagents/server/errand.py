@@ -2,9 +2,10 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 from asyncagents.config.env import system_environment
@@ -34,15 +35,24 @@ class Errands:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="errand")
         self._processes: Processes | None = None
         self._same: dict[str, Answer] = {}
+        self.closing = Event()
+        """Set when the server ends: what takes long gives up."""
         self.searches = asyncio.Semaphore(2)
         """Each is a process of its own."""
         self.writing = asyncio.Lock()
         """One changes files at a time."""
 
+    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """It goes on, whoever waits for it."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def run(self, work: Callable[[], T]) -> T:
         """What a file tool would tell a model is told to whoever asked."""
+        return await self.told(self.begin(work))
+
+    async def told(self, begun: Awaitable[T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await begun
         except Missing as error:
             raise NoFile(str(error).partition(" does not exist")[0]) from error
         except ToolError as error:
@@ -66,6 +76,7 @@ class Errands:
         return self._processes
 
     def close(self) -> None:
+        self.closing.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

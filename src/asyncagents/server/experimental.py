@@ -3,12 +3,12 @@
 import logging
 from typing import Any, Literal
 
-from asyncagents.domain.shape import Shape
+from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.runtime import VERSION
 from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
 from asyncagents.server.given import DIRECTED, DIRECTORY, one
-from asyncagents.server.http import Answer, Request, shown
+from asyncagents.server.http import NAMES, Answer, Request, shown
 from asyncagents.server.place import workplace
 from asyncagents.server.route import Handler, Param, Route, Site
 
@@ -42,11 +42,6 @@ class LogLine(Shape, frozen=True, kw_only=True):
     level: Literal["debug", "info", "warn", "error"]
     message: str
     extra: dict[str, Any] | None = None
-
-
-class NotUpgraded(Shape, frozen=True, kw_only=True):
-    success: bool
-    error: str
 
 
 def always(value: Any) -> Handler:
@@ -83,8 +78,10 @@ async def log(site: Site, request: Request) -> Answer:
 
 
 async def upgrade(site: Site, request: Request) -> Answer:
+    """As a refusal, and as its clients look for it."""
     why = "a server is not upgraded over HTTP: run `pip install -U asyncagents` where it runs"
-    return Answer(400, shown(NotUpgraded(success=False, error=why)).body)
+    plain = {"name": NAMES[400], "data": {"message": why}}
+    return Answer(400, encode({**plain, "success": False, "error": why}))
 
 
 def _reading(path: str, summary: str, kind: Any, value: Any) -> Route:
@@ -146,7 +143,7 @@ ROUTES: tuple[Route, ...] = (
         handler=upgrade,
         access="token",
         summary="Refused: a server is upgraded where it runs",
-        answer=NotUpgraded,
+        answer=dict[str, Any],
         statuses=(400,),
     ),
 )

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from typing import TypeAlias
 
@@ -30,32 +31,25 @@ Walk: TypeAlias = Callable[[str, Event], Names]
 class Index:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[float, Names]] = OrderedDict()
-        self._walking: dict[str, asyncio.Lock] = {}
+        self._walking: dict[str, asyncio.Future[Names]] = {}
 
     async def names(self, errands: Errands, where: str, walk: Walk) -> Names:
-        """One looks for all who ask meanwhile."""
-        lock = self._walking.setdefault(where, asyncio.Lock())
-        try:
-            async with lock:
-                until, known = self._kept.get(where, (0.0, None))
-                now = asyncio.get_running_loop().time()
-                return (
-                    known if known is not None and now < until else await self._walked(errands, where, walk)
-                )
-        finally:
-            if not lock.locked():
-                self._walking.pop(where, None)
+        """One looks for all who ask meanwhile, to the end: who types on gives up what he asked for before."""
+        until, known = self._kept.get(where, (0.0, None))
+        if known is not None and asyncio.get_running_loop().time() < until:
+            return known
+        if where not in self._walking:
+            self._walking[where] = errands.begin(partial(walk, where, errands.closing))
+            began = asyncio.get_running_loop().time()
+            self._walking[where].add_done_callback(partial(self._ended, where, began))
+        return await errands.told(asyncio.shield(self._walking[where]))
 
-    async def _walked(self, errands: Errands, where: str, walk: Walk) -> Names:
-        loop, left = asyncio.get_running_loop(), Event()
-        began = loop.time()
-        try:
-            names = await errands.run(lambda: walk(where, left))
-        finally:
-            left.set()  # if nobody waits any more, the walk ends at the next folder
-        now = loop.time()
-        self._kept[where] = now + min(LONGEST, AS_LONG * (now - began)), names
+    def _ended(self, where: str, began: float, walked: asyncio.Future[Names]) -> None:
+        del self._walking[where]
+        if walked.cancelled() or walked.exception() is not None:
+            return
+        now = walked.get_loop().time()
+        self._kept[where] = now + min(LONGEST, AS_LONG * (now - began)), walked.result()
         self._kept.move_to_end(where)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
-        return names

@@ -9,6 +9,7 @@ import msgspec
 
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime import VERSION
+from asyncagents.server.gate import AUTH_TOKEN
 from asyncagents.server.http import JSON, NAMES, Answer, Request
 from asyncagents.server.limit import is_limited
 from asyncagents.server.route import Param, Route, Site
@@ -23,11 +24,17 @@ Sessions of LLM agents, their background tasks, and the calls whose results come
 Every error is `{"name", "data": {"message"}}`. A path that is not listed here is 404; a method that a path
 does not take is 405, with `Allow`; `OPTIONS` is 204 and tells browsers what they may do."""
 
-_BEARER, _BASIC = "token", "password"
+_BEARER, _BASIC, _QUERY = "token", "password", "ticket"
 _SIGNED, _SOURCE_SIGNED = "standardWebhooks", "webhookSignature"
 _SCHEMES: Schema = {
     _BEARER: {"type": "http", "scheme": "bearer", "description": "The token of `server.json`."},
     _BASIC: {"type": "http", "scheme": "basic", "description": "Any user, with the token as password."},
+    _QUERY: {
+        "type": "apiKey",
+        "in": "query",
+        "name": AUTH_TOKEN,
+        "description": "What follows `Basic`, for who cannot send headers.",
+    },
     _SIGNED: {
         "type": "apiKey",
         "in": "header",
@@ -43,8 +50,8 @@ _SCHEMES: Schema = {
 }
 _SECURITY: dict[str, list[Schema]] = {
     "open": [],
-    "local": [{}, {_BEARER: []}, {_BASIC: []}],
-    "token": [{_BEARER: []}, {_BASIC: []}],
+    "local": [{}, {_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
+    "token": [{_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
     "signature": [{_SIGNED: []}, {_SOURCE_SIGNED: []}],
 }
 _ERRORS = {

@@ -9,7 +9,13 @@ from asyncagents.server.http import NAMES, Answer, Request, status_of
 OURS = ("/v1/", "/async-tool/")
 """Routes that OpenCode does not have say it in a plainer form."""
 
-_CALLED = {"session": "Session", "parent session": "Session", "message": "Message", "part": "Part"}
+_CALLED = {
+    "session": "Session",
+    "parent session": "Session",
+    "message": "Message",
+    "part": "Part",
+    "project": "Project",
+}
 
 
 def told(error: RequestError, route: str, request: Request) -> Answer:

@@ -25,6 +25,7 @@ from asyncagents.server import (
     settings,
     status,
     task,
+    tui,
     vcs,
 )
 from asyncagents.server.openapi import described
@@ -56,6 +57,7 @@ ROUTES: tuple[Route, ...] = described(
         *file.ROUTES,
         *mention.ROUTES,
         *mcp.ROUTES,
+        *tui.ROUTES,
         *experimental.ROUTES,
     )
 )

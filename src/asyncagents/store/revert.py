@@ -51,5 +51,9 @@ class RevertStore(Door):
         """Files are about to change again: whoever speaks meanwhile waits for them."""
         return await self._write(lambda tx: revert.reopen(tx, session_id))
 
+    async def clear(self, lease: Lease) -> None:
+        """A model is about to be asked: what is undone goes for good."""
+        await self._write(lambda tx: revert.clear(tx, lease))
+
     async def unmark(self, session_id: SessionId) -> Session:
         return await self._write(lambda tx: revert.unmark(tx, session_id))

@@ -40,6 +40,8 @@ from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
 BUSY = encode(Busy()).decode()
+SOUGHT = 500
+"""So many characters of a title are searched: an index has them."""
 _call_decoder = msgspec.json.Decoder(Call)
 
 
@@ -83,8 +85,7 @@ async def check_lease(tx: Tx, lease: Lease) -> None:
 async def save(
     tx: Tx, row: SessionRow, control: Control, info: Session | None = None, *, at_rest: bool = False
 ) -> SessionRow:
-    """Write a session back, publish what changed, and wake it if it was signalled. `at_rest`: it has no call
-    that is not settled, and waits for nothing."""
+    """Write a session back, publish what changed, wake it if signalled. `at_rest`: it waits for nothing."""
     rev = await tx.rev()
     now_status = IDLE if at_rest and control.state == "idle" else await _status(tx, control)
     raw, version = row.raw, row.version
@@ -115,8 +116,7 @@ async def save(
         rev,
         control.id,
     )
-    if info is not None and listed(info) != listed(row.info):
-        await tx.one("list_session", *listed(info), control.id)
+    await _list(tx, row.info, info)
     if now_status != row.status:
         publish_status(tx, control.id, now_status)
     if control.state == "ready" or control.wake_seq > row.control.wake_seq:
@@ -126,7 +126,14 @@ async def save(
 
 def listed(info: Session) -> tuple[int, str, int | None]:
     """What lists of sessions are sorted and searched by. A search would end at a zero byte."""
-    return info.time.updated, info.title.casefold().replace("\0", "\ufffd"), info.time.archived
+    sought = info.title[:SOUGHT].casefold().replace("\0", "\ufffd")
+    return info.time.updated, sought, info.time.archived
+
+
+async def _list(tx: Tx, before: Session, info: Session | None) -> None:
+    """An index has it, so it is written only if it changed."""
+    if info is not None and (info.time != before.time or info.title != before.title):
+        await tx.one("list_session", *listed(info), info.id)
 
 
 def publish_status(tx: Tx, session_id: SessionId, text: str) -> None:

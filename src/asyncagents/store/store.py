@@ -11,7 +11,7 @@ from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, RequestId,
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Rule, Session, Tokens
 from asyncagents.domain.status import Status
-from asyncagents.domain.task import EndedBy, Task
+from asyncagents.domain.task import EndedBy
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
@@ -28,7 +28,6 @@ from asyncagents.store.tx import Commit, Database
 from asyncagents.store.verb import (
     answer,
     approval,
-    background,
     begin,
     cancel,
     claim,
@@ -125,10 +124,6 @@ class Store(Door):
         """Send a follow-up to a task's child. The same key again changes nothing."""
         await self._write(lambda tx: task.resume(tx, follow))
 
-    async def background(self, task_id: SessionId) -> Task:
-        """Let whoever waits for a task go on; a notice tells of its end."""
-        return await self._write(lambda tx: background.background(tx, task_id))
-
     async def conclude(self, task_id: SessionId) -> None:
         """End a task whose end was missed."""
         await self._write(lambda tx: task_end.sweep(tx, task_id))
@@ -136,9 +131,6 @@ class Store(Door):
     async def expire(self, limit: int = expire.PIECE) -> int:
         """Settle overdue calls; returns how many. The rest waits for the next call."""
         return await self._write(lambda tx: expire.expire(tx, limit))
-
-    async def retitle(self, session_id: SessionId, title: str) -> Session:
-        return await self._write(lambda tx: session.retitle(tx, session_id, title))
 
     async def delete_session(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Delete a session and all its descendants."""

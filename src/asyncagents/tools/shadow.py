@@ -6,7 +6,7 @@ import shutil
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -113,6 +113,24 @@ class Shadow:
             yield
         finally:
             self._held.locks = ()
+            os.close(lock)
+
+    @contextmanager
+    def undo_lock(self) -> Iterator[Callable[[], bool]]:
+        """Of whoever puts files back; gives a function that tries to take it, without waiting."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._folder / "asyncagents.undo", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+        def take() -> bool:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        try:
+            yield take
+        finally:
             os.close(lock)
 
     def _set_up(self) -> None:

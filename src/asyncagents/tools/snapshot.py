@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from asyncagents.tools.snapshot_diff import changed, diff_text, file_diffs
 T = TypeVar("T")
 PAUSE_MS = 300_000
 """So long none is tried after one failed: what hangs once hangs again."""
+TRIES, BETWEEN_TRIES = 600, 0.05
 _log = logging.getLogger(__name__)
 
 SWITCHED_OFF = "the configuration says `snapshot: false`, so no snapshots of files are taken"
@@ -91,6 +93,18 @@ class GitSnapshots:
 
     async def text(self, before: str, after: str) -> str:
         return "" if before == after else await self._read(diff_text, before, after)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """A lock that goes with its process."""
+        with self._shadow.undo_lock() as try_to_take:
+            for _ in range(TRIES):
+                if try_to_take():
+                    break
+                await asyncio.sleep(BETWEEN_TRIES)
+            else:
+                raise Unavailable("another process is putting files back in this project: try again later")
+            yield
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
         async with self._alone:

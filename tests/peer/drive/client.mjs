@@ -3,11 +3,32 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 
-const READS = /\.(list|get|status|ids|agents|providers|auth|current|children|todo|diff|messages|message|text|files|symbols|read)$/
+const READS =
+  /\.(list|get|status|ids|agents|providers|auth|current|children|todo|diff|messages|message|text|files|symbols|read)$/
 const V1_NAMES = { "permission.respond": "postSessionIdPermissionsPermissionId" }
 const NAMESPACES = [
-  "session", "app", "config", "provider", "project", "path", "find", "file", "command", "tool", "vcs", "mcp",
-  "permission", "question", "event", "global", "part", "instance", "lsp", "formatter", "auth", "experimental",
+  "session",
+  "app",
+  "config",
+  "provider",
+  "project",
+  "path",
+  "find",
+  "file",
+  "command",
+  "tool",
+  "vcs",
+  "mcp",
+  "permission",
+  "question",
+  "event",
+  "global",
+  "part",
+  "instance",
+  "lsp",
+  "formatter",
+  "auth",
+  "experimental",
 ]
 
 export async function entry(modules, version) {
@@ -19,7 +40,9 @@ export async function entry(modules, version) {
 
 export class Caller {
   constructor(version, sdk, { url, token, directory, patience = 60_000 }) {
-    const headers = token ? { authorization: "Basic " + Buffer.from(`opencode:${token}`).toString("base64") } : {}
+    const headers = token
+      ? { authorization: "Basic " + Buffer.from(`opencode:${token}`).toString("base64") }
+      : {}
     this.version = version
     this.sdk = sdk
     this.place = { url, token, directory, patience }
@@ -49,7 +72,9 @@ export class Caller {
 
   // Every method of the namespaces, as the classes of the SDK have them.
   methods() {
-    const roots = NAMESPACES.filter((name) => this.client[name]).flatMap((name) => walked(this.client[name], name))
+    const roots = NAMESPACES.filter((name) => this.client[name]).flatMap((name) =>
+      walked(this.client[name], name),
+    )
     return this.version === "v1" ? [...roots, "permission.respond"] : roots
   }
 
@@ -87,7 +112,8 @@ function walked(owner, name) {
     else if (key !== "constructor") found.push(`${name}.${key}`)
   }
   for (const [key, value] of Object.entries(owner)) {
-    if (value && typeof value === "object" && /^[a-z]/.test(key) && key !== "client") found.push(...walked(value, `${name}.${key}`))
+    if (value && typeof value === "object" && /^[a-z]/.test(key) && key !== "client")
+      found.push(...walked(value, `${name}.${key}`))
   }
   return found
 }

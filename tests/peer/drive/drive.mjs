@@ -18,7 +18,10 @@ const inBoth = (scene) => place.all || !ONCE.has(scene)
 const told = { answers: {}, methods: {}, called: {} }
 for (const version of place.versions ?? ["v1", "v2"]) {
   const sdk = await entry(place.modules, version)
-  const caller = new Caller(version, sdk, { ...place, directory: version === "v1" ? undefined : place.project })
+  const caller = new Caller(version, sdk, {
+    ...place,
+    directory: version === "v1" ? undefined : place.project,
+  })
   const stage = new Stage(caller, told.answers)
   await stage.listen()
   for (const scene of wanted.filter((scene) => version === "v2" || inBoth(scene))) {

@@ -6,7 +6,7 @@ import { join } from "node:path"
 async function talked(stage, count) {
   const { id } = await stage.session()
   for (let number = 1; number <= count; number++) {
-    await stage.caller.ask("session.prompt", { sessionID: id, parts: said(play({ text: `Answer ${number}.` })) })
+    await stage.say(id, play({ text: `Answer ${number}.` }))
   }
   return id
 }
@@ -27,7 +27,11 @@ async function forking(stage) {
   const messages = (await stage.caller.ask("session.messages", { sessionID })).body
   const whole = await stage.call("session.fork", { sessionID })
   await stage.call("session.messages", { sessionID: whole?.id }, "forked")
-  const part = await stage.call("session.fork", { sessionID, messageID: messages?.[2]?.info.id }, "before a message")
+  const part = await stage.call(
+    "session.fork",
+    { sessionID, messageID: messages?.[2]?.info.id },
+    "before a message",
+  )
   await stage.call("session.messages", { sessionID: part?.id }, "forked before a message")
   await stage.call("session.fork", { sessionID: whole?.id }, "of a fork")
   await stage.call("session.fork", { sessionID, messageID: "msg_nobody" }, "unknown message")
@@ -56,9 +60,17 @@ const reverting = (stage, { other }) => stage.at(other, (there) => reverted(ther
 async function reverted(stage, project) {
   const file = join(project, `made-by-${stage.caller.version}.txt`)
   const { id } = await stage.session()
-  const write = (content) => play({ tools: [tool("write", { filePath: file, content })] }, { text: "Written." })
+  const write = (content) =>
+    play({ tools: [tool("write", { filePath: file, content })] }, { text: "Written." })
   await stage.turn("write", write("first\n"), { session: { id } })
-  await stage.turn("write again", play({ tools: [tool("edit", { filePath: file, oldString: "first", newString: "second" })] }, { text: "Edited." }), { session: { id } })
+  await stage.turn(
+    "write again",
+    play(
+      { tools: [tool("edit", { filePath: file, oldString: "first", newString: "second" })] },
+      { text: "Edited." },
+    ),
+    { session: { id } },
+  )
   await stage.call("session.diff", { sessionID: id })
   const messages = (await stage.caller.ask("session.messages", { sessionID: id })).body ?? []
   const prompts = messages.filter(({ info }) => info.role === "user").map(({ info }) => info.id)
@@ -85,19 +97,40 @@ async function summarizing(stage) {
   const sessionID = await talked(stage, 2)
   const from = stage.now
   await stage.call("session.summarize", { sessionID, providerID: "stage", modelID: "m" })
-  await stage.until((event) => event.type === "session.compacted" && event.properties.sessionID === sessionID, from, "compacted")
+  await stage.until(
+    (event) => event.type === "session.compacted" && event.properties.sessionID === sessionID,
+    from,
+    "compacted",
+  )
   await stage.call("session.messages", { sessionID }, "summarized")
   await stage.turn("after a summary", play({ text: "Going on." }), { session: { id: sessionID } })
 }
 
 async function behind(stage) {
   if (!stage.has("experimental.session.background")) return
-  const task = { description: "Take time", prompt: play({ text: "Took time.", chunks: 4, gap: 0.3 }), subagent_type: "general" }
+  const task = {
+    description: "Take time",
+    prompt: play({ text: "Took time.", chunks: 4, gap: 0.3 }),
+    subagent_type: "general",
+  }
   const { id } = await stage.session()
   const from = stage.now
-  const prompt = stage.answer("session.prompt", { sessionID: id, parts: said(play({ tools: [tool("task", task)] }, { text: "Went on." })) }, "sent to the background")
-  await stage.until(({ type, properties: { info } }) => type === "session.created" && info.parentID === id, from, "child")
-  await stage.until(({ type, properties: { part } }) => type === "message.part.updated" && part.sessionID === id && part.state?.metadata?.sessionId, from, "task with a session")
+  const prompt = stage.answer(
+    "session.prompt",
+    { sessionID: id, parts: said(play({ tools: [tool("task", task)] }, { text: "Went on." })) },
+    "sent to the background",
+  )
+  await stage.until(
+    ({ type, properties: { info } }) => type === "session.created" && info.parentID === id,
+    from,
+    "child",
+  )
+  await stage.until(
+    ({ type, properties: { part } }) =>
+      type === "message.part.updated" && part.sessionID === id && part.state?.metadata?.sessionId,
+    from,
+    "task with a session",
+  )
   await stage.call("experimental.session.background", { sessionID: id })
   await prompt
   await stage.call("experimental.session.background", { sessionID: "ses_nobody" }, "unknown")

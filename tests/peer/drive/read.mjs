@@ -71,7 +71,11 @@ async function mcp(stage) {
   await stage.call("mcp.auth.callback", { name: "nobody", code: "x" }, "unknown")
   await stage.call("mcp.auth.authenticate", { name: "nobody" }, "unknown")
   await stage.call("mcp.add", { name: "bad" }, "no config")
-  await stage.call("mcp.add", { name: "gone", config: { type: "local", command: ["/nowhere/at/all"], enabled: false } }, "off")
+  await stage.call(
+    "mcp.add",
+    { name: "gone", config: { type: "local", command: ["/nowhere/at/all"], enabled: false } },
+    "off",
+  )
 }
 
 // The same server, asked for several projects: each has its own answers.
@@ -84,7 +88,10 @@ async function places(stage, { other, plain }) {
   const mine = (await stage.caller.ask("session.list")).body ?? []
   const theirs = (await there.ask("session.list")).body ?? []
   stage.keep("session.list by directory", {
-    body: { here: mine.some(({ id }) => id === body?.id), there: theirs.map(({ id, title }) => [id === body?.id, title]) },
+    body: {
+      here: mine.some(({ id }) => id === body?.id),
+      there: theirs.filter(({ id }) => id === body?.id).map(({ title }) => title),
+    },
   })
   await stage.answer("session.get", { sessionID: body?.id }, "of elsewhere", stage.caller)
   const bare = stage.caller.elsewhere(plain)
@@ -120,11 +127,16 @@ async function everywhere(stage, { other }) {
   const reading = (async () => {
     for await (const { directory, payload } of stream) {
       seen.push({ directory, type: payload.type })
-      if (payload.type === "server.connected") await stage.caller.elsewhere(other).ask("session.create", { title: "Heard" })
       if (payload.type === "session.created") return
     }
   })()
-  await Promise.race([reading, new Promise((done) => setTimeout(done, stage.caller.place.patience).unref())])
+  // Again and again: OpenCode says that it is connected a little before it listens.
+  const speaking = setInterval(
+    () => stage.caller.elsewhere(other).ask("session.create", { title: "Heard" }),
+    500,
+  )
+  await reading
+  clearInterval(speaking)
   stop()
   const wanted = seen.filter(({ type }) => /^(server\.connected|session\.created)$/.test(type))
   stage.keep("global.event", { body: wanted.map((each) => (each.directory ? each : { type: each.type })) })

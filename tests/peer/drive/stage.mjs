@@ -1,7 +1,6 @@
 // What a run remembers: answers by name, and all events with the order they came in.
 import { once, EventEmitter } from "node:events"
 
-
 export class Stage {
   constructor(caller, answers) {
     this.caller = caller
@@ -71,7 +70,11 @@ export class Stage {
   }
 
   async idle(sessionID, from) {
-    await this.until((event) => event.type === "session.idle" && event.properties.sessionID === sessionID, from, `idle ${sessionID}`)
+    await this.until(
+      (event) => event.type === "session.idle" && event.properties.sessionID === sessionID,
+      from,
+      `idle ${sessionID}`,
+    )
   }
 
   get now() {
@@ -91,11 +94,24 @@ export class Stage {
   async turn(name, text, { session, ...more } = {}) {
     const { id } = session ?? (await this.session())
     const from = this.now
-    const { body, status } = await this.answer("session.prompt", { sessionID: id, parts: [{ type: "text", text }], ...more }, name)
+    const { body, status } = await this.answer(
+      "session.prompt",
+      { sessionID: id, parts: [{ type: "text", text }], ...more },
+      name,
+    )
     if (status !== 200) throw new Error(`${name} was refused`)
     await this.idle(id, from)
-    this.keep(`events ${name}`, { story: story(this.of(id, from)) })
+    this.keep(`events ${name}`, {
+      story: story(this.of(id, from), this.of(id).slice(0, -this.of(id, from).length)),
+    })
     return { id, from, body }
+  }
+
+  // A prompt that nobody looks at.
+  async say(id, text) {
+    const from = this.now
+    await this.caller.ask("session.prompt", { sessionID: id, parts: [{ type: "text", text }] })
+    await this.idle(id, from)
   }
 
   // The first event of each kind, whole.
@@ -112,20 +128,31 @@ export class Stage {
 function told({ status, body, headers, thrown }) {
   if (thrown) return { thrown }
   const cursor = headers?.get("x-next-cursor")
-  return { status, ...(body === undefined ? {} : { body }), ...(cursor ? { cursor, link: headers.get("link") } : {}) }
+  return {
+    status,
+    ...(body === undefined ? {} : { body }),
+    ...(cursor ? { cursor, link: headers.get("link") } : {}),
+  }
 }
 
 function kindOf({ type, properties }) {
   const { part, status, info } = properties
-  const more = [part?.type, part?.state?.status, status?.type, info?.role, info?.time?.completed && "done", info?.error?.name]
+  const more = [
+    part?.type,
+    part?.state?.status,
+    status?.type,
+    info?.role,
+    info?.time?.completed && "done",
+    info?.error?.name,
+  ]
   return [type, ...more].filter(Boolean).join(" ")
 }
 
 // What clients rely on, in its order: each message when it is first told, each call when it ended, every change of the
 // status. Left out is what may come at any time, or twice.
-function story(events) {
+function story(events, before) {
   const told = []
-  const known = new Set()
+  const known = new Set(before.map(({ properties: { info } }) => info?.id))
   let status
   for (const event of events) {
     const label = labelOf(event, known)
@@ -141,7 +168,9 @@ function labelOf({ type, properties: { info, part, status } }, known) {
     case "message.updated":
       return known.size === known.add(info.id).size ? undefined : info.role
     case "message.part.updated":
-      return /^(completed|error)$/.test(part.state?.status) && known.size !== known.add(part.id).size ? `call ${part.state.status}` : undefined
+      return /^(completed|error)$/.test(part.state?.status) && known.size !== known.add(part.id).size
+        ? `call ${part.state.status}`
+        : undefined
     case "message.part.delta":
       return "delta"
     case "session.status":

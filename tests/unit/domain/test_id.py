@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.id import Ids
+from asyncagents.errors import InvalidInput
 
 NOW = 1_794_770_256_144
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -79,3 +80,31 @@ def test_more_ids_than_a_millisecond_holds_still_ascend() -> None:
     ids = Ids(Steps(NOW), Fixed())
     made = [ids.message() for _ in range(10_000)]
     assert all(a < b for a, b in pairwise(made))
+
+
+@pytest.mark.spec("X-01")
+def test_ids_come_after_one_that_somebody_else_made_a_little_ahead() -> None:
+    ahead = Ids(Steps(NOW + 5_000), Fixed(7)).message()
+    ids = Ids(Steps(NOW), Fixed())
+    ids.reach(ahead)
+    assert ids.message() > ahead
+    ids.reach(Ids(Steps(NOW - 10**9), Fixed()).message())
+    assert ids.message() > ahead
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize(
+    "given", ["", "msg_", "msg_mine", "msg_00000000000g" + "0" * 14, "msg_" + "0" * 25, "é"]
+)
+def test_what_is_no_id_is_not_reached_for(given: str) -> None:
+    with pytest.raises(InvalidInput, match="is no id"):
+        Ids(Steps(NOW), Fixed()).reach(given)
+
+
+@pytest.mark.spec("X-01")
+def test_an_id_of_a_time_to_come_is_refused_and_changes_nothing() -> None:
+    ids = Ids(Steps(NOW), Fixed())
+    before = ids.message()
+    with pytest.raises(InvalidInput, match="time to come"):
+        ids.reach(Ids(Steps(NOW + 60_000), Fixed()).message())
+    assert int(ids.message()[4:16], 16) == int(before[4:16], 16) + 1

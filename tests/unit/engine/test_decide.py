@@ -78,6 +78,7 @@ TABLE = [
     Arm("backing off", backing_off(9), BackOff(9)),
     Arm("due again", backing_off(5), CallModel()),
     Arm("error", ended(error=unknown("oh")), Rest("error")),
+    Arm("ran", ended(finish=None), Rest("ran")),
     Arm("unread", lambda session: replace(session, queued=1), CallModel()),
     Arm("async", having(ASYNC), Park()),
     Arm("wait", having(WAIT), Park()),

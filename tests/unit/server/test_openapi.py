@@ -119,8 +119,8 @@ def test_errors_of_what_stands_before_a_route_are_told_where_they_can_be(
     ("access", "schemes"),
     [
         ("open", []),
-        ("local", [{}, {"token": []}, {"password": []}]),
-        ("token", [{"token": []}, {"password": []}]),
+        ("local", [{}, {"token": []}, {"password": []}, {"ticket": []}]),
+        ("token", [{"token": []}, {"password": []}, {"ticket": []}]),
         ("signature", [{"standardWebhooks": []}, {"webhookSignature": []}]),
     ],
 )

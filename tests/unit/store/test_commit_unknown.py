@@ -17,6 +17,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer import answer
 from asyncagents.store.verb.approval import approve
+from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb.step import Move
 from asyncagents.testing.clock import FakeClock, SeededRng
@@ -137,7 +138,7 @@ async def _cancel(lab: Lab) -> Act:
 
 async def _retitle(lab: Lab) -> Act:
     session_id = await lab.session()
-    return lambda: lab.store.retitle(session_id, "Dragons")
+    return lambda: lab.store.conversation.change(session_id, Change(title="Dragons"))
 
 
 async def _delete(lab: Lab) -> Act:

@@ -291,3 +291,26 @@ def test_tasks_of_before_are_found_by_what_they_are_and_say(tmp_path: Path) -> N
         ("b", "running", "general", "look", 7, None, 1, 1),
         ("c", "", "", "", 0, None, 1, 1),
     ]
+
+
+def test_sessions_of_before_are_listed_by_their_last_use_and_their_titles(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, first=8)
+    old = {"directory": "/a", "title": "Viel ÄRGER", "time": {"created": 1, "updated": 5, "archived": 7}}
+    new = {"directory": "/b", "title": "BEES", "time": {"created": 1, "updated": 9}}
+    rows = [("a", json.dumps(old)), ("b", json.dumps(new)), ("c", "{broken")]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, info in rows:
+            connection.execute(
+                "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev,"
+                " in_turn, cancel_rev, blocked_turn, claims, positions, status, info, version, project_id,"
+                " rev)"
+                " VALUES (?, ?, 0, 'p', 'idle', 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', ?, 1, 'p', 1)",
+                (name, name, info.encode()),
+            )
+    _migrate(path, first=9)
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute(
+            "SELECT id, directory, updated, folded, archived FROM session ORDER BY updated DESC"
+        ).fetchall()
+    assert found == [("b", "/b", 9, "bees", None), ("a", "/a", 5, "viel ärger", 7), ("c", "", 0, "", None)]

@@ -1,138 +1,27 @@
 """Group commit: many verbs, each in a savepoint, one transaction, one sync."""
 
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.event import Event
-from asyncagents.domain.id import Ids, SessionId
+from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
-from asyncagents.errors import AsyncAgentsError, InvalidInput, SchemaMismatch, StoreError
+from asyncagents.errors import AsyncAgentsError, SchemaMismatch, StoreError
 from asyncagents.store.sqlite.connection import BUSY_TIMEOUT_MS, Connect, Connection, is_busy
 from asyncagents.store.sqlite.migrate import refuse_newer
 from asyncagents.store.sqlite.statement import migration_files
-from asyncagents.store.tx import Commit, Row, Verb
+from asyncagents.store.sqlite.transaction import Counter, SqliteTx, drive
+from asyncagents.store.tx import Commit, Verb
 from asyncagents.store.verb.feed import changes, revision
-
-T = TypeVar("T")
 
 UNSEEN = -1
 MARKS_KEPT = 100_000
 """The marks of writers that ended are dropped after so many revisions; a live one looks at once."""
-
-
-class Counter:
-    """The revisions of one transaction: read when it begins, written back before it commits."""
-
-    __slots__ = ("last",)
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-
-
-class SqliteTx:
-    """A transaction as verbs see it. Its coroutines never suspend, so a thread can drive them."""
-
-    __slots__ = (
-        "_counter",
-        "_execute",
-        "_rev",
-        "_sql",
-        "due",
-        "events",
-        "ids",
-        "interrupted",
-        "now",
-        "posts",
-        "woken",
-    )
-
-    def __init__(
-        self,
-        connection: Connection,
-        sql: dict[str, str],
-        *,
-        now: int,
-        ids: Ids,
-        counter: Counter | None = None,
-    ) -> None:
-        self._execute = connection.execute
-        self._sql = sql
-        self._counter = counter
-        self._rev = 0
-        self.now = now
-        self.ids = ids
-        self.events: list[Event] = []
-        self.woken: list[SessionId] = []
-        self.interrupted: list[SessionId] = []
-        self.due: list[int] = []
-        self.posts: list[int] = []
-
-    async def one(self, statement: str, *params: object) -> Row | None:
-        try:
-            row: Row | None = self._execute(self._sql[statement], params).fetchone()
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise _unfit(error) from error
-        return row
-
-    async def all(self, statement: str, *params: object) -> list[Row]:
-        try:
-            return self._execute(self._sql[statement], params).fetchall()
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise _unfit(error) from error
-
-    async def run(self, statement: str, *params: object) -> int:
-        """RETURNING would cost as much again as the statement itself."""
-        try:
-            return self._execute(self._sql[statement], params).rowcount
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise _unfit(error) from error
-
-    async def rev(self) -> int:
-        if not self._rev:
-            assert self._counter is not None, "a reading transaction changes nothing"
-            self._counter.last += 1
-            self._rev = self._counter.last
-        return self._rev
-
-    @property
-    def wrote(self) -> bool:
-        return self._rev > 0
-
-    def emit(self, event: Event) -> None:
-        self.events.append(event)
-
-    def wake(self, session_id: SessionId) -> None:
-        self.woken.append(session_id)
-
-    def interrupt(self, session_id: SessionId) -> None:
-        self.interrupted.append(session_id)
-
-    def expect(self, due: int) -> None:
-        self.due.append(due)
-
-    def expect_post(self, due: int) -> None:
-        self.posts.append(due)
-
-
-def _unfit(error: Exception) -> InvalidInput:
-    return InvalidInput(f"the store cannot take this value: {error}")
-
-
-def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a verb to its end here and now."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    coroutine.close()
-    raise RuntimeError("a store verb waited for something; verbs only use their transaction")
 
 
 class Outcome(Struct):

@@ -84,7 +84,7 @@ def _fold_titles(connection: Connection) -> None:
         "SELECT id, CAST(info AS TEXT) ->> 'title' FROM session WHERE folded GLOB '*[^ -~]*'"
     )
     for session_id, title in found.fetchall():
-        connection.execute("UPDATE session SET folded = ? WHERE id = ?", (folded(title), session_id))
+        connection.execute("UPDATE session SET folded = ? WHERE id = ?", (folded(title[:500]), session_id))
 
 
 def _min_reader(script: str, number: int) -> int:

@@ -32,7 +32,12 @@ async def change(tx: Tx, session_id: SessionId, new: Change) -> Session:
     if new.metadata is not None:
         info = replace(touched(info, tx.now), metadata=new.metadata)
     if new.permission:
-        info = replace(touched(info, tx.now), permission=(*(info.permission or ()), *new.permission))
+        info = replace(touched(info, tx.now), permission=_last(*(info.permission or ()), *new.permission))
     if info == row.info:
         return info
     return (await save(tx, row, row.control, info)).info
+
+
+def _last(*rules: Rule) -> tuple[Rule, ...]:
+    """Each where it stands last: there it counts, whatever stood before."""
+    return tuple(reversed(dict.fromkeys(reversed(rules))))

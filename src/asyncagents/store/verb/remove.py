@@ -4,18 +4,19 @@ from msgspec.structs import replace
 
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control
-from asyncagents.domain.event import MessageRemoved, PartRemoved
+from asyncagents.domain.event import PartRemoved
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import Part, ToolCompleted, ToolError, ToolPart, ToolPending
 from asyncagents.domain.shape import encode
-from asyncagents.errors import InvalidInput, NotFound, SessionBusy
+from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
 from asyncagents.store.row import SessionRow, put_part, read_part, save, the_session, unsettled
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.cancel import cancel
 from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.task_end import CONSUMED
+from asyncagents.store.verb.undone import take_out
 
 REMOVED = "The message that made this call was removed."
 
@@ -26,6 +27,8 @@ async def at_rest(tx: Tx, session_id: SessionId) -> SessionRow:
     control = row.control
     if control.state != "idle" or control.in_turn or control.backoff is not None:
         raise SessionBusy(session_id)
+    if row.info.revert is not None:
+        raise Conflict("part of this session is undone: redo it, or say something first, and it is gone")
     return row
 
 
@@ -36,11 +39,7 @@ async def remove_message(tx: Tx, session_id: SessionId, message_id: MessageId) -
     await _let_go(tx, session_id, message_id)
     row = await the_session(tx, session_id)
     control = await _unsummed(tx, row.control, found)
-    for table in ("parts_of_message", "message", "input"):
-        await tx.run(f"remove_{table}", message_id)
-    gone = MessageRemoved(session_id=session_id, message_id=message_id)
-    await tx.one("insert_tombstone", await tx.rev(), "message", message_id, encode(gone))
-    tx.emit(gone)
+    await take_out(tx, session_id, message_id)
     if control is not row.control:
         await save(tx, row, control)
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call
-from asyncagents.domain.control import Control
+from asyncagents.domain.control import Control, Lease
 from asyncagents.domain.event import SessionDiff
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.part import PatchPart, TextPart, ToolPart
@@ -14,6 +14,7 @@ from asyncagents.errors import NotFound, SessionBusy
 from asyncagents.store.row import (
     SessionRow,
     entry,
+    held,
     inbox,
     read_part,
     save,
@@ -28,6 +29,7 @@ from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.task import tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, conclude
 from asyncagents.store.verb.trail import summed
+from asyncagents.store.verb.undone import clear_undone
 
 UNDONE = "This call was undone."
 
@@ -196,6 +198,11 @@ async def reopen(tx: Tx, session_id: SessionId) -> Session:
     info = replace(row.info, revert=replace(row.info.revert, diff=None))
     await save(tx, row, row.control, info)
     return info
+
+
+async def clear(tx: Tx, lease: Lease) -> None:
+    """A model is about to be asked."""
+    await clear_undone(tx, await held(tx, lease))
 
 
 async def unmark(tx: Tx, session_id: SessionId) -> Session:

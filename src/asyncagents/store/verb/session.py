@@ -1,16 +1,14 @@
 """Sessions come and go."""
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from asyncagents.domain.codec import SHAPE_VERSION, decode_session, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import SessionCreated
-from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import Session
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body, check_names
-from asyncagents.store.row import IDLE, SessionRow, find_session, listed, save, the_session, touched
+from asyncagents.store.row import IDLE, SessionRow, find_session, listed
 from asyncagents.store.tx import Tx
 
 
@@ -87,10 +85,3 @@ async def insert_session(
         info.directory,
         *listed(info),
     )
-
-
-async def retitle(tx: Tx, session_id: SessionId, title: str) -> Session:
-    row = await the_session(tx, session_id)
-    info = replace(touched(row.info, tx.now), title=title)
-    await save(tx, row, row.control, info)
-    return info

@@ -76,7 +76,7 @@ async def check_newest(tx: Tx, fact: Admit) -> None:
     message_id = fact.message.id
     if await tx.one("message", message_id) is not None:
         raise Conflict(f"message id {message_id!r} is taken; leave it out or choose another")
-    newest = await tx.one("newest_message", fact.session_id)
+    newest = await tx.one("last_message_id", fact.session_id)
     if newest is not None and newest[0] > message_id:
         raise InvalidInput(f"message id {message_id!r} is older than what was said last: make one now")
 

@@ -29,13 +29,14 @@ async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
         if revert.part_id is not None and message_id == revert.message_id:
             await _remove_parts(tx, session_id, revert)
         else:
-            await _remove(tx, session_id, message_id)
+            await take_out(tx, session_id, message_id)
     place = first[0] if first is not None else None
     control = row.control if place is None else await _read_on(tx, row.control, place, revert)
     return await save(tx, row, control, replace(row.info, revert=None))
 
 
-async def _remove(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
+async def take_out(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
+    """A message and its parts, for good."""
     rev = await tx.rev()
     await tx.run("undo_parts", message_id, "")
     await tx.run("undo_message", message_id)

@@ -95,24 +95,12 @@ INSERT INTO part (id, message_id, session_id, body, version, rev) VALUES (?, ?, 
 ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = excluded.version, rev = excluded.rev
 WHERE part.message_id = excluded.message_id AND part.version <= excluded.version;
 
--- name: remove_message
-DELETE FROM message WHERE id = ?;
-
--- name: remove_parts_of_message
-DELETE FROM part WHERE message_id = ?;
-
 -- name: remove_part
 DELETE FROM part WHERE id = ?;
-
--- name: remove_input
-DELETE FROM input WHERE message_id = ?;
 
 -- name: copied_messages
 -- What people see before an id, in their order, and the place that the model reads it at.
 SELECT id, position, info, version FROM message WHERE session_id = ? AND id < ? AND hidden = 0 ORDER BY id;
-
--- name: newest_message
-SELECT id FROM message WHERE session_id = ? ORDER BY id DESC LIMIT 1;
 
 -- name: newest_system
 -- What a person said last in a turn that has a word for the system prompt.

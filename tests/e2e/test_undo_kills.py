@@ -1,0 +1,64 @@
+"""An undo in a process that is killed: whoever comes next ends it, or undoes and redoes it again."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.session import Session
+from tests.e2e.undo_worker import MANY, runtime
+
+PATIENCE = 60
+ROOT = Path(__file__).parents[2]
+
+
+def project(root: Path) -> None:
+    root.mkdir()
+    subprocess.run(["git", "init", "-q", "."], cwd=root, check=True)
+    for number in range(MANY):
+        (root / f"{number}.txt").write_text(f"first {number}\n")
+
+
+def state(root: Path) -> tuple[int, int, int]:
+    """Files that are as they were at first, that are changed, and that are new."""
+    texts = [(root / f"{number}.txt").read_text().split()[0] for number in range(MANY)]
+    new = len(list((root / "new").iterdir())) if (root / "new").exists() else 0
+    return texts.count("first"), texts.count("changed"), new
+
+
+async def killed(data: Path, root: Path, after: float) -> None:
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.e2e.undo_worker", str(data), str(root),
+        cwd=ROOT, stdout=asyncio.subprocess.PIPE, env={**os.environ},
+    )  # fmt: skip
+    assert worker.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        assert await worker.stdout.readline() == b"marked\n"
+        await asyncio.sleep(after)
+        worker.kill()
+        await worker.wait()
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize(("after", "next_step"), [(0.05, "undo"), (0.2, "redo"), (0.0, "speak")])
+async def test_an_undo_that_was_killed_is_ended_by_whoever_comes_next(
+    tmp_path: Path, after: float, next_step: str
+) -> None:
+    data, root = tmp_path / "data", tmp_path / "project"
+    project(root)
+    await killed(data, root, after)
+    async with asyncio.timeout(PATIENCE), runtime(data) as here:
+        session: Session = await here.create_session(directory=root, key="one")
+        assert session.revert is not None
+        if next_step == "undo":
+            await here.reverts.revert(session.id, session.revert.message_id)
+        elif next_step == "redo":
+            await here.reverts.unrevert(session.id)
+        else:
+            await here.prompt(session.id, "hello")
+        now = await here.session(session.id)
+    assert state(root) == ((0, MANY, MANY) if next_step == "redo" else (MANY, 0, 0))
+    assert (now.revert is not None) == (next_step == "undo")

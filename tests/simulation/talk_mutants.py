@@ -1,0 +1,35 @@
+"""Bugs in copies of conversations, and in what is taken out of them."""
+
+from tests.simulation.mutant import Mutant
+from tests.simulation.talks import TALKS
+
+TALK_MUTANTS = (
+    Mutant(
+        "a_copy_without_its_key",
+        "store/verb/copy.py",
+        "    if known is not None:\n",
+        "    if False:\n",
+        first=TALKS,
+    ),
+    Mutant(
+        "a_copied_call_goes_on",
+        "domain/duplicate.py",
+        "                    yield replace(part, state=self._closed(part.state, message_id))\n",
+        "                    yield part\n",
+        first=TALKS,
+    ),
+    Mutant(
+        "nobody_hears_that_a_message_is_gone",
+        "store/verb/undone.py",
+        '    await tx.one("insert_tombstone", rev, "message", message_id, encode(gone))\n',
+        "",
+        first=TALKS,
+    ),
+    Mutant(
+        "a_message_leaves_its_parts_behind",
+        "store/verb/undone.py",
+        '    await tx.run("undo_parts", message_id, "")\n',
+        "",
+        first=TALKS,
+    ),
+)

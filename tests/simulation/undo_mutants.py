@@ -1,0 +1,35 @@
+"""Bugs in undo."""
+
+from tests.simulation.mutant import Mutant
+from tests.simulation.undos import UNDOS
+
+UNDO_MUTANTS = (
+    Mutant(
+        "a_call_that_is_undone_waits_on",
+        "store/verb/revert.py",
+        "        if point.covers(call.message_id, call.part_id):\n",
+        "        if False:\n",
+        first=UNDOS,
+    ),
+    Mutant(
+        "a_history_that_is_read_before_it_is_cleared",
+        "engine/trail.py",
+        "                await self._store.reverts.clear(lease)\n",
+        "                pass\n",
+        first=UNDOS + 20,
+    ),
+    Mutant(
+        "an_undo_without_its_files",
+        "engine/revert.py",
+        "await snapshots.put_back([PutBack(file, to) for file, to in _plan(undoing).items()])",
+        "()",
+        first=UNDOS,
+    ),
+    Mutant(
+        "messages_that_go_without_a_trace",
+        "store/verb/undone.py",
+        '    await tx.one("insert_tombstone", rev, "message", message_id, encode(gone))\n',
+        "",
+        first=UNDOS,
+    ),
+)

@@ -1,0 +1,53 @@
+"""Names of files are looked for once for all who ask meanwhile."""
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.server.errand import Errands
+from asyncagents.server.file_index import Index, Names
+
+FOUND = Names(files=("a",), folders=())
+
+
+async def test_who_gives_up_leaves_what_was_begun_to_whoever_asks_next() -> None:
+    loop, begun, go = asyncio.get_running_loop(), asyncio.Event(), Event()
+    walks = []
+
+    def walk(where: str, left: Event) -> Names:
+        walks.append(where)
+        loop.call_soon_threadsafe(begun.set)
+        assert go.wait(30)
+        return FOUND
+
+    errands, index = Errands(), Index()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(index.names(errands, "/x", walk))
+        await begun.wait()
+        first.cancel()
+        others = [group.create_task(index.names(errands, "/x", walk)) for _ in range(5)]
+        loop.call_soon(go.set)
+    errands.close()
+
+    assert [each.result() for each in others] == [FOUND] * 5
+    assert walks == ["/x"]
+
+
+async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
+    tries = []
+
+    def walk(where: str, left: Event) -> Names:
+        tries.append(left.is_set())
+        if len(tries) == 1:
+            raise ToolError("It cannot be read.")
+        return FOUND
+
+    errands, index = Errands(), Index()
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        await index.names(errands, "/x", walk)
+    assert await index.names(errands, "/x", walk) is FOUND
+    errands.close()
+    assert tries == [False, False]
+    assert errands.closing.is_set()
