@@ -17,6 +17,7 @@ from tests.flows.delegating import office
 from tests.flows.kit import PATIENCE, open_world, stage
 from tests.flows.serving import serve
 from tests.flows.test_restart import until_idle
+from tests.flows.test_unreadable_task import spoil
 
 pytestmark = pytest.mark.spec("X-01")
 CUT: dict[str, Any] = {"go": [[say("I beg"), pause(3600)]]}
@@ -77,6 +78,16 @@ async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: P
 
     texts = {event["properties"]["part"].get("text") for event in events if "part" in event["properties"]}
     assert {"It has looked.", "Nothing."} <= texts
+
+
+async def test_a_session_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
+    spoiled, session_id = await cut_off(tmp_path), await cut_off(tmp_path)
+    spoil(tmp_path, spoiled, "session")
+    async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
+        await until_idle(runtime, session_id)
+        events = await heard(runtime, tmp_path)
+
+    assert {event["properties"]["sessionID"] for event in events} == {session_id}
 
 
 async def test_what_rested_at_the_start_is_not_told_again(tmp_path: Path) -> None:
