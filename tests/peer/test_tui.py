@@ -12,7 +12,7 @@ from tests.peer.tui_scenes import SCENES
 from tests.peer.tui_stage import ours, the_real_one
 
 # Not a limit for how fast they are: on a machine with nothing else to do each takes some 35 s.
-pytestmark = [pytest.mark.spec("X-01"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def named(scene: str) -> Iterator[None]:
         raise
 
 
+@pytest.mark.spec("X-01")
 async def test_the_scenes_are_right_where_opencode_serves_itself(root: Path) -> None:
     async with the_real_one(root) as play:
         for scene in SCENES:
@@ -38,6 +39,7 @@ async def test_the_scenes_are_right_where_opencode_serves_itself(root: Path) -> 
                 await scene(play)
 
 
+@pytest.mark.spec("X-01")
 async def test_the_terminal_ui_drives_our_server(root: Path) -> None:
     async with ours(root) as (play, server):
         for scene in SCENES:
