@@ -17,7 +17,7 @@ LAST = "~"
 
 
 async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
-    """Remove what a revert marked, and the mark."""
+    """Remove what a revert marked, and the mark; what it said of files is true of nothing any more."""
     revert = row.info.revert
     if revert is None:
         return row
@@ -32,7 +32,7 @@ async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
             await take_out(tx, session_id, message_id)
     place = first[0] if first is not None else None
     control = row.control if place is None else await _read_on(tx, row.control, place, revert)
-    return await save(tx, row, control, replace(row.info, revert=None))
+    return await save(tx, row, control, replace(row.info, revert=None, summary=None))
 
 
 async def take_out(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
