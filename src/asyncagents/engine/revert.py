@@ -67,7 +67,7 @@ class Reverts:
                 await self._redo_files(session_id)  # from there on it is as if nothing had been undone
             point = undoing.point
             wanted = Revert(message_id=point.message_id, part_id=point.part_id, snapshot=snapshot)
-            marked = await self._rows.mark(session_id, wanted)
+            marked = await self._rows.mark(session_id, wanted, wakes=undoing.wakes)
             await self.stopped(marked.stopping, STOP_SECONDS)
             if snapshot is None:
                 return await self._rows.files_put_back(session_id, replace(wanted, note=why_not), None)
