@@ -1,12 +1,34 @@
 """Undo and redo at the same moment as something else."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from asyncagents.domain.session import Revert
 from asyncagents.errors import SessionBusy
-from tests.flows.test_revert import project, prompted
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.delegating import launch
+from tests.flows.kit import PATIENCE, Gate
+from tests.flows.test_revert import FILES, GO, project, prompted, tree
+
+
+@pytest.mark.spec("X-01")
+async def test_what_a_task_was_doing_to_files_when_it_was_ended_is_put_back(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script: Script = {
+        "go": [[launch("Work", "child work")], [say("Launched.")]],
+        "child work": [[call("work", text=GO), call("gate")], [say("Done.")]],
+    }
+    async with project(tmp_path, script, tools=[gate.tool]) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        async with asyncio.timeout(PATIENCE):
+            while (tmp_path / "project" / "c.txt").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        (asked, *_) = await prompted(at)
+        await at.runtime.reverts.revert(at.session_id, asked)
+        assert tree(tmp_path / "project") == FILES
 
 
 @pytest.mark.spec("X-01")

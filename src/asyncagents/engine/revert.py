@@ -71,7 +71,8 @@ class Reverts:
             await self.stopped(marked.stopping, STOP_SECONDS)
             if snapshot is None:
                 return await self._rows.files_put_back(session_id, replace(wanted, note=why_not), None)
-            return await self._put_back(undoing, wanted)
+            # what was stopped has told what it was doing to files
+            return await self._put_back(await self._rows.marked(session_id) or undoing, wanted)
 
     async def _now(self, info: Session) -> tuple[str | None, str | None]:
         """The files as they were before anything was undone; or why that is not known."""
