@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.part import ToolPart
 from asyncagents.domain.session import Revert
 from asyncagents.errors import SessionBusy
 from asyncagents.llm.scripted import Script, call, say
@@ -59,3 +60,21 @@ async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path:
         assert session.revert is None
         assert len(await at.messages()) == 2
         assert tree(tmp_path / "project") == {**FILES, "a.txt": "mine\n"}
+
+
+@pytest.mark.spec("X-01")
+async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path) -> None:
+    script: Script = {
+        "go": [[say("Kept."), call("work", text=GO)], [say("Secret.")]],
+        "hello": [[say("Hi.")]],
+    }
+    async with project(tmp_path, script) as at:
+        await at.prompt("go")
+        step = (await at.messages())[1]
+        (made,) = [part for part in step.parts if isinstance(part, ToolPart)]
+        await at.runtime.reverts.revert(at.session_id, step.info.id, made.id)
+        copy = await at.runtime.conversations.fork(at.session_id)
+        await at.runtime.prompt(copy.id, "hello")
+        texts = str(at.told())
+    assert "Kept." in texts
+    assert "Secret." not in texts
