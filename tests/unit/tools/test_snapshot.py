@@ -364,3 +364,17 @@ def test_without_git_or_outside_a_repository_there_are_none_and_it_is_said_why(t
     assert isinstance(without, NoSnapshots)
     assert "no git repository" in plain.why
     assert "git is not installed" in without.why
+
+
+@pytest.mark.spec("X-01")
+async def test_who_shares_a_snapshot_gets_one_though_another_gave_it_up(yard: Yard) -> None:
+    yard.write("a")
+    async with asyncio.TaskGroup() as group:
+        under_way = group.create_task(yard.take())
+        await asyncio.sleep(0)
+        given_up = group.create_task(yard.take())
+        await asyncio.sleep(0)
+        shared = [group.create_task(yard.take()) for _ in range(3)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+    assert {each.result() for each in shared} == {under_way.result()}
