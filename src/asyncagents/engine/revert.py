@@ -111,14 +111,13 @@ class Reverts:
         if info.revert is None or not info.revert.unfinished:
             return
         session_id = info.id
-        async with self._alone(session_id):
-            undoing = await self._rows.marked(session_id)
-            if undoing is None or undoing.info.revert is None or not undoing.info.revert.unfinished:
-                return
-            try:
-                await self._put_back(undoing, undoing.info.revert)
-            except Unavailable as error:
-                _log.warning("files of session %s are not put back: %s", session_id, error)
+        try:
+            async with self._alone(session_id):
+                undoing = await self._rows.marked(session_id)
+                if undoing is not None and undoing.info.revert is not None and undoing.info.revert.unfinished:
+                    await self._put_back(undoing, undoing.info.revert)
+        except Unavailable as error:
+            _log.warning("files of session %s are not put back: %s", session_id, error)
 
     async def unrevert(self, session_id: SessionId) -> Session:
         """Redo: files first, then the mark goes. What was ended by the undo stays so."""

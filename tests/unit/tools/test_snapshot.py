@@ -378,3 +378,15 @@ async def test_who_shares_a_snapshot_gets_one_though_another_gave_it_up(yard: Ya
         await asyncio.sleep(0)
         given_up.cancel()
     assert {each.result() for each in shared} == {under_way.result()}
+
+
+@pytest.mark.spec("X-01")
+async def test_where_snapshots_cannot_be_written_that_is_said(tmp_path: Path, yard: Yard) -> None:
+    """A full disk, a folder of somebody else: whoever works goes on without them."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "snapshot").write_text("in its place")
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        await yard.take()
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        async with yard.snapshots.alone():
+            pass
