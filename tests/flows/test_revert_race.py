@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.domain.id import Ids
 from asyncagents.domain.part import ToolPart
 from asyncagents.domain.session import Revert
-from asyncagents.errors import SessionBusy
+from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.delegating import launch
 from tests.flows.kit import PATIENCE, Gate
@@ -78,3 +80,21 @@ async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path)
         texts = str(at.told())
     assert "Kept." in texts
     assert "Secret." not in texts
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize("undone", [True, False])
+async def test_the_id_of_a_message_that_is_gone_is_not_given_to_another(tmp_path: Path, undone: bool) -> None:
+    async with project(tmp_path) as at:
+        asked = Ids(SystemClock(), SystemRng()).message()
+        await at.runtime.prompt(at.session_id, "go", message_id=asked)
+        if undone:
+            await at.runtime.reverts.revert(at.session_id, asked)
+        else:
+            for entry in await at.messages():
+                await at.runtime.conversations.remove_message(at.session_id, entry.info.id)
+        with pytest.raises(Conflict, match="gone"):
+            await at.runtime.prompt(at.session_id, "hello", message_id=asked, key="other words")
+        assert bool((await at.runtime.session(at.session_id)).revert) == undone
+        await at.prompt("hello")
+        assert [entry.text for entry in await at.messages()] == ["hello", "Hi."]
