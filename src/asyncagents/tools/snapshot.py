@@ -116,13 +116,23 @@ class GitSnapshots:
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
         async with self._alone:
-            return await self._do(lambda: PuttingBack(self._shadow).do(files))
+            return await _to_its_end(lambda: PuttingBack(self._shadow).do(files))
 
     async def _read(self, how: Callable[[Shadow, str, str], T], before: str, after: str) -> T:
         return await self._do(lambda: how(self._shadow, before, after))
 
     async def _do(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """A thread works on when whoever waits for it is stopped: until then nobody else changes these files."""
+    begun = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(begun)
+    finally:
+        if not begun.done():
+            await asyncio.wait((begun,))
 
 
 def open_snapshots(
