@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from asyncagents.app import open_runtime
+from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.call import Completed
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
 from asyncagents.domain.failure import aborted
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import AHEAD_MS, Ids, SessionId
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.model import FromUser, ModelEvent, Request
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import (
     PATIENCE,
     Ears,
@@ -196,3 +198,20 @@ async def test_who_stops_in_the_middle_of_a_claim_leaves_nothing_behind_that_see
                 await claimed.wait()
         control = await other._store.control(session.id)
     assert (control.state, control.owner, control.claims) == ("ready", None, 0)
+
+
+@pytest.mark.spec("X-01")
+async def test_an_answer_stands_after_a_prompt_whose_id_is_ahead_though_another_took_it_in(
+    tmp_path: Path,
+) -> None:
+    """People read in the order of ids, and an undo of the prompt takes its answer along."""
+    ahead = Ids(FakeClock(SystemClock().now() + AHEAD_MS - 1_000), SystemRng()).message()
+    async with stage(tmp_path, {}, serve=False) as at:
+        await at.runtime.send(at.session_id, "hello", message_id=ahead)
+    model = ScriptedModel({"hello": [[call("look")], [say("Hi.")]]})
+    async with open_runtime(tmp_path, model=model) as runtime, asyncio.timeout(PATIENCE):
+        await runtime.wait(at.session_id)
+        entries = await runtime.messages(at.session_id)
+
+    assert entries[0].info.id == ahead
+    assert [entry.text for entry in entries] == ["hello", "", "Hi."]

@@ -170,7 +170,10 @@ class UndoWorld(Scenario):
         return mark if mark is not None and state == "idle" else None
 
     def _check_files(self, session: Session) -> None:
-        """As they were before the first step that is undone, if nobody has spoken since."""
+        """Each as it was before the first step that is undone and changed it, if nobody has spoken since.
+
+        Others that worked at the same time count what they saw of it as theirs, and may have undone that.
+        """
         mark = self._mark(session.id)
         if mark is None or session.revert is None or mark["messageID"] != session.revert.message_id:
             return
@@ -179,14 +182,16 @@ class UndoWorld(Scenario):
             " WHERE message.session_id = ? AND message.id >= ? ORDER BY message.id, part.id"
         )
         cut = mark.get("partID", "")
+        was: dict[str, str | None] = {}
         for part_id, body in self._rows(query, session.id, mark["messageID"]):
             part = json.loads(body)
             if part["type"] == "patch" and (part["messageID"] != mark["messageID"] or part_id >= cut):
-                was = self.disk.of(self.disk.kept[part["hash"]], session.id)
-                if self.disk.of(self.disk.files, session.id) != was:
-                    self.stage.violate(f"X-01: {session.id} is undone, and its files are not as they were")
-                self.stage.count("files as they were")
-                return
+                for file in part["files"]:
+                    was.setdefault(file, self.disk.kept[part["hash"]].get(file))
+        for file, text in was.items():
+            if file.startswith(f"{session.id}/") and self.disk.files.get(file) != text:
+                self.stage.violate(f"X-01: {session.id} is undone, and {file} is not as it was")
+            self.stage.count("files as they were")
 
     def check_told(self, request: Request) -> None:
         """X-01: while something is undone no model is asked, and what has gone is told to none."""

@@ -115,6 +115,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Ends of its tasks that it has not been told of, and that wake it."""
     stranded: int = 0
     """Input that an abort held back and whose callers have not been answered."""
+    newest: MessageId | None = None
+    """The one with the highest id of those that wait to be promoted."""
     last: Message | None = None
     """The newest message the model would see."""
     model: ModelRef | None = None

@@ -1,6 +1,7 @@
 """Ids that sort by creation: a prefix, 12 hex digits of time and 14 random base62 characters."""
 
 import re
+from contextlib import suppress
 from threading import Lock
 from typing import NewType
 
@@ -89,6 +90,12 @@ class Ids:
             if ahead > AHEAD_MS * _PER_MS:
                 raise InvalidInput(f"{given!r} is of a time to come: set the clock, or leave the id out")
             self._last = max(self._last, now + ahead)
+
+    def follow(self, *given: str | None) -> None:
+        """As `reach`, if that can be: what is there already was made by whoever made it."""
+        for each in filter(None, given):
+            with suppress(InvalidInput):
+                self.reach(each)
 
     def _ascending(self, prefix: str) -> str:
         return f"{prefix}_{self._tick() & _TIME:012x}{self._random()}"

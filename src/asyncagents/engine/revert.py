@@ -67,11 +67,12 @@ class Reverts:
                 await self._redo_files(session_id)  # from there on it is as if nothing had been undone
             point = undoing.point
             wanted = Revert(message_id=point.message_id, part_id=point.part_id, snapshot=snapshot)
-            marked = await self._rows.mark(session_id, wanted)
+            marked = await self._rows.mark(session_id, wanted, wakes=undoing.wakes)
             await self.stopped(marked.stopping, STOP_SECONDS)
             if snapshot is None:
                 return await self._rows.files_put_back(session_id, replace(wanted, note=why_not), None)
-            return await self._put_back(undoing, wanted)
+            # what was stopped has told what it was doing to files
+            return await self._put_back(await self._rows.marked(session_id) or undoing, wanted)
 
     async def _now(self, info: Session) -> tuple[str | None, str | None]:
         """The files as they were before anything was undone; or why that is not known."""
@@ -110,14 +111,13 @@ class Reverts:
         if info.revert is None or not info.revert.unfinished:
             return
         session_id = info.id
-        async with self._alone(session_id):
-            undoing = await self._rows.marked(session_id)
-            if undoing is None or undoing.info.revert is None or not undoing.info.revert.unfinished:
-                return
-            try:
-                await self._put_back(undoing, undoing.info.revert)
-            except Unavailable as error:
-                _log.warning("files of session %s are not put back: %s", session_id, error)
+        try:
+            async with self._alone(session_id):
+                undoing = await self._rows.marked(session_id)
+                if undoing is not None and undoing.info.revert is not None and undoing.info.revert.unfinished:
+                    await self._put_back(undoing, undoing.info.revert)
+        except Unavailable as error:
+            _log.warning("files of session %s are not put back: %s", session_id, error)
 
     async def unrevert(self, session_id: SessionId) -> Session:
         """Redo: files first, then the mark goes. What was ended by the undo stays so."""

@@ -79,7 +79,8 @@ class Trail:
         """What is left to do to files before the next decision is carried out."""
         if snapshot.info is not None and snapshot.info.revert is not None:
             await self.reverts.complete(snapshot.info)
-            if isinstance(decide(snapshot), CallModel):  # before the history is read for it
+            own = any(call.own for call in snapshot.requested)  # who runs a command has spoken
+            if own or isinstance(decide(snapshot), CallModel):  # before the history is read for it
                 await self._store.reverts.clear(lease)
         if snapshot.requested or snapshot.executing or snapshot.abandoned or snapshot.holding:
             return

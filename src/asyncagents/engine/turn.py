@@ -251,7 +251,9 @@ class Turn:
         if not run.overhead and self._windows(snapshot.model).context:
             _weigh_brief(run, place, snapshot.info)
         model = None if (own := place.summarising(snapshot.model).model) == snapshot.model else own
-        # People read messages in the order of their ids: what stands before the step is named before it.
+        # People read messages in the order of their ids: what stands before the step is named before it,
+        # also by a client whose clock is ahead, and who spoke to another process.
+        self._ids.follow(snapshot.newest, snapshot.last.id if snapshot.last else None)
         told, *before, message_id = self._ids.messages(5)
         return NewStep(
             aside=Aside(before[0], place.reminders) if place.reminds else None,

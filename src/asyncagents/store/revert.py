@@ -38,9 +38,9 @@ class RevertStore(Door):
         """What is undone now."""
         return await self._read(lambda tx: revert.marked(tx, session_id))
 
-    async def mark(self, session_id: SessionId, wanted: Revert) -> Marked:
-        """Undo; what is undone ends in the same transaction."""
-        return await self._write(lambda tx: revert.mark(tx, session_id, wanted))
+    async def mark(self, session_id: SessionId, wanted: Revert, *, wakes: int | None = None) -> Marked:
+        """Undo; what is undone ends in the same transaction. `wakes`: only if all is as it was looked at."""
+        return await self._write(lambda tx: revert.mark(tx, session_id, wanted, wakes=wakes))
 
     async def files_put_back(
         self, session_id: SessionId, done: Revert, diffs: tuple[FileDiff, ...] | None

@@ -183,6 +183,7 @@ async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> S
         queued=unread.queued,
         stranded=unread.stranded,
         notices=unread.notices,
+        newest=unread.newest,
         last=last or await last_message(tx, control),
         model=model_ref(model) if model else None,
         backoff=await find_backoff(tx, control),
@@ -209,6 +210,8 @@ class Inbox(Struct, frozen=True):
     """An abort held it back, without telling its callers."""
     notices: int
     """Ends of tasks that are due to be told."""
+    newest: MessageId | None
+    """Of what waits."""
 
 
 async def inbox(tx: Tx, session_id: SessionId) -> Inbox:

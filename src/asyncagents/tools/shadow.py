@@ -102,14 +102,13 @@ class Shadow:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """git holds the lock as well: after a crash it is free when the last of its processes has ended."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._folder / "asyncagents.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self._lock_file("asyncagents.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._held.locks = (lock,)
-            with suppress(FileNotFoundError):
-                (self._folder / "index.lock").unlink()  # of one that was killed
-            self._set_up()
+            with self._writing():
+                (self._folder / "index.lock").unlink(missing_ok=True)  # of one that was killed
+                self._set_up()
             yield
         finally:
             self._held.locks = ()
@@ -118,8 +117,7 @@ class Shadow:
     @contextmanager
     def undo_lock(self) -> Iterator[Callable[[], bool]]:
         """Of whoever puts files back; gives a function that tries to take it, without waiting."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._folder / "asyncagents.undo", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self._lock_file("asyncagents.undo")
 
         def take() -> bool:
             try:
@@ -132,6 +130,20 @@ class Shadow:
             yield take
         finally:
             os.close(lock)
+
+    def _lock_file(self, name: str) -> int:
+        with self._writing():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A full disk, a folder of somebody else."""
+        try:
+            yield
+        except OSError as error:
+            why = f"snapshots of files cannot be kept in {self._folder}: {error.strerror}"
+            raise Unavailable(why) from error
 
     def _set_up(self) -> None:
         ready = self._folder / "asyncagents.ready"

@@ -33,7 +33,8 @@ class GitSnapshots:
         self._shadow = shadow
         self._clock = clock
         self._alone = asyncio.Lock()
-        self._next: asyncio.Future[str] | None = None
+        self._next: asyncio.Future[str | None] | None = None
+        """None comes of it if whoever was to take it was stopped."""
         self._not_before = 0
         self._why = ""
         self._swept = 0
@@ -42,8 +43,9 @@ class GitSnapshots:
         """Who asks while one is taken shares the next with all others who do."""
         if self._clock.now() < self._not_before:
             raise Unavailable(self._why)
-        if self._next is not None:
-            return await asyncio.shield(self._next)
+        while self._next is not None:
+            if (shared := await asyncio.shield(self._next)) is not None:
+                return shared
         mine = self._next = asyncio.get_running_loop().create_future()
         try:
             async with self._alone:
@@ -53,12 +55,18 @@ class GitSnapshots:
             self._sweep_sometimes()
         except BaseException as error:
             self._next = None if self._next is mine else self._next
-            failure = error if isinstance(error, Unavailable) else Unavailable("the snapshot was given up")
-            mine.set_exception(failure)
-            mine.exception()  # perhaps nobody shares it
-            self._pause(error)
+            self._pass_on(mine, error)
             raise
         return taken
+
+    def _pass_on(self, mine: asyncio.Future[str | None], error: BaseException) -> None:
+        """Who shares it fails with it; but if only its taker was stopped, another of them takes it."""
+        if isinstance(error, asyncio.CancelledError):
+            mine.set_result(None)
+            return
+        mine.set_exception(error)
+        mine.exception()  # perhaps nobody shares it
+        self._pause(error)
 
     def _take(self) -> str:
         with self._shadow.alone():
@@ -108,13 +116,23 @@ class GitSnapshots:
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
         async with self._alone:
-            return await self._do(lambda: PuttingBack(self._shadow).do(files))
+            return await _to_its_end(lambda: PuttingBack(self._shadow).do(files))
 
     async def _read(self, how: Callable[[Shadow, str, str], T], before: str, after: str) -> T:
         return await self._do(lambda: how(self._shadow, before, after))
 
     async def _do(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """A thread works on when whoever waits for it is stopped: until then nobody else changes these files."""
+    begun = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(begun)
+    finally:
+        if not begun.done():
+            await asyncio.wait((begun,))
 
 
 def open_snapshots(

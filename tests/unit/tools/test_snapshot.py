@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 import subprocess
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -377,3 +378,57 @@ def test_without_git_or_outside_a_repository_there_are_none_and_it_is_said_why(t
     assert isinstance(without, NoSnapshots)
     assert "no git repository" in plain.why
     assert "git is not installed" in without.why
+
+
+@pytest.mark.spec("X-01")
+async def test_who_shares_a_snapshot_gets_one_though_another_gave_it_up(yard: Yard) -> None:
+    yard.write("a")
+    async with asyncio.TaskGroup() as group:
+        under_way = group.create_task(yard.take())
+        await asyncio.sleep(0)
+        given_up = group.create_task(yard.take())
+        await asyncio.sleep(0)
+        shared = [group.create_task(yard.take()) for _ in range(3)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+    assert {each.result() for each in shared} == {under_way.result()}
+
+
+@pytest.mark.spec("X-01")
+async def test_where_snapshots_cannot_be_written_that_is_said(tmp_path: Path, yard: Yard) -> None:
+    """A full disk, a folder of somebody else: whoever works goes on without them."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "snapshot").write_text("in its place")
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        await yard.take()
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        async with yard.snapshots.alone():
+            pass
+
+
+@pytest.mark.spec("X-01")
+async def test_who_is_stopped_while_files_are_put_back_leaves_when_they_are(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a redo that comes next would write the same files at the same time."""
+    yard.write("a", b"one")
+    before = await yard.take()
+    yard.write("a", b"two")
+    begun, go_on, leaves = threading.Event(), threading.Event(), yard.snapshots._shadow.leaves
+
+    def slow(tree: str) -> dict[str, shadow.Leaf]:
+        begun.set()
+        go_on.wait()
+        return leaves(tree)
+
+    monkeypatch.setattr(yard.snapshots._shadow, "leaves", slow)
+    async with asyncio.TaskGroup() as group:
+        undo = group.create_task(yard.snapshots.put_back([PutBack(str(yard.root / "a"), before)]))
+        await asyncio.to_thread(begun.wait)
+        undo.cancel()
+        await asyncio.wait((undo,), timeout=0)
+        held = not undo.done()
+        go_on.set()
+    assert held
+    assert undo.cancelled()
+    assert (yard.root / "a").read_bytes() == b"one"

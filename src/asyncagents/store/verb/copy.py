@@ -33,18 +33,23 @@ class Source(Struct, frozen=True):
 async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Source:
     """What is copied: all that people see before a message. What was cut off and tried again is not."""
     info = (await the_session(tx, session_id)).info
-    if before is None and info.revert is not None and info.revert.part_id is None:
-        before = info.revert.message_id  # nobody sees what comes after it
+    undone = info.revert if before is None else None
+    if undone is not None and undone.part_id is None:
+        before = undone.message_id  # nobody sees what comes after it
     if before is not None:
         row = await tx.one("message", before)
         if row is None or row[1] != session_id:
             raise NotFound("message", before)
     rows = await tx.all("copied_messages", session_id, before or LAST)
+    if undone is not None:
+        rows = [row for row in rows if row[0] <= undone.message_id]
     if not rows:
         return Source(info, ())
     parts: dict[str, list[Part | UnknownPart]] = defaultdict(list)
     for message_id, *kept in await tx.all("page_parts", session_id, rows[0][0], rows[-1][0]):
-        parts[message_id].append(read_part(tuple(kept)))
+        part = read_part(tuple(kept))
+        if undone is None or message_id != undone.message_id or (part.id or "") < (undone.part_id or ""):
+            parts[message_id].append(part)
     return Source(
         info,
         tuple(

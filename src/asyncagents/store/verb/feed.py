@@ -116,8 +116,12 @@ def _parse(text: str) -> tuple[str, int]:
 
 
 async def changes(tx: Tx, after: int, upto: int) -> Changes:
-    """Deletions first: what is there now was made after them. Statuses and answers last."""
-    events: list[Event] = []
+    """Deletions first: what is there now was made after them. Statuses and answers last.
+
+    But what is deleted may have been answered before, and who waits for that has not heard of it.
+    """
+    answers = await tx.all("changed_inputs", after, upto)
+    events: list[Event] = _answered(answers, there=False)
     interrupted: list[SessionId] = []
     for _, kind, gone, body in await tx.all("changed_tombstones", after, upto):
         if kind != "session":
@@ -132,14 +136,20 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
     for _, session_id, _, _, status, _ in sessions:
         with _spared(events, session_id):
             events.extend(_status(session_id, status))
-    for _, session_id, message_id, answer_id in await tx.all("changed_inputs", after, upto):
-        answered = MessageId(message_id), MessageId(answer_id)
-        events.append(PromptAnswered(session_id=session_id, message_id=answered[0], answer_id=answered[1]))
+    events += _answered(answers, there=True)
     kinds = "changed_due", "changed_backoffs", "changed_deadlines"
     due = [await tx.one(each, after, upto) for each in kinds]
     woken = [SessionId(row[1]) for row in sessions]
     posts = [row[0] for row in await tx.all("changed_deliveries", after, upto)]
     return Changes(events, woken, interrupted, [row[0] for row in due if row is not None], posts)
+
+
+def _answered(rows: list[Row], *, there: bool) -> list[Event]:
+    return [
+        PromptAnswered(session_id=session_id, message_id=MessageId(asked), answer_id=MessageId(answer))
+        for session_id, asked, answer, is_there in rows
+        if bool(is_there) == there
+    ]
 
 
 def _gone(kind: str, gone: str, body: bytes) -> Event:

@@ -54,6 +54,8 @@ class Undoing(Struct, frozen=True):
     point: Point
     patches: tuple[PatchPart, ...]
     """What was changed from there on, the oldest first; also by those who worked for it."""
+    wakes: int
+    """How often the session had been woken."""
 
 
 async def look(
@@ -63,16 +65,17 @@ async def look(
     row = await the_session(tx, session_id)
     check_at_rest(row, await unsettled(tx, session_id))
     point = await _point(tx, session_id, message_id, part_id)
-    return Undoing(row.info, point, await _patches(tx, session_id, point))
+    return Undoing(row.info, point, await _patches(tx, session_id, point), row.control.wake_seq)
 
 
 async def marked(tx: Tx, session_id: SessionId) -> Undoing | None:
     """What is undone now."""
-    info = (await the_session(tx, session_id)).info
-    if info.revert is None:
+    row = await the_session(tx, session_id)
+    revert = row.info.revert
+    if revert is None:
         return None
-    point = Point(info.revert.message_id, info.revert.part_id)
-    return Undoing(info, point, await _patches(tx, session_id, point))
+    point = Point(revert.message_id, revert.part_id)
+    return Undoing(row.info, point, await _patches(tx, session_id, point), row.control.wake_seq)
 
 
 def check_at_rest(row: SessionRow, calls: tuple[Call, ...]) -> None:
@@ -133,13 +136,16 @@ class Marked(Struct, frozen=True):
     """Sessions that were told to stop."""
 
 
-async def mark(tx: Tx, session_id: SessionId, revert: Revert) -> Marked:
+async def mark(tx: Tx, session_id: SessionId, revert: Revert, *, wakes: int | None = None) -> Marked:
     """Settle the calls and end the tasks that are undone, in one transaction with the mark.
 
-    Before the files: if the process dies, what is marked can be taken up again.
+    Before the files: if the process dies, what is marked can be taken up again. With `wakes` of a look: a
+    turn that came and went since was not looked at, and is not undone unseen.
     """
     row = await the_session(tx, session_id)
     check_at_rest(row, await unsettled(tx, session_id))
+    if wakes is not None and row.control.wake_seq != wakes:
+        raise SessionBusy(session_id)
     point = Point(revert.message_id, revert.part_id)
     for call in await unsettled(tx, session_id):
         if point.covers(call.message_id, call.part_id):

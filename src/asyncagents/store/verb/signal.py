@@ -76,6 +76,8 @@ async def check_newest(tx: Tx, fact: Admit) -> None:
     message_id = fact.message.id
     if await tx.one("message", message_id) is not None:
         raise Conflict(f"message id {message_id!r} is taken; leave it out or choose another")
+    if await tx.one("input", message_id) is not None:
+        raise Conflict(f"message id {message_id!r} was of one that is gone; leave it out or choose another")
     newest = await tx.one("last_message_id", fact.session_id)
     if newest is not None and newest[0] > message_id:
         raise InvalidInput(f"message id {message_id!r} is older than what was said last: make one now")

@@ -13,7 +13,8 @@ SELECT rev, session_id, info, version FROM message WHERE rev > ? AND rev <= ? OR
 SELECT rev, session_id, body, version FROM part WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
 -- name: changed_inputs
-SELECT rev, session_id, message_id, answer_id FROM input
+-- And whether what was asked is there still.
+SELECT session_id, message_id, answer_id, EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id) FROM input
 WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL ORDER BY rev, message_id;
 
 -- name: changed_calls

@@ -24,9 +24,10 @@ WHERE message.session_id = ? AND message.position IS NOT NULL AND input.source =
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: unread
--- Queued input, held input whose callers were never told that it was held back, and notices that are due.
+-- Queued input, held input whose callers were never told that it was held back, notices that are due, and the newest message.
 SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0),
-       (SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ?1 AND open = 1 AND state = 'due')
+       (SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ?1 AND open = 1 AND state = 'due'),
+       MAX(message_id)
 FROM input INDEXED BY input_unread WHERE session_id = ?1 AND state <> 'promoted';
 
 -- name: unread_inputs

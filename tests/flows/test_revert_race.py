@@ -1,0 +1,100 @@
+"""Undo and redo at the same moment as something else."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.domain.id import Ids
+from asyncagents.domain.part import ToolPart
+from asyncagents.domain.session import Revert
+from asyncagents.errors import Conflict, SessionBusy
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.delegating import launch
+from tests.flows.kit import PATIENCE, Gate
+from tests.flows.test_revert import FILES, GO, project, prompted, tree
+
+
+@pytest.mark.spec("X-01")
+async def test_what_a_task_was_doing_to_files_when_it_was_ended_is_put_back(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    script: Script = {
+        "go": [[launch("Work", "child work")], [say("Launched.")]],
+        "child work": [[call("work", text=GO), call("gate")], [say("Done.")]],
+    }
+    async with project(tmp_path, script, tools=[gate.tool]) as at:
+        await at.prompt("go")
+        await gate.until_started()
+        async with asyncio.timeout(PATIENCE):
+            while (tmp_path / "project" / "c.txt").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        (asked, *_) = await prompted(at)
+        await at.runtime.reverts.revert(at.session_id, asked)
+        assert tree(tmp_path / "project") == FILES
+
+
+@pytest.mark.spec("X-01")
+async def test_a_turn_that_came_and_went_since_the_look_is_not_undone_unseen(tmp_path: Path) -> None:
+    """Its messages would go, and what it did to files would stay."""
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        (asked,) = await prompted(at)
+        seen = await at.runtime._store.reverts.look(at.session_id, asked)
+        await at.prompt("more")
+        with pytest.raises(SessionBusy):
+            await at.runtime._store.reverts.mark(at.session_id, Revert(message_id=asked), wakes=seen.wakes)
+        again = await at.runtime._store.reverts.look(at.session_id, asked)
+        await at.runtime._store.reverts.mark(at.session_id, Revert(message_id=asked), wakes=again.wakes)
+
+
+@pytest.mark.spec("X-01")
+async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path: Path) -> None:
+    """Else it stays hidden behind the mark, and a redo takes back what it did."""
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        (asked,) = await prompted(at)
+        rows = at.runtime._store.reverts
+        place = await at.runtime.reverts._snapshots(await at.runtime.session(at.session_id))
+        await rows.mark(at.session_id, Revert(message_id=asked, snapshot=await place.take()))
+        await at.runtime.shell(at.session_id, "echo mine > a.txt")
+        session = await at.runtime.session(at.session_id)
+        assert session.revert is None
+        assert len(await at.messages()) == 2
+        assert tree(tmp_path / "project") == {**FILES, "a.txt": "mine\n"}
+
+
+@pytest.mark.spec("X-01")
+async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path) -> None:
+    script: Script = {
+        "go": [[say("Kept."), call("work", text=GO)], [say("Secret.")]],
+        "hello": [[say("Hi.")]],
+    }
+    async with project(tmp_path, script) as at:
+        await at.prompt("go")
+        step = (await at.messages())[1]
+        (made,) = [part for part in step.parts if isinstance(part, ToolPart)]
+        await at.runtime.reverts.revert(at.session_id, step.info.id, made.id)
+        copy = await at.runtime.conversations.fork(at.session_id)
+        await at.runtime.prompt(copy.id, "hello")
+        texts = str(at.told())
+    assert "Kept." in texts
+    assert "Secret." not in texts
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize("undone", [True, False])
+async def test_the_id_of_a_message_that_is_gone_is_not_given_to_another(tmp_path: Path, undone: bool) -> None:
+    async with project(tmp_path) as at:
+        asked = Ids(SystemClock(), SystemRng()).message()
+        await at.runtime.prompt(at.session_id, "go", message_id=asked)
+        if undone:
+            await at.runtime.reverts.revert(at.session_id, asked)
+        else:
+            for entry in await at.messages():
+                await at.runtime.conversations.remove_message(at.session_id, entry.info.id)
+        with pytest.raises(Conflict, match="gone"):
+            await at.runtime.prompt(at.session_id, "hello", message_id=asked, key="other words")
+        assert bool((await at.runtime.session(at.session_id)).revert) == undone
+        await at.prompt("hello")
+        assert [entry.text for entry in await at.messages()] == ["hello", "Hi."]
