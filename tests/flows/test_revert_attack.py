@@ -21,22 +21,22 @@ async def _worked(at: Caller, root: Path) -> tuple[str, list[dict[str, Any]]]:
     return where, (await at.get(f"{where}/message")).body
 
 
-async def _change(at: Caller, where: str, said: list[dict[str, Any]], type: str, **fields: object) -> None:
-    for part in (part for each in said for part in each["parts"] if part["type"] == type):
+async def _change(at: Caller, where: str, said: list[dict[str, Any]], kind: str, **fields: object) -> None:
+    for part in (part for each in said for part in each["parts"] if part["type"] == kind):
         path = f"{where}/message/{part['messageID']}/part/{part['id']}"
         assert (await at.ask("PATCH", path, part | fields)).status == 200
 
 
 @pytest.mark.spec("X-01")
-@pytest.mark.parametrize(("type", "field"), [("step-start", "snapshot"), ("step-finish", "snapshot")])
-async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, type: str, field: str) -> None:
+@pytest.mark.parametrize("kind", ["step-start", "step-finish"])
+async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: str) -> None:
     root, victim = tmp_path / "project", tmp_path / "victim"
     repository(root, FILES)
     victim.write_text("precious")
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
     async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
         where, said = await _worked(at, root)
-        await _change(at, where, said, type, **{field: f"--output={victim}"})
+        await _change(at, where, said, kind, snapshot=f"--output={victim}")
         looked = await at.get(f"{where}/diff")
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
     assert victim.read_text() == "precious"
@@ -80,13 +80,15 @@ async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_w
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
     async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
         where, said = await _worked(at, root)
-        for type, field in (("step-start", "snapshot"), ("step-finish", "snapshot"), ("patch", "hash")):
-            await _change(at, where, said, type, **{field: f"{len(type):040x}"})
+        for number, kind in enumerate(("step-start", "step-finish")):
+            await _change(at, where, said, kind, snapshot=f"{number:040x}")
+        await _change(at, where, said, "patch", hash=f"{2:040x}")
         left = tree(root)
         looked = await at.get(f"{where}/diff")
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
         redone = await at.post(f"{where}/unrevert")
     assert (looked.status, looked.body) == (200, [])
-    assert undone.status == 200 and "a.txt" in undone.body["revert"]["note"], undone
-    assert redone.status == 200 and "revert" not in redone.body, redone
+    assert (undone.status, redone.status) == (200, 200)
+    assert "a.txt" in undone.body["revert"]["note"]
+    assert "revert" not in redone.body
     assert tree(root) == left

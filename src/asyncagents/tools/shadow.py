@@ -258,7 +258,7 @@ class Shadow:
 
 
 def named(tree: str) -> str:
-    """A part may be somebody else's, imported or sent: what is no name of a tree could be an option of git."""
+    """A part may be somebody else's, imported or sent, and what is no name of a tree an option of git."""
     if _NAME.fullmatch(tree) is None:
         raise Unavailable("what is said to be a snapshot is none")
     return tree
