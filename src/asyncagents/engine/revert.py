@@ -90,7 +90,8 @@ class Reverts:
         """Each file as it was before the first step that changed it."""
         assert revert.snapshot is not None
         snapshots = await self._snapshots(undoing.info)
-        left = await snapshots.put_back([PutBack(file, to) for file, to in _plan(undoing).items()])
+        now = revert.snapshot  # what is not in it could not be brought back, and stays
+        left = await snapshots.put_back([PutBack(file, to, now) for file, to in _plan(undoing).items()])
         after = await snapshots.take()
         text = await snapshots.text(revert.snapshot, after)
         done = replace(revert, diff=text, note=_noted(left))

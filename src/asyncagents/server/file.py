@@ -11,6 +11,7 @@ from msgspec import field
 
 from asyncagents.config.trust import project_root
 from asyncagents.domain.permission import Effective, evaluate
+from asyncagents.domain.port import Clock
 from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.text import whole
@@ -37,6 +38,8 @@ MOST_LISTED = 10_000
 LONGEST_QUERY = 1_000
 MOST_SHOWN = 10 * 1024 * 1024
 MOST_WALKED = 200_000
+WALK_MS, RULE_MS = 30_000, 5_000
+"""What a project makes last longer is told as far as it is known."""
 
 
 class FileNode(Shape, frozen=True, kw_only=True):
@@ -78,16 +81,16 @@ class FoundLine(Shape, frozen=True, kw_only=True):
 
 async def listed(site: Site, request: Request) -> Answer:
     where, path = directory(site, request), one(request, "path") or "."
-    return shown(await site.errands.run(partial(_listed, where, path)))
+    return shown(await site.errands.run(partial(_listed, site.clock, where, path)))
 
 
-def _listed(where: str, path: str) -> list[FileNode]:
+def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
     """Folders first, then by name. Links are left out, which have their real names elsewhere; and devices."""
     files, top = _opened(where)
     place = _inside(files, top, path)
     below = place.parts[len(top.parts) :]
     known = (*rules_above(files, place), *rules_in(files, place))
-    entries = files.names(place)
+    entries, until = files.names(place), clock.now() + RULE_MS
     plain = files.times(place, [entry.name for entry in entries if not entry.folder])
     nodes = [
         FileNode(
@@ -95,7 +98,8 @@ def _listed(where: str, path: str) -> list[FileNode]:
             path=whole("/".join((*below, entry.name)) + ("/" if entry.folder else "")),
             absolute=whole(f"{place.path.rstrip('/')}/{entry.name}"),
             type="directory" if entry.folder else "file",
-            ignored=is_ignored((*place.parts, entry.name), known, folder=entry.folder),
+            ignored=clock.now() < until
+            and is_ignored((*place.parts, entry.name), known, folder=entry.folder),
         )
         for entry in entries
         if entry.folder or entry.name in plain
@@ -143,14 +147,21 @@ async def names_like(site: Site, request: Request, where: str) -> list[str]:
     if kind is None and not flag(request, "dirs", default=True):
         kind = "file"
     limit = number(request, "limit", default=FEW_NAMES, most=MOST_NAMES)
-    names = await site.index.names(site.errands, where, _walked)
+    names = await site.index.names(site.errands, where, partial(_walked, site.clock))
     return list(await site.errands.run(lambda: best(query, _of_kind(names, kind), limit)))
 
 
-def _walked(where: str, left: Event) -> Names:
+def _walked(clock: Clock, where: str, left: Event) -> Names:
     """What git would ignore is left out."""
     files, top = _opened(where)
-    walked = walk(files, top, lambda parts: True, stopped=left.is_set, most=MOST_WALKED)
+    until = clock.now() + WALK_MS
+    walked = walk(
+        files,
+        top,
+        lambda parts: True,
+        stopped=lambda: left.is_set() or clock.now() > until,
+        most=MOST_WALKED,
+    )
     found = [each.parts[len(top.parts) :] for each in walked.files]
     folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
     return Names(

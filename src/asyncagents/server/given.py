@@ -61,7 +61,10 @@ def a_directory(text: str, *, beneath: str | None = None) -> str:
     text = text if beneath is None else join(beneath, text)
     if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
         raise InvalidInput("a directory is an absolute path, such as /home/me/project")
-    return realpath(text)
+    try:
+        return realpath(text)
+    except OSError as error:  # a link, of /proc say, that may not be read
+        raise InvalidInput(f"that directory cannot be looked at: {error.strerror}") from error
 
 
 def one(request: Request, name: str) -> str | None:

@@ -54,7 +54,7 @@ class Files:
     def __init__(
         self, root: Path, *, home: Path | None = None, open_folder: OpenFolder | None = None
     ) -> None:
-        self.root = str(root.resolve())
+        self.root = os.path.realpath(root)
         self._home = str(home or Path.home())
         self._open_folder = open_folder or best_open()
         self._locks = tuple(RLock() for _ in range(_LOCKS))

@@ -3,6 +3,8 @@
 import heapq
 from collections.abc import Iterable
 
+MOST_SCATTERED = 64
+"""Letters; more of them must stand together, for each is looked for in every path."""
 _WHOLE_NAME, _STARTS_NAME, _IN_NAME, _IN_PATH, _SCATTERED = range(5)
 
 
@@ -27,7 +29,7 @@ def _rank(letters: str, path: str) -> tuple[int, int] | None:
         return _IN_NAME, name.index(letters)
     if letters in lowered:
         return _IN_PATH, len(lowered) - lowered.rindex(letters)
-    spread = _spread(letters, lowered)
+    spread = _spread(letters, lowered) if len(letters) <= MOST_SCATTERED else None
     return None if spread is None else (_SCATTERED, spread)
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -19,7 +20,14 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.git_head import Repository, branch_of, commit_of, default_branch_of, head_commit
+from asyncagents.tools.git_head import (
+    Repository,
+    branch_of,
+    commit_of,
+    default_branch_of,
+    head_commit,
+    small_file,
+)
 
 SECONDS = 30.0
 MOST_BYTES = 10_000_000
@@ -77,16 +85,18 @@ class Git:
     def changes(self, base: str) -> list[Change]:
         """Of files that git keeps."""
         told = self._run(("diff", *_QUIET, "-z", "--raw", "--numstat", base, "--", self._within))
-        pieces = told.split("\0")
+        pieces = deque(told.split("\0"))
         kinds: dict[str, str] = {}
         found: list[Change] = []
         while pieces:
-            piece = pieces.pop(0)
+            piece = pieces.popleft()
             if piece.startswith(":") and pieces:
-                kinds[pieces.pop(0)] = piece[-1]
+                kinds[pieces.popleft()] = piece[-1]
             elif piece.count("\t") >= 2:
                 added, removed, file = piece.split("\t", 2)
                 found.append(_change(file, kinds.get(file, "M"), added, removed))
+        if any(_leads_out(each.file) for each in found):
+            raise ToolError("The index of this repository names files that lie outside of it; remove it.")
         return found[:MOST_FILES]
 
     def untracked(self) -> list[str]:
@@ -173,6 +183,12 @@ def new_patch(name: str, text: str | None) -> str:
     return f"{head}--- /dev/null\n+++ b/{name}\n@@ -0,0 +1{size} @@\n{body}{end}"
 
 
+def _leads_out(file: str) -> bool:
+    """An index that git did not write may say so, and git looks there."""
+    parts = file.split("/")
+    return "" in parts or ".." in parts or ".git" in [part.lower() for part in parts]
+
+
 def _change(file: str, kind: str, added: str, removed: str) -> Change:
     """Of a binary file nothing is counted. One that becomes a link is taken away and made anew."""
     return Change(
@@ -192,9 +208,7 @@ def _prepare(folder: Path, repository: Repository, head: str | None) -> None:
     (folder / "HEAD").write_text(f"{head}\n" if head else "ref: refs/heads/none\n")
     long = "[extensions]\n\tobjectFormat = sha256\n" if head and len(head) == 64 else ""
     (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {1 if long else 0}\n{long}")
-    ignored = repository.common / "info" / "exclude"
-    if ignored.is_file() and ignored.stat().st_size < 1_000_000:
-        (folder / "info" / "exclude").write_bytes(ignored.read_bytes())
+    (folder / "info" / "exclude").write_bytes(small_file(repository.common / "info" / "exclude"))
 
 
 def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> tuple[int, bytes]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ class Repository(Struct, frozen=True):
 def find_repository(root: Path) -> Repository | None:
     """Of the worktree at `root`, whose `.git` is a folder or names one."""
     dot = root / ".git"
-    if dot.is_dir():
+    if os.path.isdir(dot):
         folder = dot
     else:
         said = _text(dot).strip()
@@ -33,7 +34,7 @@ def find_repository(root: Path) -> Repository | None:
         folder = root / said.removeprefix("gitdir:").strip()
     shared = _text(folder / "commondir").strip()
     common = folder / shared if shared else folder
-    return Repository(root, folder, common) if (folder / "HEAD").is_file() else None
+    return Repository(root, folder, common) if os.path.isfile(folder / "HEAD") else None
 
 
 def branch_of(repository: Repository) -> str | None:
@@ -73,10 +74,14 @@ def commit_of(repository: Repository, ref: str) -> str | None:
 
 
 def _text(path: Path) -> str:
+    return small_file(path).decode("utf-8", "replace")
+
+
+def small_file(path: Path) -> bytes:
     """Of a regular file, and not too much; else nothing."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(opened, "rb") as file:
-            return file.read(MOST_BYTES).decode("utf-8", "replace") if path.is_file() else ""
+            return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
     except (OSError, ValueError):
-        return ""
+        return b""

@@ -4,12 +4,16 @@ import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from msgspec import Struct
 
 MOST_LINES = 5_000
+MOST_CHARACTERS = 128 * 1024
+"""Of one file: what comes after counts for nothing."""
 _LONGEST = 1_000
 _ANY_DEPTH = "**"
+_WILD = frozenset("*?[\\")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -24,7 +28,13 @@ class Rule(Struct, frozen=True):
 
 def rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     """The rules of a file that lies in `folder`."""
-    found = (_rule(line, folder) for line in list(lines)[:MOST_LINES])
+    kept, left = list[str](), MOST_CHARACTERS
+    for line in islice(lines, MOST_LINES):
+        left -= len(line)
+        if left < 0:
+            break
+        kept.append(line)
+    found = (_rule(line, folder) for line in kept)
     return tuple(rule for rule in found if rule is not None)
 
 
@@ -45,13 +55,18 @@ def _fits(rule: Rule, parts: tuple[str, ...]) -> bool:
         if glob == _ANY_DEPTH:
             at = set(range(min(at), len(names) + 1))
         else:
-            at = {each + 1 for each in at if each < len(names) and _compiled(glob).match(names[each])}
+            at = {each + 1 for each in at if each < len(names) and _is_like(glob, names[each])}
         if not at:
             return False
     return len(names) in at
 
 
-@lru_cache(maxsize=4_096)
+def _is_like(glob: str, name: str) -> bool:
+    return glob == name if _WILD.isdisjoint(glob) else _compiled(glob).match(name) is not None
+
+
+# More than the lines of a file: each would push out the one that is wanted next.
+@lru_cache(maxsize=2 * MOST_LINES)
 def _compiled(glob: str) -> re.Pattern[str]:
     """The library's translation does not backtrack, whatever a project's file says."""
     return re.compile(fnmatch.translate(_ESCAPED.sub(_literal, glob.replace("[^", "[!"))))

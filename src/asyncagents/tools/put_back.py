@@ -21,6 +21,7 @@ _KEY = "snapshot"
 TOO_LARGE = "it is too large to be kept, so it was left as it is"
 CHANGED = "somebody has changed it since, so it was left as it is"
 BLOCKED = "it cannot be put back"
+FORGOTTEN = "its snapshot is not kept here any more, so it was left as it is"
 
 
 class _Now(Struct, frozen=True):
@@ -50,7 +51,7 @@ class PuttingBack:
         self._shadow = shadow
         self._root = str(shadow.root)
         self._open = best_open()
-        self._trees: dict[str, dict[str, Leaf]] = {}
+        self._trees: dict[str, dict[str, Leaf] | None] = {}
         self._left: list[str] = []
 
     def do(self, files: Sequence[PutBack]) -> tuple[str, ...]:
@@ -58,21 +59,29 @@ class PuttingBack:
         writes: list[tuple[str, Leaf]] = []
         for each in files:
             name = os.path.relpath(each.file, self._root)
-            if name.startswith("..") or os.path.isabs(name) or name == ".":
+            if not _is_ours(name):
                 self._left.append(f"{each.file}: {BLOCKED}")
                 continue
-            leaf = self._tree(each.to).get(name)
-            if leaf is None:
+            then = self._tree(each.to)
+            leaf = then.get(name) if then is not None else None
+            if then is None:
+                self._left.append(f"{name}: {FORGOTTEN}")
+            elif leaf is None:
                 self._trying(name, partial(self._remove, name, each.was))
             else:
                 writes.append((name, leaf))
         self._write_all(writes)
         return tuple(self._left)
 
-    def _tree(self, hash: str) -> dict[str, Leaf]:
+    def _tree(self, hash: str) -> dict[str, Leaf] | None:
+        """None: it was forgotten, or is of another place."""
         if hash not in self._trees:
-            self._trees[hash] = self._shadow.leaves(hash)
+            self._trees[hash] = self._shadow.leaves(hash) if self._shadow.has(hash) else None
         return self._trees[hash]
+
+    def _was_like(self, now: _Now, was: str, name: str) -> bool:
+        then = self._tree(was)
+        return then is not None and now.is_like(then.get(name))
 
     def _write_all(self, writes: list[tuple[str, Leaf]]) -> None:
         by_blob: dict[str, list[tuple[str, Leaf]]] = {}
@@ -93,9 +102,11 @@ class PuttingBack:
             now = _now(folder, last)
             if now.large:
                 self._left.append(f"{name}: {TOO_LARGE}")
-            elif now.other or (was is not None and not now.is_like(self._tree(was).get(name))):
+            elif now == _Now():
+                return
+            elif now.other or (was is not None and not self._was_like(now, was, name)):
                 self._left.append(f"{name}: {CHANGED}")
-            elif now != _Now():
+            else:
                 os.unlink(last, dir_fd=folder)
                 self._prune(name)
 
@@ -135,6 +146,12 @@ class PuttingBack:
             yield folder, last
         finally:
             os.close(folder)
+
+
+def _is_ours(name: str) -> bool:
+    """Beneath the project, and none of git's own files, which no snapshot holds."""
+    parts = name.split("/")
+    return not os.path.isabs(name) and not {"..", "."} & set(parts) and ".git" not in name.lower().split("/")
 
 
 def _now(folder: int, name: str) -> _Now:

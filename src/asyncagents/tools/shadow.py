@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -55,6 +56,7 @@ _CONFIG = """\
 [submodule]
 	recurse = false
 """
+_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MANY = 100
 # Each file would be an object of its own, ten times slower: what is "big" goes into one pack.
 _PACKED = "-c", "core.bigFileThreshold=1"
@@ -203,7 +205,7 @@ class Shadow:
     def leaves(self, tree: str) -> dict[str, Leaf]:
         """By their names beneath the root."""
         found: dict[str, Leaf] = {}
-        for each in self.run("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0"):
+        for each in self.run("ls-tree", "-r", "-z", "--full-tree", named(tree)).split(b"\0"):
             about, _, name = each.partition(b"\t")
             if name:
                 mode, kind, blob = about.decode().split(" ")
@@ -228,6 +230,8 @@ class Shadow:
 
     def has(self, tree: str) -> bool:
         """Whether it is kept still."""
+        if _NAME.fullmatch(tree) is None:
+            return False
         return bool(self.run("rev-parse", "--quiet", "--verify", f"{tree}^{{tree}}", fine=(0, 1, 128)))
 
     def forget_old(self) -> None:
@@ -263,6 +267,13 @@ class Shadow:
                 f"git {_verb(args)} failed in {self.root}: {why[-1] if why else done.returncode}"
             )
         return done.stdout
+
+
+def named(tree: str) -> str:
+    """A part may be somebody else's, imported or sent, and what is no name of a tree an option of git."""
+    if _NAME.fullmatch(tree) is None:
+        raise Unavailable("what is said to be a snapshot is none")
+    return tree
 
 
 def _verb(args: Sequence[str]) -> str:

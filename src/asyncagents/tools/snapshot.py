@@ -97,7 +97,15 @@ class GitSnapshots:
         return tuple(str(self._shadow.root / each.name) for each in found)
 
     async def diffs(self, before: str, after: str) -> tuple[FileDiff, ...]:
-        return () if before == after else await self._read(file_diffs, before, after)
+        """None, if one of them is not kept any more: it was forgotten, or taken somewhere else."""
+        if before == after:
+            return ()
+        try:
+            return await self._read(file_diffs, before, after)
+        except Unavailable:
+            if await self._do(lambda: self._shadow.has(before) and self._shadow.has(after)):
+                raise
+            return ()
 
     async def text(self, before: str, after: str) -> str:
         return "" if before == after else await self._read(diff_text, before, after)

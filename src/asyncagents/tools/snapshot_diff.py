@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.session import FileDiff
-from asyncagents.tools.shadow import Shadow
+from asyncagents.tools.shadow import Shadow, named
 
 MOST_PATCH = 512 * 1024
 """Characters of all patches together; what comes after has numbers and no patch."""
@@ -43,10 +43,14 @@ def _is_text(each: Changed) -> bool:
     return True
 
 
+def _compared(shadow: Shadow, before: str, after: str, *how: str) -> bytes:
+    return shadow.run("diff-tree", *_PLAIN, *how, named(before), named(after))
+
+
 def _every(shadow: Shadow, before: str, after: str) -> Iterator[Changed]:
     """In git's order."""
-    statuses = _statuses(shadow.run("diff-tree", *_PLAIN, "--name-status", "-z", before, after))
-    for each in shadow.run("diff-tree", *_PLAIN, "--numstat", "-z", before, after).split(b"\0"):
+    statuses = _statuses(_compared(shadow, before, after, "--name-status", "-z"))
+    for each in _compared(shadow, before, after, "--numstat", "-z").split(b"\0"):
         if not each:
             continue
         added, removed, raw = each.split(b"\t", 2)
@@ -87,7 +91,7 @@ def _patches(shadow: Shadow, before: str, after: str, count: int) -> list[str]:
     """In the same order. A line of content begins with a blank or a sign, so none looks like a beginning."""
     if not count:
         return []
-    raw = shadow.run("diff-tree", *_PLAIN, "-p", f"--unified={WHOLE}", before, after)
+    raw = _compared(shadow, before, after, "-p", f"--unified={WHOLE}")
     begins = [match.start() for match in _BEGIN.finditer(raw)]
     ends = [*begins[1:], len(raw)]
     pieces = [raw[a:b].decode(errors="replace") for a, b in zip(begins, ends, strict=True)]
@@ -96,7 +100,7 @@ def _patches(shadow: Shadow, before: str, after: str, count: int) -> list[str]:
 
 def diff_text(shadow: Shadow, before: str, after: str) -> str:
     """Whole files only, as many as there is room for."""
-    raw = shadow.run("diff-tree", *_PLAIN, "-p", before, after)
+    raw = _compared(shadow, before, after, "-p")
     if len(raw) > MOST_TEXT:
         begins = [match.start() for match in _BEGIN.finditer(raw)]
         raw = raw[: max((at for at in begins if at <= MOST_TEXT), default=0)]

@@ -39,7 +39,8 @@ def walk(
     """Links are not followed: what they lead to is found under its real name, if it is below the folder.
 
     `.git` is left out, and so is what an ignored folder holds, unless the walk begins inside of it. Git's
-    index is not read: a file that git keeps though a rule names it is left out too.
+    index is not read: a file that git keeps though a rule names it is left out too. Whether it is `stopped`
+    is asked for each name: a project may have rules that take long.
     """
     found: list[Found] = []
     waiting = [(top.parts, rules_above(files, top))]
@@ -50,12 +51,16 @@ def walk(
         entries = _entries(files, here)
         looked += len(entries) + 1
         known = (*above, *rules_in(files, here))
-        kept = [each for each in entries if not is_ignored((*parts, each.name), known, folder=each.folder)]
+        kept = [
+            each
+            for each in entries
+            if not (stopped() or is_ignored((*parts, each.name), known, folder=each.folder))
+        ]
         waiting += (((*parts, each.name), known) for each in kept if each.folder)
         names = [each.name for each in kept if not each.folder and wanted((*parts, each.name))]
         found += _changed(files, here, names)
     found.sort(key=lambda each: (-each.changed, each.parts))
-    return Walked(found, bool(waiting))
+    return Walked(found, bool(waiting) or stopped())
 
 
 def rules_above(files: Files, place: Place) -> tuple[Rule, ...]:

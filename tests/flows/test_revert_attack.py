@@ -1,0 +1,94 @@
+"""Parts that somebody else wrote, by import or over HTTP, name no options of git and no files of its own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import Config
+from tests.flows.calling import Caller, calling
+from tests.flows.test_project import repository
+from tests.flows.test_revert import FILES, SCRIPT, SHELL, tree
+
+NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The tree without a file, which every git knows."""
+
+
+async def _worked(at: Caller, root: Path) -> tuple[str, list[dict[str, Any]]]:
+    session = (await at.post(f"/session?directory={root}")).body
+    where = f"/session/{session['id']}"
+    await at.post(f"{where}/message", {"parts": [{"type": "text", "text": "go"}]})
+    return where, (await at.get(f"{where}/message")).body
+
+
+async def _change(at: Caller, where: str, said: list[dict[str, Any]], kind: str, **fields: object) -> None:
+    for part in (part for each in said for part in each["parts"] if part["type"] == kind):
+        path = f"{where}/message/{part['messageID']}/part/{part['id']}"
+        assert (await at.ask("PATCH", path, part | fields)).status == 200
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize("kind", ["step-start", "step-finish"])
+async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: str) -> None:
+    root, victim = tmp_path / "project", tmp_path / "victim"
+    repository(root, FILES)
+    victim.write_text("precious")
+    more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
+    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+        where, said = await _worked(at, root)
+        await _change(at, where, said, kind, snapshot=f"--output={victim}")
+        looked = await at.get(f"{where}/diff")
+        undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
+    assert victim.read_text() == "precious"
+    assert (looked.status, undone.status) == (200, 200)
+
+
+@pytest.mark.spec("X-01")
+async def test_an_undo_takes_nothing_of_what_git_itself_keeps(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    repository(root, FILES)
+    before = (root / ".git/config").read_bytes()
+    more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
+    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+        where, said = await _worked(at, root)
+        await _change(at, where, said, "patch", hash=NOTHING, files=[str(root / ".git/config")])
+        undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
+    assert (root / ".git/config").read_bytes() == before
+    assert ".git/config" in undone.body["revert"]["note"]
+
+
+@pytest.mark.spec("X-01")
+async def test_an_undo_removes_nothing_that_a_redo_could_not_bring_back(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    repository(root, {**FILES, ".gitignore": ".env\n"})
+    (root / ".env").write_text("KEY=1\n")
+    more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
+    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+        where, said = await _worked(at, root)
+        await _change(at, where, said, "patch", hash=NOTHING, files=[str(root / ".env")])
+        undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
+    assert (root / ".env").read_text() == "KEY=1\n"
+    assert ".env" in undone.body["revert"]["note"]
+
+
+@pytest.mark.spec("X-01")
+async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_without_its_files(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "project"
+    repository(root, FILES)
+    more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
+    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+        where, said = await _worked(at, root)
+        for number, kind in enumerate(("step-start", "step-finish")):
+            await _change(at, where, said, kind, snapshot=f"{number:040x}")
+        await _change(at, where, said, "patch", hash=f"{2:040x}")
+        left = tree(root)
+        looked = await at.get(f"{where}/diff")
+        undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
+        redone = await at.post(f"{where}/unrevert")
+    assert (looked.status, looked.body) == (200, [])
+    assert (undone.status, redone.status) == (200, 200)
+    assert "a.txt" in undone.body["revert"]["note"]
+    assert "revert" not in redone.body
+    assert tree(root) == left
