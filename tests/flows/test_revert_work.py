@@ -249,3 +249,18 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await at.runtime.reverts.revert(other.id, asked)
         assert (await at.runtime.session(at.session_id)).revert is None
+
+
+@pytest.mark.spec("X-01")
+async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_far(tmp_path: Path) -> None:
+    """OpenCode's terminal puts it in the place of `GET /session/{id}/diff`, which is of the whole session."""
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        await at.ears.until(SessionDiff)
+        await at.prompt("more")
+        told = await at.ears.until(SessionDiff)
+        asked = await at.runtime.reverts.diff(at.session_id)
+        last = await at.runtime.reverts.diff(at.session_id, (await prompted(at))[1])
+    assert told.diff == asked
+    assert [each.file for each in told.diff] == ["a.txt", "b.txt", "c.txt", "d/e.txt"]
+    assert [each.file for each in last] == ["a.txt", "d/e.txt"]
