@@ -9,12 +9,13 @@ import pytest
 from asyncagents import SessionId
 from asyncagents.app import Setup, bare, open_runtime
 from asyncagents.config.system import SystemClock
+from asyncagents.domain.event import PermissionAsked
 from asyncagents.engine.resumed import MISSED_MS
 from asyncagents.engine.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from tests.flows.delegating import office
-from tests.flows.kit import PATIENCE, open_world, stage
+from tests.flows.kit import CAREFUL, PATIENCE, open_world, stage
 from tests.flows.serving import serve
 from tests.flows.test_restart import until_idle
 from tests.flows.test_unreadable_task import spoil
@@ -93,12 +94,35 @@ async def test_a_session_that_cannot_be_read_harms_no_other(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("X-01")
-async def test_what_rested_at_the_start_is_not_told_again(tmp_path: Path) -> None:
+async def test_who_comes_back_hears_what_a_session_that_rested_was_told_and_asks_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """A terminal sends a prompt as soon as the server is there, and listens again some seconds later."""
+    async with stage(tmp_path, ANSWER, tools=[CAREFUL]) as at:
+        await at.runtime.prompt(at.session_id, "go")
+    asks: Any = {"rm": [[call("careful", text="a")]]}
+    async with open_runtime(tmp_path, model=ScriptedModel(asks), tools=[CAREFUL]) as runtime:
+        async with runtime.events(at.session_id) as ears, asyncio.timeout(PATIENCE):
+            await runtime.send(at.session_id, "rm")
+            while not isinstance(await anext(ears), PermissionAsked):
+                pass
+        events = await heard(runtime, tmp_path)
+
+    texts = {event["properties"]["part"].get("text") for event in events if "part" in event["properties"]}
+    assert "rm" in texts
+    assert "Here." not in texts
+    assert "permission.asked" in {event["type"] for event in events}
+
+
+@pytest.mark.spec("X-01")
+async def test_what_began_after_the_start_and_what_rests_since_before_it_are_not_told_again(
+    tmp_path: Path,
+) -> None:
     async with stage(tmp_path, ANSWER) as at:
         await at.runtime.prompt(at.session_id, "go")
-    async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
-        await runtime.prompt(at.session_id, "go")
-        events = await heard(runtime, tmp_path)
+    async with stage(tmp_path, ANSWER) as again:
+        await again.runtime.prompt(again.session_id, "go")
+        events = await heard(again.runtime, tmp_path)
 
     assert events == []
 

@@ -199,14 +199,14 @@ async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of
         entries = await at.messages()
         await at.ears.until(SessionDiff)
         await undo(at, asked)
-        diff = await at.ears.until(SessionDiff)
+        undone = await at.ears.until(SessionDiff)
         cursor = await at.runtime.cursor()
         await at.prompt("hello")
         removed = [(await at.ears.until(MessageRemoved)).message_id for _ in entries]
         feed = await at.runtime.feed(cursor)
     assert removed == [entry.info.id for entry in entries]
     assert [event.message_id for event in feed.events if isinstance(event, MessageRemoved)] == removed
-    assert [each.file for each in diff.diff] == ["a.txt", "b.txt", "c.txt"]
+    assert undone.diff == ()
 
 
 @pytest.mark.spec("X-01")
@@ -249,3 +249,36 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await at.runtime.reverts.revert(other.id, asked)
         assert (await at.runtime.session(at.session_id)).revert is None
+
+
+@pytest.mark.spec("X-01")
+async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_far(tmp_path: Path) -> None:
+    """OpenCode's terminal puts it in the place of `GET /session/{id}/diff`, which is of the whole session."""
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        await at.ears.until(SessionDiff)
+        await at.prompt("more")
+        told = await at.ears.until(SessionDiff)
+        asked = await at.runtime.reverts.diff(at.session_id)
+        last = await at.runtime.reverts.diff(at.session_id, (await prompted(at))[1])
+    assert told.diff == asked
+    assert [each.file for each in told.diff] == ["a.txt", "b.txt", "c.txt", "d/e.txt"]
+    assert [each.file for each in last] == ["a.txt", "d/e.txt"]
+
+
+@pytest.mark.spec("X-01")
+async def test_after_an_undo_and_a_redo_listeners_hear_which_changes_are_left(tmp_path: Path) -> None:
+    async with project(tmp_path) as at:
+        await at.prompt("go")
+        await at.ears.until(SessionDiff)
+        await at.prompt("more")
+        whole = (await at.ears.until(SessionDiff)).diff
+        await undo(at, (await prompted(at))[1])
+        left = (await at.ears.until(SessionDiff)).diff
+        asked = await at.runtime.reverts.diff(at.session_id)
+        await at.runtime.reverts.unrevert(at.session_id)
+        again = (await at.ears.until(SessionDiff)).diff
+    assert left == asked
+    assert [each.file for each in left] == ["a.txt", "b.txt", "c.txt"]
+    assert again == whole
+    assert len(whole) == 4

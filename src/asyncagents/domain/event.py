@@ -55,7 +55,7 @@ class SessionCompacted(Shape, frozen=True, kw_only=True):
 
 
 class SessionDiff(Shape, frozen=True, kw_only=True):
-    """What a turn changed in files, or what was undone."""
+    """What a session has changed in files, without what is undone: after a turn, an undo or a redo."""
 
     type: ClassVar[str] = "session.diff"
     session_id: SessionId

@@ -146,7 +146,7 @@ class Dispatcher:
     async def begin(self) -> Coroutine[None, None, None]:
         """See what was left, before anything else comes in; returns what is to be done from then on."""
         try:
-            await self.resumed.look(self._pool, self._is_left)
+            await self.resumed.look()
         except StoreError:
             _log.exception("nobody will be told again of what this process takes up")
         return self.sweep_forever()

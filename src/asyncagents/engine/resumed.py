@@ -1,13 +1,13 @@
-"""What a process took up at its start: whoever listened to the one before it missed how that went on.
+"""What a process did since its start: whoever listened to the one before it missed that until he came back.
 
 OpenCode's streams begin anew with every connection, and its clients read nothing again when theirs was cut.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import Event
-from asyncagents.domain.id import OwnerId, SessionId
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.errors import Damaged, NotFound
 from asyncagents.store.store import Store
@@ -19,29 +19,24 @@ MOST = 500
 
 
 class Resumed:
-    """Of the trees where something was under way, and no others: what else happens is told when it does."""
+    """Of the trees that are older than the process, taken up or spoken to since; nobody missed the others."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._cursor: str | None = None
-        self._until = 0
-        self._taken_up: tuple[SessionId, ...] = ()
-        self._root_ids: dict[SessionId, SessionId | None] = {}
+        self._started = 0
+        self._room = MOST
+        self._told: dict[SessionId, bool] = {}
 
-    async def look(self, pool: str, is_left: Callable[[OwnerId | None], bool]) -> None:
-        """Before anything is taken up. `is_left`: whether nobody works on what this owner began."""
-        cursor = await self._store.cursor()
-        active = await self._store.active(pool, limit=MOST)
-        left = (each for each in active if each.state == "ready" or is_left(each.owner))
-        self._taken_up = tuple([each.session_id for each in left])
-        self._cursor, self._until = cursor, self._clock.now() + MISSED_MS
+    async def look(self) -> None:
+        """Before anything is taken up."""
+        self._cursor, self._started = await self._store.cursor(), self._clock.now()
 
     async def missed(self) -> AsyncGenerator[list[Event], None]:
         """The state of what changed since the start, for somebody who begins to listen now."""
-        if not self._taken_up or self._cursor is None or self._clock.now() >= self._until:
+        if self._cursor is None or self._clock.now() >= self._started + MISSED_MS:
             return
-        root_ids = {await self._root_of(each) for each in self._taken_up} - {None}
         cursor, more = self._cursor, True
         while more:
             piece = await self._store.feed(cursor)
@@ -50,15 +45,20 @@ class Resumed:
             yield [
                 event
                 for event in piece.events
-                if event.session_id is not None and await self._root_of(event.session_id) in root_ids
+                if event.session_id is not None and await self._is_told(event.session_id)
             ]
             cursor, more = piece.cursor, piece.more
 
-    async def _root_of(self, session_id: SessionId) -> SessionId | None:
-        """None: it was deleted, or cannot be read, which is its trouble alone."""
-        if session_id not in self._root_ids:
-            try:
-                self._root_ids[session_id] = (await self._store.control(session_id)).root_id
-            except (NotFound, Damaged, Unreadable):
-                self._root_ids[session_id] = None
-        return self._root_ids[session_id]
+    async def _is_told(self, session_id: SessionId) -> bool:
+        if session_id not in self._told:
+            self._told[session_id] = is_told = self._room > 0 and await self._is_older(session_id)
+            self._room -= is_told
+        return self._told[session_id]
+
+    async def _is_older(self, session_id: SessionId) -> bool:
+        """Not if it was deleted, or cannot be read, which is its trouble alone."""
+        try:
+            root_id = (await self._store.control(session_id)).root_id
+            return (await self._store.session(root_id)).time.created < self._started
+        except (NotFound, Damaged, Unreadable):
+            return False

@@ -15,7 +15,7 @@ from asyncagents.engine.snapshots import NoSnapshots, PutBack, Snapshots
 from asyncagents.engine.workplace import Workplaces, enter
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.store.store import Store
-from asyncagents.store.verb.revert import Undoing
+from asyncagents.store.verb.revert import Files, Undoing
 from asyncagents.store.verb.trail import EVERY
 
 STOP_SECONDS = 5.0
@@ -95,11 +95,15 @@ class Reverts:
         after = await snapshots.take()
         text = await snapshots.text(revert.snapshot, after)
         done = replace(revert, diff=text, note=_noted(left))
-        return await self._rows.files_put_back(undoing.info.id, done, await self._undone(undoing, snapshots))
+        undone = await self._changed(undoing.info, snapshots, first=undoing.point.message_id)
+        rest = await self._changed(undoing.info, snapshots, last=undoing.point.message_id)
+        return await self._rows.files_put_back(undoing.info.id, done, Files(undone=undone, left=rest))
 
-    async def _undone(self, undoing: Undoing, snapshots: Snapshots) -> tuple[FileDiff, ...]:
-        turns = await self._rows.stretch(undoing.info.id, undoing.point.message_id)
-        return () if turns is None else await snapshots.diffs(turns.before, turns.after)
+    async def _changed(
+        self, info: Session, snapshots: Snapshots, *, first: str = "", last: str = EVERY
+    ) -> tuple[FileDiff, ...]:
+        steps = await self._rows.stretch(info.id, first, last)
+        return () if steps is None else await snapshots.diffs(steps.before, steps.after)
 
     async def _snapshots(self, info: Session) -> Snapshots:
         place = await enter(self._workplaces, info.directory)
@@ -124,7 +128,15 @@ class Reverts:
         """Redo: files first, then the mark goes. What was ended by the undo stays so."""
         async with self._alone(session_id):
             await self._redo_files(session_id)
-            return await self._rows.unmark(session_id)
+            return await self._rows.unmark(session_id, await self._whole(session_id))
+
+    async def _whole(self, session_id: SessionId) -> tuple[FileDiff, ...] | None:
+        """What a session has changed with nothing undone; None: that is not known now."""
+        info = await self._store.session(session_id)
+        try:
+            return await self._changed(info, await self._snapshots(info))
+        except Unavailable:
+            return None
 
     async def _redo_files(self, session_id: SessionId) -> None:
         """While they are, the mark says so: whoever speaks meanwhile waits for them."""
@@ -146,11 +158,10 @@ class Reverts:
             summary = asked.summary if isinstance(asked, UserMessage) else None
             return summary.diffs if summary is not None else ()
         last = info.revert.message_id if info.revert is not None else EVERY
-        whole = await self._rows.stretch(session_id, last=last)
         place = await enter(self._workplaces, info.directory)
-        if whole is None or isinstance(place.snapshots, NoSnapshots):
+        if isinstance(place.snapshots, NoSnapshots):
             return ()
-        return await place.snapshots.diffs(whole.before, whole.after)
+        return await self._changed(info, place.snapshots, last=last)
 
 
 async def _at_once(sessions: tuple[SessionId, ...], seconds: float) -> bool:

@@ -5,7 +5,7 @@ from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.session import FileDiff, Revert, Session
 from asyncagents.store.door import Door
 from asyncagents.store.verb import revert, trail
-from asyncagents.store.verb.revert import Marked, Undoing
+from asyncagents.store.verb.revert import Files, Marked, Undoing
 from asyncagents.store.verb.trail import Changed, Stretch, Told
 
 
@@ -42,10 +42,8 @@ class RevertStore(Door):
         """Undo; what is undone ends in the same transaction. `wakes`: only if all is as it was looked at."""
         return await self._write(lambda tx: revert.mark(tx, session_id, wanted, wakes=wakes))
 
-    async def files_put_back(
-        self, session_id: SessionId, done: Revert, diffs: tuple[FileDiff, ...] | None
-    ) -> Session:
-        return await self._write(lambda tx: revert.files_put_back(tx, session_id, done, diffs))
+    async def files_put_back(self, session_id: SessionId, done: Revert, files: Files | None) -> Session:
+        return await self._write(lambda tx: revert.files_put_back(tx, session_id, done, files))
 
     async def reopen(self, session_id: SessionId) -> Session:
         """Files are about to change again: whoever speaks meanwhile waits for them."""
@@ -55,5 +53,5 @@ class RevertStore(Door):
         """A model is about to be asked: what is undone goes for good."""
         await self._write(lambda tx: revert.clear(tx, lease))
 
-    async def unmark(self, session_id: SessionId) -> Session:
-        return await self._write(lambda tx: revert.unmark(tx, session_id))
+    async def unmark(self, session_id: SessionId, diffs: tuple[FileDiff, ...] | None = None) -> Session:
+        return await self._write(lambda tx: revert.unmark(tx, session_id, diffs))

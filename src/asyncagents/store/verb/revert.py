@@ -58,6 +58,13 @@ class Undoing(Struct, frozen=True):
     """How often the session had been woken."""
 
 
+class Files(Struct, frozen=True, kw_only=True):
+    """What an undo made of the changes of a session: those it took back, and those that are left."""
+
+    undone: tuple[FileDiff, ...]
+    left: tuple[FileDiff, ...]
+
+
 async def look(
     tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
 ) -> Undoing:
@@ -179,18 +186,16 @@ async def _turn_ended(tx: Tx, control: Control) -> Control:
     return control.rested(unread=unread.queued + unread.notices > 0)
 
 
-async def files_put_back(
-    tx: Tx, session_id: SessionId, revert: Revert, diffs: tuple[FileDiff, ...] | None
-) -> Session:
+async def files_put_back(tx: Tx, session_id: SessionId, revert: Revert, files: Files | None) -> Session:
     """The files are as the mark says; unless somebody spoke meanwhile, or marked something else."""
     row = await the_session(tx, session_id)
     now = row.info.revert
     if now is None or (now.message_id, now.part_id) != (revert.message_id, revert.part_id):
         return row.info
     info = replace(row.info, revert=replace(now, diff=revert.diff, note=revert.note))
-    if diffs is not None:
-        info = replace(info, summary=summed(diffs))
-        tx.emit(SessionDiff(session_id=session_id, diff=diffs))
+    if files is not None:
+        info = replace(info, summary=summed(files.undone))
+        tx.emit(SessionDiff(session_id=session_id, diff=files.left))
     await save(tx, row, row.control, info)
     return info
 
@@ -211,11 +216,13 @@ async def clear(tx: Tx, lease: Lease) -> None:
     await clear_undone(tx, await held(tx, lease))
 
 
-async def unmark(tx: Tx, session_id: SessionId) -> Session:
-    """All is as it was; what was ended stays so."""
+async def unmark(tx: Tx, session_id: SessionId, diffs: tuple[FileDiff, ...] | None = None) -> Session:
+    """All is as it was; what was ended stays so. `diffs`: what the session has changed, if that is known."""
     row = await the_session(tx, session_id)
     if row.info.revert is None:
         return row.info
     info = replace(touched(row.info, tx.now), revert=None)
+    if diffs is not None:
+        tx.emit(SessionDiff(session_id=session_id, diff=diffs))
     await save(tx, row, row.control, info)
     return info

@@ -94,7 +94,7 @@ async def keep_summary(tx: Tx, lease: Lease, told: Told) -> None:
     if isinstance(asked, UserMessage):
         before = asked.summary or UserSummary(diffs=())
         await save_message(tx, replace(asked, summary=replace(before, diffs=told.diffs)))
-    tx.emit(SessionDiff(session_id=lease.session_id, diff=told.diffs))
+    tx.emit(SessionDiff(session_id=lease.session_id, diff=told.total))
     await save(tx, row, row.control, replace(row.info, summary=summed(told.total)))
 
 
