@@ -26,8 +26,6 @@ from tests.contract.test_compact import answered as before_summary
 from tests.contract.test_compact import done as summarised
 from tests.contract.test_compact import start as start_summary
 
-pytestmark = pytest.mark.spec("X-01")
-
 
 async def spoken(lab: Lab, *prompts: str) -> SessionId:
     """A session that rests, with each of these prompts answered."""
@@ -54,6 +52,7 @@ async def forked(lab: Lab, session_id: SessionId, before: MessageId | None = Non
 # Lists
 
 
+@pytest.mark.spec("X-01")
 async def test_sessions_are_listed_by_when_they_were_last_used(lab: Lab) -> None:
     made = []
     for title in ("Bees", "Über Äpfel", "bee lines"):
@@ -74,6 +73,7 @@ async def test_sessions_are_listed_by_when_they_were_last_used(lab: Lab) -> None
     assert await listed(before=lab.clock.now()) == [made[2], made[1]]
 
 
+@pytest.mark.spec("X-01")
 async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
     made = {}
     for directory in ("/a", "/a/b", "/ab", "/a/b/c", "/a-b"):
@@ -91,6 +91,7 @@ async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
     assert child not in await listed(roots=True)
 
 
+@pytest.mark.spec("X-01")
 async def test_a_list_leaves_out_what_was_put_away_on_request(lab: Lab) -> None:
     kept, away = await lab.session(), await lab.session()
     await lab.store.conversation.change(away, Change(archived=5))
@@ -108,6 +109,7 @@ async def test_a_list_leaves_out_what_was_put_away_on_request(lab: Lab) -> None:
 # Pages
 
 
+@pytest.mark.spec("X-01")
 async def test_pages_are_the_messages_as_they_are_stored(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two", "three")
     whole = await lab.store.conversation.page(session_id)
@@ -127,6 +129,7 @@ async def test_pages_are_the_messages_as_they_are_stored(lab: Lab) -> None:
     assert len(pages) == 6
 
 
+@pytest.mark.spec("X-01")
 async def test_a_page_ends_where_there_is_nothing_older(lab: Lab) -> None:
     session_id = await spoken(lab, "one")
     first, second = await ids(lab, session_id)
@@ -140,6 +143,7 @@ async def test_a_page_ends_where_there_is_nothing_older(lab: Lab) -> None:
         await lab.store.conversation.page(SessionId("ses_none"))
 
 
+@pytest.mark.spec("X-01")
 async def test_one_message_is_of_its_session_alone(lab: Lab) -> None:
     session_id, other = await spoken(lab), await lab.session()
     first, _ = await ids(lab, session_id)
@@ -154,6 +158,7 @@ async def test_one_message_is_of_its_session_alone(lab: Lab) -> None:
 # Changes
 
 
+@pytest.mark.spec("X-01")
 async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None:
     session_id = await lab.session()
     deny = Rule(permission="bash", pattern="*", action="deny")
@@ -173,6 +178,7 @@ async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None
     assert lab.events[-1] == SessionUpdated(session_id=session_id, info=once_more)
 
 
+@pytest.mark.spec("X-01")
 async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
     seen, cursor = len(lab.events), await lab.store.cursor()
@@ -183,6 +189,7 @@ async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
 # Messages and parts that are taken out or changed
 
 
+@pytest.mark.spec("X-01")
 async def test_a_message_is_taken_out_with_its_parts_and_readers_hear_of_it(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     _, answer, *_ = await ids(lab, session_id)
@@ -199,6 +206,7 @@ async def test_a_message_is_taken_out_with_its_parts_and_readers_hear_of_it(lab:
         await lab.store.conversation.remove_message(session_id, answer)
 
 
+@pytest.mark.spec("X-01")
 async def test_the_conversation_goes_on_without_what_was_taken_out(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     first, *_ = await ids(lab, session_id)
@@ -210,6 +218,7 @@ async def test_the_conversation_goes_on_without_what_was_taken_out(lab: Lab) -> 
     assert [entry.text for entry in step.started.tail] == ["On one.", "two", "On two.", "three"]
 
 
+@pytest.mark.spec("X-01")
 async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
     session_id = await spoken(lab)
     asked, answer = await lab.store.messages(session_id)
@@ -230,6 +239,7 @@ async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
     assert any(isinstance(event, PartUpdated) and event.part == changed for event in events)
 
 
+@pytest.mark.spec("X-01")
 async def test_what_works_is_left_alone(lab: Lab) -> None:
     session_id, message_id, _ = await lab.prompted()
     entry = await lab.store.message(message_id)
@@ -244,6 +254,7 @@ async def test_what_works_is_left_alone(lab: Lab) -> None:
     assert await lab.store.message(message_id) == entry
 
 
+@pytest.mark.spec("X-01")
 async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
     session_id, message_id, lease = await lab.prompted()
     step = await lab.step(lease)
@@ -256,6 +267,7 @@ async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
         await lab.store.conversation.remove_message(session_id, message_id)
 
 
+@pytest.mark.spec("X-01")
 async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
     session_id, _, lease = await lab.prompted()
     step = await lab.step(lease)
@@ -284,6 +296,7 @@ async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
         await lab.store.conversation.change_part(replace(part, message_id=MessageId("msg_none")))
 
 
+@pytest.mark.spec("X-01")
 async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
     launcher = await parent(lab)
     (call,) = launcher.calls
@@ -297,6 +310,7 @@ async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
     assert (await lab.store.control(launcher.id)).state == "idle"
 
 
+@pytest.mark.spec("X-01")
 async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
     lease, _ = await before_summary(lab)
     session_id = lease.session_id
@@ -331,6 +345,7 @@ async def _summed(lab: Lab, lease: Any) -> Any:
 # Copies
 
 
+@pytest.mark.spec("X-01")
 async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     source = await lab.store.messages(session_id)
@@ -350,6 +365,7 @@ async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(la
     assert await lab.store.messages(session_id) == source
 
 
+@pytest.mark.spec("X-01")
 async def test_a_copy_goes_on_by_itself(lab: Lab) -> None:
     copy = await forked(lab, await spoken(lab, "one"))
     await lab.prompt(copy.id, "more")
@@ -360,6 +376,7 @@ async def test_a_copy_goes_on_by_itself(lab: Lab) -> None:
     assert await lab.store.rest(lease, 10**6, "done")
 
 
+@pytest.mark.spec("X-01")
 async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: Lab) -> None:
     empty = await lab.session()
     copy = await forked(lab, empty)
@@ -371,6 +388,7 @@ async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: 
         await lab.store.conversation.source(empty, before=(await ids(lab, other))[0])
 
 
+@pytest.mark.spec("X-01")
 async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(lab: Lab) -> None:
     session_id, _, lease = await lab.prompted()
     step = await lab.step(lease)
@@ -392,6 +410,7 @@ async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(
     assert (await lab.store.control(copy.id)).state == "idle"
 
 
+@pytest.mark.spec("X-01")
 async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> None:
     session_id, _, lease = await lab.prompted()
     step = await lab.step(lease)
@@ -405,6 +424,7 @@ async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> No
     assert all(part.time and part.time.end for part in half.parts if isinstance(part, TextPart))
 
 
+@pytest.mark.spec("X-01")
 async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
     lease, _ = await before_summary(lab)
     await _summed(lab, lease)
@@ -424,6 +444,7 @@ async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
     assert (await lab.store.told(earlier.id, whole=True)).head == ()
 
 
+@pytest.mark.spec("X-01")
 async def test_the_same_key_gives_the_copy_that_is_there(lab: Lab) -> None:
     session_id = await spoken(lab)
     source = await lab.store.conversation.source(session_id)
@@ -439,6 +460,7 @@ async def test_the_same_key_gives_the_copy_that_is_there(lab: Lab) -> None:
 # Ids that clients choose
 
 
+@pytest.mark.spec("X-01")
 async def test_an_id_that_a_client_chose_is_the_newest_of_its_session(lab: Lab) -> None:
     early = lab.ids.message()
     session_id, other = await spoken(lab), await lab.session()
@@ -459,6 +481,7 @@ async def test_an_id_that_a_client_chose_is_the_newest_of_its_session(lab: Lab) 
     assert (await lab.store.admit(named(early, "k4", other))).new
 
 
+@pytest.mark.spec("X-01")
 async def test_tools_that_a_prompt_names_become_the_rules_of_its_session(lab: Lab) -> None:
     session_id = await lab.session()
     old = Rule(permission="webfetch", pattern="*", action="deny")
@@ -475,6 +498,7 @@ async def test_tools_that_a_prompt_names_become_the_rules_of_its_session(lab: La
     )
 
 
+@pytest.mark.spec("X-01")
 async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None:
     session_id = await lab.session()
     fact = lab.input(session_id)
@@ -494,6 +518,7 @@ async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None
     assert [step.started.system for step in (first, second, third)] == ["Be brief.", "Be brief.", ""]
 
 
+@pytest.mark.spec("X-01")
 async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> None:
     session_id = await spoken(lab)
     fact = lab.input(session_id, "more", key="k", wakes=False)
@@ -504,6 +529,7 @@ async def test_the_key_of_a_prompt_that_was_taken_out_stays_known(lab: Lab) -> N
     assert (await lab.store.control(session_id)).state == "idle"
 
 
+@pytest.mark.spec("X-01")
 async def test_nothing_is_taken_out_while_something_is_undone(lab: Lab) -> None:
     session_id = await spoken(lab, "one", "two")
     first, _, third, _ = await ids(lab, session_id)

@@ -24,8 +24,6 @@ from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
 from tests.flows.test_project import repository
 from tests.flows.test_session_routes import text, words
 
-pytestmark = pytest.mark.spec("X-01")
-
 HELLO = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
 PARROT = {"providerID": "scripted", "modelID": "parrot"}
 
@@ -55,6 +53,7 @@ async def listed(at: Caller, query: str = "") -> list[str]:
 # Begun
 
 
+@pytest.mark.spec("X-01")
 async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) -> None:
     async with coding(tmp_path) as at:
         body = {
@@ -77,6 +76,7 @@ async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) 
     assert not {"agent", "model", "metadata", "permission"} & plain.keys()
 
 
+@pytest.mark.spec("X-01")
 async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path: Path) -> None:
     owl = AgentConfig(model=ModelRef(provider_id="scripted", model_id="owl"))
     async with coding(tmp_path, agent={"plan": owl}) as at:
@@ -88,6 +88,7 @@ async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path
     assert chosen.body["info"]["modelID"] == "parrot"
 
 
+@pytest.mark.spec("X-01")
 async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path: Path) -> None:
     async with coding(tmp_path) as at:
         before = await listed(at)
@@ -101,6 +102,7 @@ async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path:
     assert after == before
 
 
+@pytest.mark.spec("X-01")
 async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path) -> None:
     def check(model: ModelRef) -> None:
         if model.model_id == "nothing":
@@ -133,6 +135,7 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
 # Lists
 
 
+@pytest.mark.spec("X-01")
 async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path) -> None:
     async with coding(tmp_path) as at:
         root = f"{tmp_path}/project"
@@ -156,6 +159,7 @@ async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path
     assert every[0]["project"] == {"id": beside["projectID"], "worktree": beside["directory"]}
 
 
+@pytest.mark.spec("X-01")
 async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         for title in "abcdefgh":
@@ -182,6 +186,7 @@ async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_p
 # Pages of messages
 
 
+@pytest.mark.spec("X-01")
 async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = await spoken(at, "hi", "again", "more")
@@ -210,6 +215,7 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
 # Changed
 
 
+@pytest.mark.spec("X-01")
 async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
     rule = {"permission": "bash", "pattern": "*", "action": "deny"}
     async with calling(tmp_path, HELLO) as at:
@@ -230,6 +236,7 @@ async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
     assert (nobody.status, nobody.body["data"]["message"]) == (404, "Session not found: ses_none")
 
 
+@pytest.mark.spec("X-01")
 async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(tmp_path: Path) -> None:
     deny = {"permission": "bash", "pattern": "*", "action": "deny"}
     allow = {"permission": "*", "pattern": "*", "action": "allow"}
@@ -252,6 +259,7 @@ async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(
 # Copied
 
 
+@pytest.mark.spec("X-01")
 async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = await spoken(at, "hi", "again")
@@ -278,6 +286,7 @@ async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
     assert (nobody.status, nobody.body["data"]["message"]) == (404, "Message not found: msg_none")
 
 
+@pytest.mark.spec("X-01")
 async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]], "hi": [[say("Hello.")]]}
@@ -300,6 +309,7 @@ async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
 # Cut
 
 
+@pytest.mark.spec("X-01")
 async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = await spoken(at, "hi", "again")
@@ -328,6 +338,7 @@ async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Pa
     assert (part, left["parts"]) == (True, [])
 
 
+@pytest.mark.spec("X-01")
 async def test_what_works_is_not_cut(tmp_path: Path) -> None:
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
@@ -349,6 +360,7 @@ async def test_what_works_is_not_cut(tmp_path: Path) -> None:
 # What a prompt says besides
 
 
+@pytest.mark.spec("X-01")
 async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: Path) -> None:
     async with coding(tmp_path) as at:
         where = f"/session/{at.stage.session_id}"
@@ -361,6 +373,7 @@ async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: P
     assert first.system == f"{second.system}\n\nSpeak like a bee."
 
 
+@pytest.mark.spec("X-01")
 async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}/message"
@@ -383,6 +396,7 @@ async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None
     assert [words(each) for each in messages] == ["hi", "Hello.", "again", "Again."]
 
 
+@pytest.mark.spec("X-01")
 async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}/message"
@@ -400,6 +414,7 @@ async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> Non
 # What is refused, and how
 
 
+@pytest.mark.spec("X-01")
 async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"
@@ -413,6 +428,7 @@ async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path)
     assert "share" not in session
 
 
+@pytest.mark.spec("X-01")
 async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
     async with calling(tmp_path, script, tools=[CAREFUL]) as at:
@@ -428,6 +444,7 @@ async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
     assert (nobody.body["_tag"], nobody.body["requestID"]) == ("PermissionNotFoundError", "per_none")
 
 
+@pytest.mark.spec("X-01")
 async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"

@@ -20,8 +20,6 @@ from tests.flows.hearing import Screen
 from tests.flows.kit import PATIENCE, stage
 from tests.flows.test_event_stream import Halting
 
-pytestmark = pytest.mark.spec("X-01")
-
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
 
 FEW = 1024
@@ -82,6 +80,7 @@ def known(screen: Screen) -> dict[str, Any]:
     return {"sessions": screen.sessions, "messages": screen.messages, "parts": screen.parts}
 
 
+@pytest.mark.spec("X-01")
 async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path) -> None:
     screen = Screen()
     async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
@@ -97,6 +96,7 @@ async def test_who_does_not_read_is_told_later_how_everything_is(tmp_path: Path)
     assert types.index("session.created") == 0
 
 
+@pytest.mark.spec("X-01")
 async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_path: Path) -> None:
     screen = Screen()
     async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
@@ -114,6 +114,7 @@ async def test_who_falls_behind_again_while_he_catches_up_misses_nothing(tmp_pat
     assert known(screen) == wanted
 
 
+@pytest.mark.spec("X-01")
 @pytest.mark.parametrize("behind", [False, True])
 async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: Path, behind: bool) -> None:
     screen = Screen()
@@ -139,6 +140,7 @@ async def test_what_is_taken_out_of_a_conversation_is_told_to_be_gone(tmp_path: 
     assert known(screen) == wanted
 
 
+@pytest.mark.spec("X-01")
 async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path: Path) -> None:
     """Several at once, each at its own pace; some in another directory."""
     rng, screens = random.Random(9), [Screen() for _ in range(4)]
@@ -160,6 +162,7 @@ async def test_who_reads_by_fits_and_starts_knows_at_rest_what_there_is(tmp_path
     assert [known(screen) for screen in screens] == [everywhere, wanted, everywhere, wanted]
 
 
+@pytest.mark.spec("X-01")
 async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) -> None:
     async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard, screen = await joined(stack, at.runtime), Screen()
@@ -177,6 +180,7 @@ async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) ->
     assert types.count("installation.updated") == 2
 
 
+@pytest.mark.spec("X-01")
 async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) -> None:
     async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         heard = await joined(stack, at.runtime)
@@ -187,6 +191,7 @@ async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) ->
             await until_over(heard, Screen())
 
 
+@pytest.mark.spec("X-01")
 async def test_who_fell_behind_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
     """As clients put it together that do not look at offsets."""
     model = Halting({"go": [[say("One ", *["and "] * 1_200, "two ", "three.")]]}, "two ")
@@ -207,6 +212,7 @@ async def _text(heard: Heard, screen: Screen, wanted: str) -> None:
                 screen.apply(msgspec.json.decode(item.body))
 
 
+@pytest.mark.spec("X-01")
 async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_path: Path) -> None:
     async with stage(tmp_path, WORDY) as at:
         before = len(at.runtime._bus._listeners[None])
@@ -220,6 +226,7 @@ async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_p
     assert at.runtime.broadcast.directories == set()
 
 
+@pytest.mark.spec("X-01")
 async def test_a_runtime_that_closes_lets_everybody_go(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         async with stage(tmp_path, WORDY) as at:
@@ -229,6 +236,7 @@ async def test_a_runtime_that_closes_lets_everybody_go(tmp_path: Path) -> None:
             await until_over(heard, Screen())
 
 
+@pytest.mark.spec("X-01")
 async def test_sessions_of_long_ago_are_told_in_their_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +256,7 @@ async def test_sessions_of_long_ago_are_told_in_their_directories(
     assert {part["sessionID"] for part in screen.parts.values()} == set(ours)
 
 
+@pytest.mark.spec("X-01")
 async def test_a_session_that_is_gone_before_it_is_read_of_disturbs_nobody(tmp_path: Path) -> None:
     async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         old = (await at.runtime.create_session(directory=tmp_path)).id

@@ -30,8 +30,6 @@ from tests.flows.hearing import BEATS, Hearer, Screen, hearing
 from tests.flows.kit import CAREFUL, PATIENCE, Stage, stage
 from tests.flows.serving import LATE, calling
 
-pytestmark = pytest.mark.spec("X-01")
-
 HELLO = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
 
 
@@ -60,6 +58,7 @@ async def served(
         yield Served(at, listing, directory)
 
 
+@pytest.mark.spec("X-01")
 async def test_frames_and_headers_are_those_that_clients_of_opencode_expect(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
         await at.stage.prompt("hi")
@@ -79,6 +78,7 @@ async def test_frames_and_headers_are_those_that_clients_of_opencode_expect(tmp_
     assert hearer.heard[0]["properties"] == {}
 
 
+@pytest.mark.spec("X-01")
 async def test_a_turn_is_told_in_the_order_that_clients_rely_on(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
         session = await at.stage.runtime.create_session(directory=at.directory)
@@ -115,6 +115,7 @@ def _short(event: dict[str, Any]) -> str:
     return f"{event['type']} {detail}" if detail else str(event["type"])
 
 
+@pytest.mark.spec("X-01")
 async def test_an_abort_is_told_as_one_error_before_the_session_is_idle(tmp_path: Path) -> None:
     script = {"go": [[say("I beg"), pause(LATE)]]}
     async with served(tmp_path, script) as at, hearing(at.listing) as hearer:
@@ -128,6 +129,7 @@ async def test_an_abort_is_told_as_one_error_before_the_session_is_idle(tmp_path
     assert hearer.types.index("session.error") < len(hearer.types) - 2
 
 
+@pytest.mark.spec("X-01")
 async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> None:
     async with served(tmp_path, {"go": [[fail("no")]]}) as at, hearing(at.listing) as hearer:
         await at.stage.prompt("go")
@@ -137,6 +139,7 @@ async def test_a_failure_is_told_before_the_session_is_idle(tmp_path: Path) -> N
     assert hearer.types[-2:] == ["session.status", "session.idle"]
 
 
+@pytest.mark.spec("X-01")
 async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="x")], [say("Done.")]]}
     async with served(tmp_path, script, tools=[CAREFUL]) as at, hearing(at.listing) as hearer:
@@ -154,6 +157,7 @@ async def test_asks_are_told_as_they_are_listed(tmp_path: Path) -> None:
     assert replied == {"sessionID": at.stage.session_id, "requestID": asked["id"], "reply": "once"}
 
 
+@pytest.mark.spec("X-01")
 async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, hearing(at.listing) as hearer:
         runtime, root_id = at.stage.runtime, at.stage.session_id
@@ -168,6 +172,7 @@ async def test_each_session_of_a_tree_is_told_to_be_gone(tmp_path: Path) -> None
     assert all(each["info"]["id"] == each["sessionID"] for each in [*gone, last])
 
 
+@pytest.mark.spec("X-01")
 async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
@@ -194,6 +199,7 @@ async def test_one_directory_is_heard_and_all_of_them_with_their_names(tmp_path:
     }
 
 
+@pytest.mark.spec("X-01")
 @pytest.mark.parametrize("named", ["nothing", "query", "slash", "dots", "relative", "link", "header", "both"])
 async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "my projäct", target_is_directory=True)
@@ -217,6 +223,7 @@ async def test_a_directory_is_the_same_however_it_is_named(tmp_path: Path, named
     assert hearer.sessions() == {at.stage.session_id}
 
 
+@pytest.mark.spec("X-01")
 async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_is_refused(
     tmp_path: Path,
 ) -> None:
@@ -231,6 +238,7 @@ async def test_a_directory_that_is_not_there_is_silent_and_one_that_is_no_path_i
     assert bad.status == 400
 
 
+@pytest.mark.spec("X-01")
 async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO, heartbeat=0.05) as at,
@@ -270,6 +278,7 @@ class Halting(ScriptedModel):
                     await self.go.wait()
 
 
+@pytest.mark.spec("X-01")
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
 async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
     tmp_path: Path, path: str
@@ -291,6 +300,7 @@ async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
     assert [part["text"] for part in screen.parts.values()] == ["One two three."]
 
 
+@pytest.mark.spec("X-01")
 async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
@@ -309,6 +319,7 @@ async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path
     assert {"message.updated", "message.part.updated"} <= set(theirs)
 
 
+@pytest.mark.spec("X-01")
 async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothing(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two.")]]}, "One ")
     async with (
@@ -349,6 +360,7 @@ async def _last(tmp_path: Path, at: Served) -> Entry:
         return (await runtime.messages(at.stage.session_id))[-1]
 
 
+@pytest.mark.spec("X-01")
 @pytest.mark.parametrize("path", ["/instance/dispose", "/global/dispose"])
 async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -370,6 +382,7 @@ async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
     assert "Use spaces." in systems[-1]
 
 
+@pytest.mark.spec("X-01")
 async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp_path: Path) -> None:
     async with served(tmp_path, HELLO) as at, calling(at.listing) as caller:
         told = [await caller.ask("HEAD", path, headers=caller.token) for path in ("/event", "/global/event")]
@@ -379,6 +392,7 @@ async def test_who_only_asks_whether_there_is_a_stream_leaves_nothing_behind(tmp
     assert left == set()
 
 
+@pytest.mark.spec("X-01")
 async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
@@ -402,6 +416,7 @@ def _ticket(user: str, password: str) -> str:
     return quote(b64encode(f"{user}:{password}".encode()).decode())
 
 
+@pytest.mark.spec("X-01")
 async def test_a_browser_proves_itself_by_its_address_and_nobody_writes_that_down(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -439,6 +454,7 @@ def _raw_ticket(token: str) -> str:
     return b64encode(f"opencode:{token}".encode()).decode()
 
 
+@pytest.mark.spec("X-01")
 async def test_who_proves_nothing_is_told_in_words_that_opencodes_clients_know(tmp_path: Path) -> None:
     async with (
         served(tmp_path, HELLO) as at,
@@ -451,6 +467,7 @@ async def test_who_proves_nothing_is_told_in_words_that_opencodes_clients_know(t
     assert challenges == ['Basic realm="asyncagents"', 'Bearer realm="asyncagents"']
 
 
+@pytest.mark.spec("X-01")
 async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
     connected = asyncio.Event()
 

@@ -17,8 +17,8 @@ from tests.flows.delegating import office
 from tests.flows.kit import PATIENCE, open_world, stage
 from tests.flows.serving import serve
 from tests.flows.test_restart import until_idle
+from tests.flows.test_unreadable_task import spoil
 
-pytestmark = pytest.mark.spec("X-01")
 CUT: dict[str, Any] = {"go": [[say("I beg"), pause(3600)]]}
 ANSWER: dict[str, Any] = {"go": [[say("Here.")]]}
 
@@ -51,6 +51,7 @@ async def heard(runtime: Runtime, data: Path, path: str = "/event") -> list[Any]
     raise AssertionError("the stream ended")
 
 
+@pytest.mark.spec("X-01")
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
 async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path, path: str) -> None:
     session_id = await cut_off(tmp_path)
@@ -65,6 +66,7 @@ async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path,
     assert {"session.status", "session.idle"} <= {event["type"] for event in events}
 
 
+@pytest.mark.spec("X-01")
 async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: Path) -> None:
     scenes: Any = {"go": [[call("task", description="look", prompt="child", subagent_type="general")]]}
     async with office(tmp_path, {**scenes, "child": [[say("I beg"), pause(3600)]]}) as at:
@@ -79,6 +81,18 @@ async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: P
     assert {"It has looked.", "Nothing."} <= texts
 
 
+@pytest.mark.spec("X-01")
+async def test_a_session_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
+    spoiled, session_id = await cut_off(tmp_path), await cut_off(tmp_path)
+    spoil(tmp_path, spoiled, "session")
+    async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
+        await until_idle(runtime, session_id)
+        events = await heard(runtime, tmp_path)
+
+    assert {event["properties"]["sessionID"] for event in events} == {session_id}
+
+
+@pytest.mark.spec("X-01")
 async def test_what_rested_at_the_start_is_not_told_again(tmp_path: Path) -> None:
     async with stage(tmp_path, ANSWER) as at:
         await at.runtime.prompt(at.session_id, "go")
@@ -89,6 +103,7 @@ async def test_what_rested_at_the_start_is_not_told_again(tmp_path: Path) -> Non
     assert events == []
 
 
+@pytest.mark.spec("X-01")
 async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
     session_id = await cut_off(tmp_path)
     clock = FakeClock(SystemClock().now())

@@ -50,14 +50,11 @@ REFUSALS = (
         "* config.update.status value",
     ),
     *because(
-        "every refusal has a name and data.message; OpenCode has several forms",
+        "every refusal has a name and data.message, too; OpenCode has several forms",
         "* mcp.*.body.*",
         "v1 auth.remove.body.*",
         "* project.update unknown.body.*",
         "* provider.oauth.callback.body.*",
-        "* session.messages *.body._tag missing",
-        "* session.create bad title.body._tag missing",
-        "* part.update other id.body._tag missing",
     ),
     *because("texts of refusals are ours", "*.body.data.message value", "*.body.message value"),
     *because(
@@ -253,7 +250,7 @@ PROVIDER = (
         sometimes=True,
     ),
     *because(
-        "a step that did not fit keeps its error, and the prompt is not told twice: the summary keeps it",
+        "a step that did not fit keeps its error; the prompt stays behind the summary and is not told again",
         "* session.messages overflow.*",
         "* session.prompt overflow.body.parts[1].text value",
         "* events overflow.story length",

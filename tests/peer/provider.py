@@ -1,4 +1,4 @@
-"""The provider of both servers: a prompt says how it is answered; titles and summaries are always the same."""
+"""The provider of both servers: a prompt says how it is answered; titles and summaries are the same."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

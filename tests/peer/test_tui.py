@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,7 +12,14 @@ from tests.peer.tui_scenes import SCENES
 from tests.peer.tui_stage import ours, the_real_one
 
 # Not a limit for how fast they are: on a machine with nothing else to do each takes some 35 s.
-pytestmark = [pytest.mark.spec("X-01"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """With a short name: a long one is broken across lines, with whatever stands beside it."""
+    with TemporaryDirectory(prefix="tui-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
 
 
 @contextmanager
@@ -23,15 +31,17 @@ def named(scene: str) -> Iterator[None]:
         raise
 
 
-async def test_the_scenes_are_right_where_opencode_serves_itself(tmp_path: Path) -> None:
-    async with the_real_one(tmp_path) as play:
+@pytest.mark.spec("X-01")
+async def test_the_scenes_are_right_where_opencode_serves_itself(root: Path) -> None:
+    async with the_real_one(root) as play:
         for scene in SCENES:
             with named(scene.__name__):
                 await scene(play)
 
 
-async def test_the_terminal_ui_drives_our_server(tmp_path: Path) -> None:
-    async with ours(tmp_path) as (play, server):
+@pytest.mark.spec("X-01")
+async def test_the_terminal_ui_drives_our_server(root: Path) -> None:
+    async with ours(root) as (play, server):
         for scene in SCENES:
             with named(scene.__name__):
                 await scene(play)

@@ -88,7 +88,7 @@ async def an_answer_is_interrupted(play: Play) -> None:
 
 async def a_command_of_the_shell_is_run(play: Play) -> None:
     await play.screen.type("!printf 'by-hand-%s' it-goes")
-    await play.screen.shows("Shell", "exit shell mode")
+    await play.screen.shows("Shell", "exit shell")
     await play.screen.press("Enter")
     await play.rests("$ printf 'by-hand-%s'", "by-hand-it-goes")
 
@@ -169,7 +169,7 @@ async def another_session_is_opened_from_the_list(play: Play) -> None:
 async def another_project_has_sessions_of_its_own(play: Play) -> None:
     other = await play.stage.attach(play.ground.other)
     await other.type("!pwd")
-    await other.shows("exit shell mode")
+    await other.shows("exit shell")
     await other.press("Enter")
     await other.shows("$ pwd", str(play.ground.other))
     await other.press("C-x", "l")

@@ -5,10 +5,11 @@ OpenCode's streams begin anew with every connection, and its clients read nothin
 
 from collections.abc import AsyncGenerator, Callable
 
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.errors import NotFound
+from asyncagents.errors import Damaged, NotFound
 from asyncagents.store.store import Store
 
 MISSED_MS = 60_000
@@ -54,10 +55,10 @@ class Resumed:
             cursor, more = piece.cursor, piece.more
 
     async def _root_of(self, session_id: SessionId) -> SessionId | None:
-        """None: it was deleted."""
+        """None: it was deleted, or cannot be read, which is its trouble alone."""
         if session_id not in self._root_ids:
             try:
                 self._root_ids[session_id] = (await self._store.control(session_id)).root_id
-            except NotFound:
+            except (NotFound, Damaged, Unreadable):
                 self._root_ids[session_id] = None
         return self._root_ids[session_id]

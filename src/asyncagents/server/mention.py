@@ -16,7 +16,7 @@ from asyncagents.server.route import Param, Route, Site
 PLACE = "location[directory]"
 
 
-class Entry(Shape, frozen=True, kw_only=True):
+class FoundName(Shape, frozen=True, kw_only=True):
     """`path`: from the directory on; that of a folder ends with a slash."""
 
     path: str
@@ -35,7 +35,7 @@ class Location(Shape, frozen=True, kw_only=True):
 
 class Mentioned(Shape, frozen=True, kw_only=True):
     location: Location
-    data: tuple[Entry, ...]
+    data: tuple[FoundName, ...]
 
 
 async def mentioned(site: Site, request: Request) -> Answer:
@@ -45,7 +45,7 @@ async def mentioned(site: Site, request: Request) -> Answer:
     names = await names_like(site, request, where)
     root = await site.errands.run(partial(_root, where))
     project = LocationProject(id=project_id(where), directory=root)
-    found = [Entry(path=name, type="directory" if name.endswith("/") else "file") for name in names]
+    found = [FoundName(path=name, type="directory" if name.endswith("/") else "file") for name in names]
     return shown(Mentioned(location=Location(directory=where, project=project), data=tuple(found)))
 
 

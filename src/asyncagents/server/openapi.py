@@ -71,6 +71,8 @@ _HEADERS: dict[int, Schema] = {
     401: {"www-authenticate": {"description": "How to prove it.", "schema": {"type": "string"}}},
     429: {"retry-after": {"description": "In so many seconds.", "schema": {"type": "integer", "minimum": 1}}},
 }
+_OF_MANY_NAMES = {404, 409}
+"""What is missing, or busy, says so in its name where OpenCode's does."""
 _ERROR: Schema = {
     "type": "object",
     "description": "Why a request was not done, for a program and for a person.",
@@ -229,7 +231,7 @@ def _parameter(param: Param, place: str) -> Schema:
 def _bounded(param: Param) -> Schema:
     if param.choices:
         return {"enum": list(param.choices)}
-    names = ("minimum", "maximum") if param.kind == "integer" else ("minLength", "maxLength")
+    names = ("minimum", "maximum") if param.kind in {"integer", "number"} else ("minLength", "maxLength")
     bounds = zip(names, (param.least, param.most), strict=True)
     return {"type": param.kind} | {name: bound for name, bound in bounds if bound is not None}
 
@@ -239,9 +241,8 @@ def _reference(status: int) -> Schema:
 
 
 def _error(status: int) -> Schema:
-    schema = {
-        "$ref": "#/components/schemas/Error",
-        "properties": {"name": {"const": NAMES[status]}},
-    }
+    schema: Schema = {"$ref": "#/components/schemas/Error"}
+    if status not in _OF_MANY_NAMES:
+        schema["properties"] = {"name": {"const": NAMES[status]}}
     shown: Schema = {"description": _ERRORS[status], "content": {JSON: {"schema": schema}}}
     return shown | ({"headers": _HEADERS[status]} if status in _HEADERS else {})

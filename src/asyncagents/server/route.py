@@ -48,7 +48,7 @@ class Param(Struct, frozen=True):
 
     name: str
     about: str
-    kind: Literal["string", "integer", "boolean"] = "string"
+    kind: Literal["string", "integer", "number", "boolean"] = "string"
     choices: tuple[str, ...] = ()
     least: int | None = None
     """Of a number; of a text, the characters it has at least."""

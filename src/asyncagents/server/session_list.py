@@ -98,7 +98,7 @@ def moment(request: Request, name: str, *, otherwise: int) -> int:
 
 
 _ROOTS = Param("roots", "Only those that nobody started", "boolean")
-_START = Param("start", "Changed then or later, in ms since the epoch", "integer", least=0)
+_START = Param("start", "Changed then or later, in ms since the epoch", "number", least=0)
 _SEARCH = Param("search", "What their titles have in them, in whatever case")
 
 ROUTES: tuple[Route, ...] = (
@@ -131,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
             Param("directory", "Only those of this directory, absolute"),
             _ROOTS,
             _START,
-            Param("cursor", "Before this: X-Next-Cursor of the page before", "integer", least=0),
+            Param("cursor", "Before this: X-Next-Cursor of the page before", "number", least=0),
             _SEARCH,
             Param("archived", "Also those that were put away", "boolean"),
             LIMIT,

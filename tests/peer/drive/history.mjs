@@ -110,7 +110,7 @@ async function behind(stage) {
   if (!stage.has("experimental.session.background")) return
   const task = {
     description: "Take time",
-    prompt: play({ text: "Took time.", chunks: 4, gap: 0.3 }),
+    prompt: play({ text: "Took time.", chunks: 3, gap: 1.5 }),
     subagent_type: "general",
   }
   const { id } = await stage.session()

@@ -162,7 +162,7 @@ async function queued(stage) {
   const { id } = await stage.session()
   const from = stage.now
   const ask = (text) => stage.caller.ask("session.prompt", { sessionID: id, parts: said(text) })
-  const first = ask(play({ text: "Slow.", chunks: 4, gap: 0.15 }))
+  const first = ask(play({ text: "Slow.", chunks: 3, gap: 2 }))
   await stage.until(
     (event) => event.type === "message.part.delta" && event.properties.sessionID === id,
     from,

@@ -7,7 +7,7 @@ from asyncagents.llm.hidden import clean_body, clean_text, hidden, shown
 
 
 def values(*, key: str | None = None, url: str = "https://a.test", **headers: str) -> set[str]:
-    found = hidden(Secret(key) if key is not None else None, headers, url)
+    found = hidden(Secret(key) if key is not None else None, tuple(headers.values()), url)
     return {secret.reveal() for secret in found}
 
 
@@ -44,6 +44,6 @@ def test_of_an_address_the_user_the_password_and_the_query_are_hidden_but_no_ver
 
 
 def test_a_secret_inside_another_does_not_keep_the_rest_of_it_visible() -> None:
-    secrets = hidden(Secret("abcdefgh"), {"x-key": "abcdefgh-ijklmnop"}, "https://a.test")
+    secrets = hidden(Secret("abcdefgh"), ("abcdefgh-ijklmnop",), "https://a.test")
     assert clean_text("it is abcdefgh-ijklmnop!", secrets) == "it is ***!"
     assert clean_body(b"it is abcdefgh-ijklmnop!", secrets) == b"it is ***!"
