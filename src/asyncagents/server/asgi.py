@@ -26,6 +26,8 @@ PIECE = 64 * 1024
 """Of an answer, handed over at a time: who does not read it keeps us from handing over more."""
 
 Scope: TypeAlias = dict[str, Any]
+Sought: TypeAlias = Found | tuple[str, ...]
+"""The route, or the methods that its path has."""
 
 _STREAM: Pairs = (
     ("content-type", "text/event-stream"),
@@ -66,13 +68,14 @@ class Application:
             await _tell(send, refused(400, "the request is not text, or has a NUL in it"), (*cors, *CLOSE))
             return
         body, began = Body(receive, request), asyncio.get_running_loop().time()
+        found = self._table.find(request.method, request.path)
         try:
-            reply = await self._while_there(request, body)
+            reply = await self._while_there(request, body, found)
             if isinstance(reply, Answer) and not self._site.closing.is_set():
                 await body.discard(self._patience.discard_seconds)
         except Gone:
             return
-        self._count(request, reply, asyncio.get_running_loop().time() - began)
+        self._count(found, reply, asyncio.get_running_loop().time() - began)
         cors = self._gate.cors(request)
         match reply:
             case Answer():
@@ -83,9 +86,8 @@ class Application:
             case Stream():
                 await self._pump(reply, body, send, cors)
 
-    def _count(self, request: Request, reply: Reply, seconds: float) -> None:
+    def _count(self, found: Sought, reply: Reply, seconds: float) -> None:
         """By templates: whoever asks for what there is not makes no label of his own."""
-        found = self._table.find(request.method, request.path)
         name = f"{found.route.method} {found.route.path}" if isinstance(found, Found) else "none"
         status = reply.status if isinstance(reply, Answer) else 200
         self._site.runtime.counters.request(name, status, seconds)
@@ -96,12 +98,12 @@ class Application:
         for deadline in self._deadlines:
             deadline.reschedule(self._end)
 
-    async def _while_there(self, request: Request, body: Body) -> Reply:
+    async def _while_there(self, request: Request, body: Body, found: Sought) -> Reply:
         """Who only looks and hangs up leaves the queue to others. What changes something goes on."""
         if request.method not in {"GET", "HEAD"} or not body.ended:
-            return await self._in_time(request, body)
+            return await self._in_time(request, body, found)
         async with asyncio.TaskGroup() as group:
-            looking = group.create_task(self._in_time(request, body))
+            looking = group.create_task(self._in_time(request, body, found))
             leaving = group.create_task(body.gone())
             await asyncio.wait((looking, leaving), return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
@@ -111,25 +113,24 @@ class Application:
             raise Gone
         return looking.result()
 
-    async def _in_time(self, request: Request, body: Body) -> Reply:
+    async def _in_time(self, request: Request, body: Body, found: Sought) -> Reply:
         """There is no limit until the server stops; who comes after that has the same as all others."""
         try:
             async with asyncio.timeout_at(self._end) as deadline:
                 self._deadlines.add(deadline)
                 try:
-                    return await self._reply(request, body)
+                    return await self._reply(request, body, found)
                 finally:
                     self._deadlines.discard(deadline)
         except TimeoutError:
             return refused(503, "the server stops; send it again later, the same is done once", STOPPING)
 
-    async def _reply(self, request: Request, body: Body) -> Reply:
+    async def _reply(self, request: Request, body: Body, found: Sought) -> Reply:
         stranger = self._gate.reached(request)
         if stranger is not None:
             return stranger
         if request.method == "OPTIONS":
             return Answer(204)
-        found = self._table.find(request.method, request.path)
         if isinstance(found, tuple):
             return _no_route(found)
         refusal = self._gate.admitted(found.route, request) or self._rates.refusal(found.route, request)

@@ -93,7 +93,8 @@ class Body:
                         return _too_large(most)
                     if not fits(size):
                         return refused(429, _NO_ROOM, (("retry-after", "1"),))
-                    deadline.reschedule(begin + seconds + size / SLOWEST)
+                    if not self.ended:
+                        deadline.reschedule(begin + seconds + size / SLOWEST)
         except TimeoutError:
             return refused(408, "the body came too slowly; send it again")
         return b"".join(pieces)

@@ -90,8 +90,9 @@ class Table:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._plain: dict[str, dict[str, Route]] = {}
-        self._named: dict[tuple[int, str], list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
-        """By how many segments they have, and the first of them, which is never a name in braces."""
+        self._named: dict[tuple[int, str, str], list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        """By how many segments they have, the first of them, which is never a name in braces, and the third,
+        if it is none either: of two hundred templates one or two are left to be tried."""
         templates: dict[str, dict[str, Route]] = {}
         for route in routes:
             templates.setdefault(route.path, {})[route.method] = route
@@ -99,7 +100,9 @@ class Table:
             if "{" in path:
                 template = tuple(path.split("/"))
                 assert not template[1].startswith("{"), "a route begins with a word of its own"
-                self._named.setdefault((len(template), template[1]), []).append((template, methods))
+                third = "".join(template[3:4])
+                place = len(template), template[1], "" if third.startswith("{") else third
+                self._named.setdefault(place, []).append((template, methods))
             else:
                 self._plain[path] = methods
 
@@ -111,7 +114,9 @@ class Table:
         return Found(route, params) if route is not None else tuple(methods)
 
     def _match(self, segments: list[str]) -> tuple[dict[str, Route], dict[str, str]]:
-        for template, methods in self._named.get((len(segments), "".join(segments[1:2])), ()):
+        size, first, third = len(segments), "".join(segments[1:2]), "".join(segments[3:4])
+        known, others = self._named.get((size, first, third), ()), self._named.get((size, first, ""), ())
+        for template, methods in (*known, *others) if third else others:
             if all(
                 given == wanted or wanted.startswith("{")
                 for given, wanted in zip(segments, template, strict=True)

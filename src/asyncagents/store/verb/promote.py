@@ -70,10 +70,9 @@ async def promote(
     for each in mail.inputs:
         control = replace(control, positions=control.positions + 1)
         await tx.one("place_message", control.positions, control.turn, rev, each.message_id)
+        await tx.one("promote_input", control.turn, rev, each.message_id)
         if each.source == "compaction":
             control = replace(control, compacting=control.positions)
         message = decode_message(upcast(each.version, each.info))
         newest = message if isinstance(message, UserMessage) else newest
-    if newest is not None:
-        await tx.one("promote_inputs", control.turn, rev, control.id)
     return control, newest

@@ -34,11 +34,8 @@ async def answer_turn(tx: Tx, control: Control, answer: MessageId | None) -> Non
     """Everyone whose input this turn took in gets its last message."""
     if answer is None or not control.in_turn:
         return
-    unanswered = await tx.all("unanswered", control.id, control.turn)
-    if not unanswered:
-        return
-    await tx.one("answer_turn", answer, await tx.rev(), control.id, control.turn)
-    for (message_id,) in unanswered:
+    for (message_id,) in await tx.all("unanswered", control.id, control.turn):
+        await tx.one("answer_input", answer, await tx.rev(), message_id)
         publish_answer(tx, control.id, message_id, answer)
 
 

@@ -42,17 +42,17 @@ SELECT message.info, message.version FROM input INDEXED BY input_unread JOIN mes
 WHERE input.session_id = ? AND input.state <> 'promoted' AND input.state = 'aborted' AND input.answer_id IS NULL
 ORDER BY input.seq DESC, input.message_id DESC LIMIT 1;
 
--- name: promote_inputs
-UPDATE input INDEXED BY input_unread SET state = 'promoted', turn = ?, rev = ?
-WHERE session_id = ? AND state <> 'promoted';
+-- name: promote_input
+-- By its id: to walk an index while taking rows out of it costs four times as much.
+UPDATE input SET state = 'promoted', turn = ?, rev = ? WHERE message_id = ?;
 
 -- name: hold_inputs
 -- An abort keeps what was not read yet: visible, it wakes nobody.
 UPDATE input INDEXED BY input_unread SET state = 'aborted', rev = ?
 WHERE session_id = ? AND state <> 'promoted' AND state = 'queued' RETURNING message_id;
 
--- name: answer_turn
-UPDATE input SET answer_id = ?, rev = ? WHERE session_id = ? AND turn = ? AND answer_id IS NULL;
+-- name: answer_input
+UPDATE input SET answer_id = ?, rev = ? WHERE message_id = ?;
 
 -- name: answer_prompts
 -- But not the wishes for a summary.
