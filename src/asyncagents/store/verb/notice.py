@@ -49,6 +49,7 @@ async def tell(
     rev = await tx.rev()
     key = f"notice:{message_id}"
     await tx.one("insert_input", message_id, control.id, key, rev, "queued", "notice", rev)
+    await tx.one("promote_input", control.turn, rev, message_id)
     await tx.run("tell_notices", message_id, control.id)
     return control, message
 
