@@ -53,3 +53,10 @@ async def test_an_index_that_names_files_elsewhere_has_none_of_them_read(
         told = [await at.get(f"/vcs/{what}") for what in ("status", "diff?mode=git", "diff/raw")]
     assert not any("precious" in each.text for each in told)
     assert [each.status for each in told] == [400] * 3
+
+
+@pytest.mark.spec("X-01")
+async def test_a_directory_lies_so_deep_at_most(tmp_path: Path, root: Path) -> None:
+    async with reading(tmp_path, root) as at:
+        told = [(await at.get(f"/path?directory=/{'a/' * deep}")).status for deep in (100, 300)]
+    assert told == [200, 400]

@@ -181,6 +181,7 @@ async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Pa
         b'{"parts": [{"type": "file", "mime": "text/plain", "url": "file:///etc/hostname"}]}',
         b'{"parts": [{"type": "file", "mime": "text/plain", "url": "gopher://x"}]}',
         b'{"parts": ' + b"[" * 200 + b"]" * 200 + b"}",
+        b'{"parts": [' + b", ".join([b'{"type": "text", "text": "x"}'] * 1_001) + b"]}",
         b'{"parts": [{"type": "text", "text": "\xff"}]}',
     ],
 )

@@ -84,10 +84,12 @@ class Ids:
             )
         with self._lock:
             now = self._clock.now() * _PER_MS
-            ahead = (int(found[1], 16) - now) & _TIME
-            if ahead > _TIME // 2:  # its time is over
+            time = int(found[1], 16)
+            ahead = (time - now) & _TIME
+            over = ahead > _TIME // 2
+            if over and time <= now & _TIME:
                 return
-            if ahead > AHEAD_MS * _PER_MS:
+            if over or ahead > AHEAD_MS * _PER_MS:  # or of before ids started over: it would be above all
                 raise InvalidInput(f"{given!r} is of a time to come: set the clock, or leave the id out")
             self._last = max(self._last, now + ahead)
 

@@ -12,6 +12,8 @@ from asyncagents.server.route import Param, Site
 
 LONGEST = 200
 LONGEST_PATH = 4096
+DEEPEST = 256
+"""Folders of a path: each is looked at, and so are the files that it may have for us."""
 KEY = "idempotency-key"
 DIRECTORY_HEADER = "x-opencode-directory"
 
@@ -61,6 +63,8 @@ def a_directory(text: str, *, beneath: str | None = None) -> str:
     text = text if beneath is None else join(beneath, text)
     if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
         raise InvalidInput("a directory is an absolute path, such as /home/me/project")
+    if text.count("/") > DEEPEST:
+        raise InvalidInput(f"a directory lies at most {DEEPEST} folders deep")
     try:
         return realpath(text)
     except OSError as error:  # a link, of /proc say, that may not be read

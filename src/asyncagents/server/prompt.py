@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 MOST_BYTES = 10 * 1024 * 1024
 """Pictures come along as data: URLs."""
+MOST_PARTS = 1_000
+"""Each is a row, and an event for whoever listens: of many more, everybody would have to wait."""
 
 STOPS = "the server stops; the prompt is kept: ask again with the same Idempotency-Key when it is back"
 
@@ -45,6 +47,8 @@ class Prompt(Shape, frozen=True, kw_only=True):
     def to(self) -> To:
         if not self.parts:
             raise InvalidInput("a prompt has a part at least, such as a text")
+        if len(self.parts) > MOST_PARTS:
+            raise InvalidInput(f"a prompt has at most {MOST_PARTS} parts: put more into each")
         return To(
             agent=self.agent,
             model=self.model,

@@ -174,8 +174,21 @@ class Shadow:
         if add:
             how = _PACKED if len(add) > _MANY else ()
             refreshed = "update-index", "-q", "--refresh", "--add", "--remove", "-z", "--stdin"
-            self.run(*how, *refreshed, given=_listed(add), fine=(0, 1))
+            with self._tidy():
+                self.run(*how, *refreshed, given=_listed(add), fine=(0, 1))
         return self.run("write-tree").decode().strip()
+
+    @contextmanager
+    def _tidy(self) -> Iterator[None]:
+        """A pack that was not finished would lie there for a month, and one more after every try."""
+        packs = self._folder / "objects" / "pack"
+        before = set(packs.glob("tmp_pack_*"))
+        try:
+            yield
+        except Unavailable:
+            for each in set(packs.glob("tmp_pack_*")) - before:
+                each.unlink(missing_ok=True)
+            raise
 
     def _news(self) -> tuple[list[bytes], list[bytes]]:
         """What is new or changed, and what is gone, too large, or no file any more."""

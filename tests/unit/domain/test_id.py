@@ -108,3 +108,10 @@ def test_an_id_of_a_time_to_come_is_refused_and_changes_nothing() -> None:
     with pytest.raises(InvalidInput, match="time to come"):
         ids.reach(Ids(Steps(NOW + 60_000), Fixed()).message())
     assert int(ids.message()[4:16], 16) == int(before[4:16], 16) + 1
+
+
+@pytest.mark.spec("X-01")
+@pytest.mark.parametrize("given", ["msg_ffffffffffffffffffffffffff", f"msg_{'f' * 11}e{'z' * 14}"])
+def test_an_id_that_would_be_above_all_to_come_is_refused_though_its_time_may_be_over(given: str) -> None:
+    with pytest.raises(InvalidInput, match="of a time to come"):
+        Ids(Steps(NOW), Fixed()).reach(given)
