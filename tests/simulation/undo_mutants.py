@@ -16,7 +16,7 @@ UNDO_MUTANTS = (
         "engine/trail.py",
         "                await self._store.reverts.clear(lease)\n",
         "                pass\n",
-        first=UNDOS + 20,
+        first=UNDOS + 295,
     ),
     Mutant(
         "an_undo_without_its_files",
