@@ -12,6 +12,7 @@ from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.part import Part
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.server.body import read
+from asyncagents.server.gate import AUTH_TOKEN
 from asyncagents.server.given import message_id, number, one, path_id, session_id
 from asyncagents.server.http import Answer, Pairs, Request, shown
 from asyncagents.server.refusal import Unfit
@@ -68,7 +69,8 @@ def _before(request: Request) -> Cursor | None:
 
 
 def _next(request: Request, cursor: str) -> Pairs:
-    query = {**dict(request.query), "before": cursor}
+    kept = {name: value for name, value in request.query if name != AUTH_TOKEN}
+    query = {**kept, "before": cursor}
     where = f"http://{request.header('host')}{request.path}?{urlencode(query)}"
     return (
         ("x-next-cursor", cursor),
