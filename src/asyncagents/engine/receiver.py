@@ -16,6 +16,8 @@ FRAMES = 8 * 1024
 """So many are kept for one who does not take them: what 200 streams of text say in a second."""
 BYTES = 4 * 1024 * 1024
 """And no more than that of them; they are the same bytes for all who do not."""
+GATHER_SECONDS = 0.01
+"""Nobody sees that it was not told before."""
 ALWAYS = sys.maxsize
 """The revision of what no row tells: nobody catches up on it."""
 
@@ -54,6 +56,7 @@ class Receiver:
         self._bytes = 0
         self._news = asyncio.Event()
         self._told = 0
+        self._told_at = 0.0
         self.lagging = False
         self.closed = False
         self.lost = False
@@ -101,7 +104,11 @@ class Receiver:
         self._bytes = sum(len(item.body) for item in self._items)
 
     async def news(self) -> None:
-        """Returns when there is something to do."""
+        """Returns when there is something to do: at once after a silence, else what comes together is told
+        together, which is the half of what telling it costs."""
         while not (self._items or self.lagging or self.closed):
             self._news.clear()
             await self._news.wait()
+        now = asyncio.get_running_loop().time
+        await asyncio.sleep(max(0.0, self._told_at + GATHER_SECONDS - now()))
+        self._told_at = now()
