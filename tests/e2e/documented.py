@@ -26,6 +26,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.ask import Question
 from asyncagents.domain.call import Call
 from asyncagents.domain.event import MessageUpdated, PermissionAsked, QuestionAsked
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import UserMessage
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.tool import Ask, ToolContext
@@ -60,8 +61,8 @@ made is not what is asked for then, since we put other ids into requests."""
 class Known(Struct, frozen=True, kw_only=True):
     """Ids of what there is, by the word before their place in a path."""
 
-    messages: tuple[tuple[str, str], ...]
-    """Each with its session."""
+    messages: tuple[tuple[str, str, str], ...]
+    """Each with its session, and its first part."""
     spare: tuple[str, ...]
     """Sessions that may be deleted; of the others something else is known."""
     tasks: tuple[str, ...]
@@ -71,11 +72,12 @@ class Known(Struct, frozen=True, kw_only=True):
     questions: tuple[str, ...]
 
     def hit(self, label: str, number: int, values: Any) -> Any:
-        session_id, message_id = self._one(self.messages, number)
-        found = {"id": session_id, "messageID": message_id}
+        found = self._message(number) | {"permissionID": self._one(self.permissions, number)}
         for word, ids in self._words():
             if f"{word}/{{id}}" in label:
                 found["id"] = found["pendingID"] = self._one(ids, number)
+        if label == "DELETE /session/{id}":
+            found["id"] = self._one(self.spare, number)
         if not isinstance(values, dict):
             return values
         hits = {
@@ -83,9 +85,20 @@ class Known(Struct, frozen=True, kw_only=True):
         }
         return {**values, **hits}
 
+    def say(self, label: str, number: int, body: dict[str, Any]) -> dict[str, Any]:
+        """What is said of something that there is."""
+        session_id, message_id, part_id = self._one(self.messages, number)
+        if label.endswith("/revert"):
+            return body | {"messageID": message_id}
+        if label.endswith("/{partID}"):
+            return body | {"sessionID": session_id, "messageID": message_id, "id": part_id}
+        return self.hit("/pending/{id}", number, body) if "pendingID" in body else body
+
+    def _message(self, number: int) -> dict[str, str]:
+        return dict(zip(("id", "messageID", "partID"), self._one(self.messages, number), strict=True))
+
     def _words(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         return (
-            ("DELETE /session", self.spare),
             ("/tasks", self.tasks),
             ("/task-groups", self.batches),
             ("/pending", self.calls),
@@ -169,7 +182,7 @@ async def _known(runtime: Runtime, data: Path, service: Service, asked: tuple[Ca
     tasks = {task.session_id: task for each in sessions for task in await runtime.tasks.list(each)}
     asks = [call.open for call in asked if call.open]
     return Known(
-        messages=tuple([(each, (await runtime.messages(each))[0].info.id) for each in sessions]),
+        messages=tuple([await _first(runtime, each) for each in sessions]),
         spare=tuple([(await runtime.create_session(directory=data)).id for _ in range(4)]),
         tasks=tuple(tasks),
         batches=tuple(dict.fromkeys(task.batch_id for task in tasks.values())),
@@ -177,6 +190,11 @@ async def _known(runtime: Runtime, data: Path, service: Service, asked: tuple[Ca
         permissions=tuple(each.ask.id for each in asks if each.ask),
         questions=tuple(each.question.id for each in asks if each.question),
     )
+
+
+async def _first(runtime: Runtime, session_id: SessionId) -> tuple[str, str, str]:
+    message = (await runtime.messages(session_id))[0]
+    return session_id, message.info.id, message.parts[0].id
 
 
 def document(listing: Listing) -> Any:
@@ -231,8 +249,8 @@ def _hitting(known: Known) -> Iterator[None]:
         path = known.hit(label, many[label], case.path_parameters)
         if path != case.path_parameters:
             case.path_parameters = path
-        if isinstance(case.body, dict) and "pendingID" in case.body:
-            case.body = known.hit("/pending/{id}", many[label], case.body)
+        if isinstance(case.body, dict):
+            case.body = known.say(label, many[label], case.body)
 
     GLOBAL_HOOK_DISPATCHER.register_hook_with_name(before_call, "before_call")
     try:

@@ -177,6 +177,7 @@ async def go_through(runtime: Runtime, worker: Worker, disk: Disk) -> Stage:
     disk.fill()
     await sender.fill_up(talk)
     worker.may_end.set()
+    await _dropped(runtime)
     if await sender.send(talk, f"once more {LONG}", "more"):
         raise Violation("the disk had no room, and then it had")
     if not await runtime.messages(talk):
@@ -194,6 +195,16 @@ async def go_through(runtime: Runtime, worker: Worker, disk: Disk) -> Stage:
     if said != "worked":
         raise Violation(f"the work that the full disk interrupted ended with {said!r}")
     return sender.stage
+
+
+async def _dropped(runtime: Runtime) -> None:
+    """Until the run whose tool has ended cannot be kept: what it wrote was refused."""
+    try:
+        async with asyncio.timeout(REST_SECONDS):
+            while runtime.trouble is None:  # noqa: ASYNC110  a run that is dropped tells nobody
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise Violation("a run went on though nothing could be written") from None
 
 
 async def _rest(runtime: Runtime) -> None:

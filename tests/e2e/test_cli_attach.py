@@ -199,7 +199,7 @@ async def test_a_session_is_asked_with_the_model_of_its_own_directory(tmp_path: 
         more = await desk.run("run", "--continue", "more", "-C", str(other))
         refused = await desk.run("run", "hello", "-C", str(unknown))
 
-    assert [each.code for each in (*ran, more, refused)] == [0, 0, 0, 1]
+    assert [each.code for each in (*ran, more, refused)] == [0, 0, 0, 2]
     assert [each.body["model"] for each in provider.requests] == ["m", "other", "other"]
     assert "there is no provider 'elsewhere'" in refused.err
 

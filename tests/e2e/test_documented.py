@@ -16,6 +16,7 @@ REFUSED = {f"{route.method} {route.path}" for route in ROUTES if route.summary.s
 """On purpose, whoever asks."""
 UNGUESSED = {
     *("GET /file/content", "PATCH /config", "PATCH /global/config", "POST /tui/publish"),
+    *("POST /session/{id}/command", "POST /session/{id}/init", "POST /session/{id}/shell"),
     *("POST /mcp", "POST /mcp/{name}/connect", "POST /mcp/{name}/disconnect", "POST /tui/select-session"),
 }
 """They need a file, a server of tools or a session that is there, or a runtime that reads files."""

@@ -11,6 +11,9 @@ from tests.peer.tui_stage import OurServer, Play
 async def an_answer_goes_on_after_a_crash(play: Play, server: OurServer) -> None:
     await play.screen.press("C-x", "n")
     await play.screen.shows("Ask anything")
+    # A terminal that is cut off while it opens a session goes home: this one has opened it.
+    await play.says("hello there")
+    await play.rests("hello there", "a plain answer")
     await play.says("survive this")
     await play.screen.shows("it begins", "esc interrupt")
     await server.kill()

@@ -123,7 +123,9 @@ async def a_message_is_undone_and_done_again(play: Play) -> None:
     await play.screen.type("/undo")
     await play.screen.shows("Undo previous message")
     await play.screen.press("Enter")
-    await play.screen.shows("1 message reverted", "/redo to restore", "made.txt", without=("it is written",))
+    await play.screen.shows(
+        "1 message reverted", "/redo to restore", "made.txt -1", without=("it is written",)
+    )
     assert not made.exists()
     await play.screen.press("C-x", "r")
     await play.rests("# Wrote made.txt", "it is written")

@@ -21,7 +21,7 @@ UNDO_MUTANTS = (
     Mutant(
         "an_undo_without_its_files",
         "engine/revert.py",
-        "await snapshots.put_back([PutBack(file, to) for file, to in _plan(undoing).items()])",
+        "await snapshots.put_back([PutBack(file, to, now) for file, to in _plan(undoing).items()])",
         "()",
         first=UNDOS,
     ),

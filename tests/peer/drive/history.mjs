@@ -102,6 +102,7 @@ async function summarizing(stage) {
     from,
     "compacted",
   )
+  await stage.idle(sessionID, from)
   await stage.call("session.messages", { sessionID }, "summarized")
   await stage.turn("after a summary", play({ text: "Going on." }), { session: { id: sessionID } })
 }

@@ -85,6 +85,12 @@ export class Stage {
     return this.seen.slice(from).filter((event) => event.properties.sessionID === sessionID)
   }
 
+  // An id as clients make them: the time, so that it stands after all there are.
+  ownID(prefix) {
+    const time = (BigInt(Date.now()) * 4096n) & 0xffffffffffffn
+    return `${prefix}_${time.toString(16).padStart(12, "0")}00000000000001`
+  }
+
   // With a title: nobody needs to ask a model for one.
   async session(given = { title: "A talk" }) {
     return (await this.caller.ask("session.create", given)).body

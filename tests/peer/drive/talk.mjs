@@ -128,7 +128,7 @@ async function choices(stage) {
     },
     "agent part",
   )
-  const own = { id: "msg_ffffffffffff00000000000001", part: "prt_ffffffffffff00000000000001" }
+  const own = { id: stage.ownID("msg"), part: stage.ownID("prt") }
   const mine = {
     sessionID: (await stage.session()).id,
     messageID: own.id,
@@ -250,7 +250,7 @@ async function commands(stage) {
     sessionID: init,
     providerID: "stage",
     modelID: "m",
-    messageID: `msg_ffffffffffff000000000000${stage.caller.version}`,
+    messageID: stage.ownID("msg"),
   })
 }
 
