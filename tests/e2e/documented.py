@@ -194,7 +194,7 @@ async def _known(runtime: Runtime, data: Path, service: Service, asked: tuple[Ca
 
 async def _first(runtime: Runtime, session_id: SessionId) -> tuple[str, str, str]:
     message = (await runtime.messages(session_id))[0]
-    return session_id, message.info.id, message.parts[0].id
+    return session_id, message.info.id, message.parts[0].id or ""
 
 
 def document(listing: Listing) -> Any:
