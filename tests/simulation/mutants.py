@@ -30,14 +30,14 @@ MUTANTS = (
         return False
     holding = any(""",
         "    holding = any(",
-        first=195,
+        first=325,
     ),
     Mutant(
         "missing_fence",
         "store/row.py",
         ' or row.control.fence != lease.fence or row.control.state != "running"',
         "",
-        first=283,
+        first=300,
     ),
     Mutant(
         "tool_started_before_the_commit",
@@ -79,7 +79,7 @@ MUTANTS = (
                 done.append((outcome, tx))
                 continue
 """,
-        first=52,
+        first=67,
     ),
     Mutant(
         "abort_undone_by_recovery",
@@ -87,7 +87,7 @@ MUTANTS = (
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",
-        first=46,
+        first=60,
     ),
     Mutant(
         "doubled_promotion",
@@ -101,13 +101,14 @@ MUTANTS = (
         "store/verb/compact.py",
         "await put_call(tx, replace(call, shown_pending=True))",
         "await put_call(tx, call)",
-        first=110,
+        first=179,
     ),
     Mutant(
         "late_result_kept_from_the_model",
         "store/verb/signal.py",
         "await admit(tx, _late_result(tx, row.info, done, wakes=True))",
         "pass",
+        first=7,
     ),
     Mutant(
         "second_result_accepted",
@@ -146,7 +147,7 @@ MUTANTS = (
         "store/verb/cancel.py",
         '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
         "    held_back = ()\n",
-        first=24,
+        first=30,
     ),
     Mutant(
         "feed_forgets_parts",
@@ -168,6 +169,7 @@ MUTANTS = (
         "store/verb/expire.py",
         "            await save(tx, row, row.control.woken())\n    return len(rows)",
         "            pass\n    return 0",
+        first=4,
     ),
     Mutant(
         "an_ask_that_nobody_waits_for",
@@ -181,7 +183,7 @@ MUTANTS = (
         "store/verb/answer.py",
         "granted, input=edited, written=",
         "granted, input=edited | call.input, written=",
-        first=107,
+        first=268,
     ),
     Mutant(
         "one_step_too_many",
@@ -209,14 +211,14 @@ MUTANTS = (
         "store/verb/summary.py",
         "        await answer_prompts(tx, control, newest.id)\n",
         "        pass\n",
-        first=351,
+        first=491,
     ),
     Mutant(
         "reminded_again_after_a_crash",
         "store/verb/remind.py",
         "        return control  # the step before",
         "        asked_by = newest  # the step before",
-        first=372,
+        first=392,
     ),
     *TREE_MUTANTS,
     *PARK_MUTANTS,

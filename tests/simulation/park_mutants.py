@@ -40,7 +40,7 @@ PARK_MUTANTS = (
         "store/verb/step.py",
         "        if isinstance(call.state, Settled) or (cancelled",
         "        if (cancelled",
-        first=PARKS + 69,
+        first=PARKS + 80,
     ),
     Mutant(
         "early_result_refused_for_ever",
@@ -103,7 +103,7 @@ PARK_MUTANTS = (
         "    from asyncagents.store.row import inbox\n"
         "    if row.control.wake_seq > wake_seq and (await inbox(tx, row.control.id)).queued:\n"
         "        return False\n    holding = any(",
-        first=PARKS + 12,
+        first=PARKS + 19,
     ),
     Mutant(
         "async_start_begun_again",
@@ -154,21 +154,21 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "    await put_call(tx, over)\n    await owe(tx, over)\n",
         "    await put_call(tx, over)\n",
-        first=PARKS + 45,
+        first=PARKS + 54,
     ),
     Mutant(
         "webhook_forgotten_by_an_early_result",
         "store/verb/fact.py",
         "            await owe(tx, call.to(state).to(call.state))\n",
         "            pass\n",
-        first=PARKS + 143,
+        first=PARKS + 163,
     ),
     Mutant(
         "early_result_unchecked",
         "store/verb/signal.py",
         "    if unless_checked and call.later is not None and call.later.checked:\n",
         "    if unless_checked and call.later is not None and call.later.checked and call.open:\n",
-        first=PARKS + 70,
+        first=PARKS + 169,
     ),
     Mutant(
         "secret_of_a_key_that_nobody_keeps",
@@ -189,7 +189,7 @@ PARK_MUTANTS = (
         "domain/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
-        first=PARKS + 15,
+        first=PARKS + 32,
     ),
     Mutant(
         "listed_as_it_was",
@@ -218,6 +218,6 @@ PARK_MUTANTS = (
         "-- name: secret_keys_since\n",
         "-- name: secret_keys_since\nSELECT key FROM secret_key WHERE ? > 0 ORDER BY id DESC LIMIT 1;\n"
         "-- name: unused\n",
-        first=PARKS + 30,
+        first=PARKS + 47,
     ),
 )

@@ -16,7 +16,7 @@ TALK_MUTANTS = (
         "domain/duplicate.py",
         "                    yield replace(part, state=self._closed(part.state, message_id))\n",
         "                    yield part\n",
-        first=TALKS,
+        first=TALKS + 16,
     ),
     Mutant(
         "nobody_hears_that_a_message_is_gone",

@@ -16,7 +16,7 @@ UNDO_MUTANTS = (
         "engine/trail.py",
         "                await self._store.reverts.clear(lease)\n",
         "                pass\n",
-        first=UNDOS + 295,
+        first=UNDOS + 385,
     ),
     Mutant(
         "an_undo_without_its_files",
