@@ -49,8 +49,13 @@ SCENES = {
 WONDER = later(
     "wonder", kind="question", questions=(Question(question="Why?", header="Why", options=()),), seconds=None
 )
-ALIKE = ("/session/{id}/prompt_async", "/v1/sessions/{id}/prompts")
-"""They take what others take, too: hundreds of bodies each."""
+LARGE = (
+    "POST /session/{id}/prompt_async",
+    "POST /v1/sessions/{id}/prompts",
+    "POST /session/{id}/command",
+    "PATCH /session/{id}/message/{messageID}/part/{partID}",
+)
+"""Hundreds of bodies each, of parts that prompts take as well."""
 
 T = TypeVar("T")
 UNCHECKED = ("positive_data_acceptance", "use_after_free", "ensure_resource_availability")
@@ -92,6 +97,8 @@ class Known(Struct, frozen=True, kw_only=True):
             return body | {"messageID": message_id}
         if label.endswith("/{partID}"):
             return body | {"sessionID": session_id, "messageID": message_id, "id": part_id}
+        if label.endswith("/resume"):
+            return body | {"prompt": body.get("prompt") or "Go on."}
         return self.hit("/pending/{id}", number, body) if "pendingID" in body else body
 
     def _message(self, number: int) -> dict[str, str]:
@@ -203,7 +210,7 @@ def document(listing: Listing) -> Any:
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """`examples`: for each operation. `once`: bodies that several operations take are tried at one."""
+    """`examples`: for each operation. `once`: parts of prompts are tried at one of them."""
 
     examples: int
     seed: int
@@ -269,8 +276,8 @@ def _config(listing: Listing, plan: Plan) -> schemathesis.Config:
             "generation": {"max-examples": plan.examples, "database": "none", "no-shrink": True},
             "checks": {name: {"enabled": False} for name in UNCHECKED},
             "operations": [
-                {"include-path": path, "phases": {"coverage": {"enabled": False}}}
-                for path in (ALIKE if plan.once else ())
+                {"include-name": name, "phases": {"coverage": {"enabled": False}}}
+                for name in (LARGE if plan.once else ())
             ],
         }
     )
