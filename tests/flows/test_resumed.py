@@ -138,3 +138,14 @@ async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
         events = await heard(runtime, tmp_path)
 
     assert events == []
+
+
+@pytest.mark.spec("X-01")
+async def test_a_child_that_was_made_below_an_older_session_is_told_of(tmp_path: Path) -> None:
+    async with stage(tmp_path, ANSWER) as at:
+        await at.runtime.prompt(at.session_id, "go")
+    async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
+        child = await runtime.create_session(directory=tmp_path, parent_id=at.session_id)
+        events = await heard(runtime, tmp_path)
+
+    assert child.id in {event["properties"]["sessionID"] for event in events}

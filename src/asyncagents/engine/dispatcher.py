@@ -85,6 +85,7 @@ class Dispatcher:
 
     def committed(self, commit: Commit) -> None:
         """The store's report: wake, and interrupt what was cancelled or deleted."""
+        self.resumed.committed(commit)
         for session_id in commit.interrupted:
             if session_id in self._runs:
                 self._runs[session_id].interrupt()

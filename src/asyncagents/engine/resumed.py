@@ -6,11 +6,12 @@ OpenCode's streams begin anew with every connection, and its clients read nothin
 from collections.abc import AsyncGenerator
 
 from asyncagents.domain.codec import Unreadable
-from asyncagents.domain.event import Event
+from asyncagents.domain.event import Event, SessionCreated
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.errors import Damaged, NotFound
 from asyncagents.store.store import Store
+from asyncagents.store.tx import Commit
 
 MISSED_MS = 60_000
 """So long after the start listeners come back; who comes later never listened before."""
@@ -28,14 +29,34 @@ class Resumed:
         self._started = 0
         self._room = MOST
         self._told: dict[SessionId, bool] = {}
+        self._born: set[SessionId] = set()
+        """Since the start, in trees that are no older."""
+        self._touched = False
+        """Whether anything else changed: else there is nothing to look for."""
 
     async def look(self) -> None:
         """Before anything is taken up."""
         self._cursor, self._started = await self._store.cursor(), self._clock.now()
 
+    def committed(self, commit: Commit) -> None:
+        if self._touched or self._over:
+            self._born.clear()
+            return
+        for event in commit.events:
+            if isinstance(event, SessionCreated) and (
+                event.info.parent_id is None or event.info.parent_id in self._born
+            ):
+                self._born.add(event.session_id)
+            elif event.session_id not in self._born:
+                self._touched = True
+
+    @property
+    def _over(self) -> bool:
+        return self._cursor is None or self._clock.now() >= self._started + MISSED_MS
+
     async def missed(self) -> AsyncGenerator[list[Event], None]:
         """The state of what changed since the start, for somebody who begins to listen now."""
-        if self._cursor is None or self._clock.now() >= self._started + MISSED_MS:
+        if self._over or not self._touched:
             return
         cursor, more = self._cursor, True
         while more:
