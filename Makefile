@@ -33,9 +33,9 @@ $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
 demo: $(STAMP)
 	$(BIN)/asyncagents demo
 
-# Three at a time on two cores: many tests wait for processes.
+# Four at a time on two cores: many tests wait for processes.
 test: $(STAMP)
-	$(BIN)/pytest -n 3 --dist worksteal tests $(ARGS)
+	$(BIN)/pytest -n 4 --dist worksteal tests $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)
