@@ -4,6 +4,7 @@ OpenCode's streams begin anew with every connection, and its clients read nothin
 """
 
 from collections.abc import AsyncGenerator
+from typing import TypeGuard
 
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import Event, SessionCreated
@@ -39,24 +40,29 @@ class Resumed:
         self._cursor, self._started = await self._store.cursor(), self._clock.now()
 
     def committed(self, commit: Commit) -> None:
+        """From the first commit on: one that comes while the cursor is read may be after it."""
         if self._touched or self._over:
             self._born.clear()
             return
         for event in commit.events:
-            if isinstance(event, SessionCreated) and (
-                event.info.parent_id is None or event.info.parent_id in self._born
-            ):
+            if self._cursor is not None and self._begins_a_tree(event):
                 self._born.add(event.session_id)
             elif event.session_id not in self._born:
                 self._touched = True
 
+    def _begins_a_tree(self, event: Event) -> TypeGuard[SessionCreated]:
+        """Or goes on with one that began since the start."""
+        if not isinstance(event, SessionCreated):
+            return False
+        return event.info.parent_id is None or event.info.parent_id in self._born
+
     @property
     def _over(self) -> bool:
-        return self._cursor is None or self._clock.now() >= self._started + MISSED_MS
+        return self._cursor is not None and self._clock.now() >= self._started + MISSED_MS
 
     async def missed(self) -> AsyncGenerator[list[Event], None]:
         """The state of what changed since the start, for somebody who begins to listen now."""
-        if self._over or not self._touched:
+        if self._cursor is None or self._over or not self._touched:
             return
         cursor, more = self._cursor, True
         while more:

@@ -150,8 +150,7 @@ class PuttingBack:
 
 def _is_ours(name: str) -> bool:
     """Beneath the project, and none of git's own files, which no snapshot holds."""
-    parts = name.split("/")
-    return not os.path.isabs(name) and not {"..", "."} & set(parts) and ".git" not in name.lower().split("/")
+    return not os.path.isabs(name) and {"..", ".", ".git"}.isdisjoint(name.lower().split("/"))
 
 
 def _now(folder: int, name: str) -> _Now:
