@@ -2,9 +2,12 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.postgres_server import Server, shared_server
 
 # The same examples on every machine: what more and new ones would find is found by `make soak`. No deadline:
 # how long one takes says how busy the machine is.
@@ -17,6 +20,13 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all they import stay until the end: no collection need look at them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for each test process: what others have under way would hold the readers of a feed back."""
+    with shared_server(tmp_path_factory.getbasetemp()) as server:
+        yield server
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -334,7 +334,7 @@ def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -
     def committed(commit: Commit) -> None:
         dispatcher.committed(commit)
         answers.committed(commit)
-        bus.reached(commit.upto)
+        bus.reached(commit.upto, commit.at)
         for event in commit.events:
             bus.publish(event)
         mirror.committed(commit)

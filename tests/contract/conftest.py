@@ -1,17 +1,24 @@
 """The databases that must keep the contract."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
+from asyncagents.app import PolledDatabase
 from asyncagents.domain.id import Ids
+from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.sqlite.connection import Connection, connect_with
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
+from tests.postgres import Server, a_database
+
+Another: TypeAlias = Callable[[], AbstractAsyncContextManager[PolledDatabase]]
 
 
 def connect(path: Path) -> Connection:
@@ -29,17 +36,27 @@ def ids(clock: FakeClock) -> Ids:
     return Ids(clock, SeededRng(1))
 
 
-@pytest.fixture(params=["sqlite"])
-async def database(
+@pytest.fixture(params=["sqlite", "postgres"])
+async def another(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, ids: Ids
-) -> AsyncIterator[Database]:
+) -> AsyncIterator[Another]:
+    """Opens the database of this test, as each process does that uses it."""
     match request.param:
+        case "postgres":
+            server: Server = request.getfixturevalue("postgres_server")
+            async with a_database(server) as dsn:
+                yield lambda: open_postgres(dsn, clock=clock, rng=SeededRng(2), ids=ids, size=4)
         case "sqlite":
             path = tmp_path / "store.db"
-            async with open_sqlite(path, clock=clock, rng=SeededRng(2), ids=ids, connect=connect) as sqlite:
-                yield sqlite
+            yield lambda: open_sqlite(path, clock=clock, rng=SeededRng(2), ids=ids, connect=connect)
         case other:
             raise ValueError(f"no database called {other!r}")
+
+
+@pytest.fixture
+async def database(another: Another) -> AsyncIterator[Database]:
+    async with another() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """Rows as another release, or a broken disk, may have left them."""
 
+import re
+
 from asyncagents.domain.call import Call
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.pending_tool import pending_status
+from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.tx import Row, Tx
 from tests.contract.build import Lab
 
@@ -86,3 +89,19 @@ async def rewrite_call(lab: Lab, call: Call, raw: bytes, version: int) -> None:
         )
 
     await lab.database.write(verb)
+
+
+async def plan(tx: Tx, statement: str, params: Row) -> list[str]:
+    """How the database would go about it, in SQLite's words."""
+    if not isinstance(tx, PostgresTx):
+        explained = f"EXPLAIN QUERY PLAN {tx._sql[statement]}"  # type: ignore[attr-defined]
+        return [row[3] for row in tx._execute(explained, params).fetchall()]  # type: ignore[attr-defined]
+    connection, text = await tx._ready(statement, params)
+    await connection.execute("SET LOCAL enable_seqscan = off")  # in a few rows it would not look for an index
+    told = [row[0] for row in await connection.fetch(f"EXPLAIN {text}", *params)]
+    return [_said(each) for each in told]
+
+
+def _said(line: str) -> str:
+    scanned = re.sub(r".*Seq Scan on (\w+).*", r"SCAN \1", line)
+    return re.sub(r".*Index (?:Only )?Scan (?:Backward )?(?:using|on) (\w+).*", r"INDEX \1", scanned)

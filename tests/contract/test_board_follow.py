@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -16,12 +15,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine import board as board_module
 from asyncagents.engine.board import Board
 from asyncagents.engine.follower import QUEUE, News
-from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Database, Verb
-from asyncagents.testing.clock import SeededRng
 from tests.contract.board_walk import TaskWalk, Watcher, fresh
 from tests.contract.build import Lab
-from tests.contract.conftest import connect
+from tests.contract.conftest import Another
 from tests.contract.tasks import parent
 
 T = TypeVar("T")
@@ -88,11 +85,10 @@ async def test_whoever_follows_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -
 @pytest.mark.spec("H-06")
 @pytest.mark.parametrize("seed", range(410, 413))
 async def test_who_follows_in_another_process_ends_with_a_fresh_snapshot(
-    lab: Lab, tmp_path: Path, seed: int
+    lab: Lab, another: Another, seed: int
 ) -> None:
     rng, walk, clock = random.Random(seed), TaskWalk(lab, seed), lab.clock
-    path = tmp_path / "store.db"
-    async with open_sqlite(path, clock=clock, rng=SeededRng(3), ids=lab.ids, connect=connect) as database:
+    async with another() as database:
         other = Lab(database, clock, lab.ids)
         async with read(other, size=4) as board, asyncio.TaskGroup() as group:
             watchers = [Watcher(*await board.snapshot()) for _ in range(3)]

@@ -12,9 +12,11 @@ from asyncagents.domain.delivery import DELETED, Again, Dead, Delivered, Deliver
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, NotFound
+from asyncagents.store.sqlite.database import SqliteDatabase
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.delivery import Parcel
 from tests.contract.build import Lab, done
+from tests.contract.raw import plan
 
 URL = "https://hooks.test/told?token=1"
 MINUTE = 60_000
@@ -256,7 +258,8 @@ async def test_a_call_that_was_forgotten_still_owes_what_it_owed(lab: Lab) -> No
 )
 async def test_any_address_can_be_owed_and_nobody_else_is_held_up_by_it(lab: Lab, url: str) -> None:
     await owed(lab, url, URL)
-    assert [parcel.url for parcel in await take(lab)] == ([url, URL] if url else [URL])
+    kept = url.replace("\0", "\ufffd")
+    assert [parcel.url for parcel in await take(lab)] == ([kept, URL] if url else [URL])
 
 
 async def test_secrets_show_in_no_list(lab: Lab) -> None:
@@ -283,11 +286,9 @@ async def test_secrets_show_in_no_list(lab: Lab) -> None:
     ],
 )
 async def test_lookups_use_their_index(lab: Lab, statement: str, params: Row, index: str) -> None:
-    async def plan(tx: Tx) -> list[Row]:
-        explained = f"EXPLAIN QUERY PLAN {tx._sql[statement]}"  # type: ignore[attr-defined]
-        rows: list[Row] = tx._execute(explained, params).fetchall()  # type: ignore[attr-defined]
-        return rows
-
-    told = [row[3] for row in await lab.database.read(plan)]
-    assert any(f"INDEX {index}" in each for each in told), told
+    told = await lab.database.read(lambda tx: plan(tx, statement, params))
+    chosen = (
+        index if isinstance(lab.database, SqliteDatabase) else "delivery"
+    )  # Postgres goes by what is in it
+    assert any(f"INDEX {chosen}" in each for each in told), told
     assert not any(each.startswith("SCAN delivery") for each in told), told

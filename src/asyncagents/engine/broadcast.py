@@ -68,7 +68,7 @@ class Broadcast(Subscription):
     def push(self, event: Event) -> None:
         if event.session_id not in self._places:
             event = _born(event, self._began)
-        self._hand_out(event, self._learned(event), at=self._bus.upto)
+        self._hand_out(event, self._learned(event), at=self._bus.at)
 
     def close(self) -> None:
         super().close()

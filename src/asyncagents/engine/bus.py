@@ -58,9 +58,12 @@ class Bus:
         self._drafts: dict[SessionId, Draft] = {}
         self.upto = 0
         """The newest revision of the store whose events, and all before, were published, or are just now."""
+        self.at = 0
+        """The newest of which anything was; what is just now is of this one, or of one before it."""
 
-    def reached(self, upto: int) -> None:
+    def reached(self, upto: int, at: int = 0) -> None:
         self.upto = max(self.upto, upto)
+        self.at = max(self.at, at, upto)
 
     def begins(self, session_id: SessionId, draft: Draft) -> None:
         """Something is being written, and can be told as far as it is to whoever comes meanwhile."""

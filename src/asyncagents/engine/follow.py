@@ -160,10 +160,10 @@ class _Ear(Subscription):
     def push(self, event: Event) -> None:
         if self.lagging or self._circle.is_foreign(event.session_id):
             return
-        if self._bus.upto < self._told and not isinstance(event, PartDelta):
+        if self._bus.at < self._told and not isinstance(event, PartDelta):
             return
         if len(self._heard) < self._size:
-            self._heard.append((self._bus.upto, event))
+            self._heard.append((self._bus.at, event))
         else:
             self.lagging = True
         self._news.set()

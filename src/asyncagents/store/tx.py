@@ -65,6 +65,8 @@ class Commit(Struct, frozen=True):
     """When webhooks are to be posted."""
     upto: int = 0
     """With this report, all that was committed up to this revision has been reported; 0: no news of that."""
+    at: int = 0
+    """Nothing in it is of a later revision; 0: than `upto`."""
 
 
 class Database(Protocol):

@@ -89,7 +89,7 @@ def _asked(query: TaskQuery) -> tuple[str | None, ...]:
     """The name of the question, and what it is asked with."""
     if query.search:
         words = folded(query.search)
-        return "_of_words", query.agent, query.status, _pattern(words[:PATTERN]), words[PATTERN:] and words
+        return "_of_words", query.agent, query.status, _pattern(words[:PATTERN]), words
     if query.agent is not None:
         return "_of_agent", query.agent, query.status
     return ("",) if query.status is None else ("_of_status", query.status)

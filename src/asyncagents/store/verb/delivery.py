@@ -46,7 +46,7 @@ async def owe(tx: Tx, call: Call) -> None:
     """Whoever wanted to be told that it is settled is, once it is."""
     if call.later is None or not call.later.webhook_url:
         return
-    url = call.later.webhook_url
+    url = call.later.webhook_url.replace("\0", "\ufffd")  # no database keeps it alike
     secret = await tx.one("call_secret", call.id, "out")
     lineage = await tx.one("lineage", call.session_id)
     await tx.one(

@@ -80,9 +80,17 @@ async def feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
     known_epoch, known_rev = _parse(after) if after is not None else (epoch, 0)
     if known_epoch != epoch or 0 < known_rev < horizon or known_rev > rev:
         return Feed(f"{epoch}-0-{rev}", (), reset=True)
-    upto = min(rev, known_rev + window)
+    upto = await _reach(tx, known_rev, rev, window)
     found = await changes(tx, known_rev, upto)
     return Feed(f"{epoch}-0-{upto}", tuple(found.events), more=upto < rev)
+
+
+async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
+    """So many revisions on from the first that anything is of: others may have used up many."""
+    if after + window >= now:
+        return now
+    row = await tx.one("next_change", after)
+    return now if row is None or row[0] is None else min(now, row[0] - 1 + window)
 
 
 async def forget(tx: Tx, upto: int) -> None:

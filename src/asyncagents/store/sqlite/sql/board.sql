@@ -26,12 +26,12 @@ SELECT COUNT(*) FROM task INDEXED BY task_agent WHERE agent = ?1 AND (?2 IS NULL
 -- By a pattern, which is fast, and all of a long text beyond it. NULL: of whatever agent or status.
 SELECT body, version FROM task
 WHERE id IN (SELECT id FROM task INDEXED BY task_words
-             WHERE folded GLOB ?5 AND (?6 = '' OR INSTR(folded, ?6)) AND (?3 IS NULL OR agent = ?3) AND (?4 IS NULL OR status = ?4)
+             WHERE folded GLOB ?5 AND (LENGTH(?6) <= 1000 OR INSTR(folded, ?6)) AND (?3 IS NULL OR agent = ?3) AND (?4 IS NULL OR status = ?4)
              ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
 
 -- name: board_count_of_words
 SELECT COUNT(*) FROM task INDEXED BY task_words
-WHERE folded GLOB ?3 AND (?4 = '' OR INSTR(folded, ?4)) AND (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2);
+WHERE folded GLOB ?3 AND (LENGTH(?4) <= 1000 OR INSTR(folded, ?4)) AND (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2);
 
 -- name: board_state
 -- Other than before if a task has changed, or is gone.

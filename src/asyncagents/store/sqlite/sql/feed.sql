@@ -1,6 +1,20 @@
 -- name: revision
 SELECT rev, epoch, horizon FROM revision WHERE id = 1;
 
+-- name: next_change
+-- The first revision after one.
+SELECT MIN(rev) FROM (
+  SELECT MIN(rev) AS rev FROM session WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM message WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM part WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM input WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM call WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM todo WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM task WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM tombstone WHERE rev > ?1
+  UNION ALL SELECT MIN(rev) FROM delivery WHERE rev > ?1
+);
+
 -- name: changed_sessions
 -- The last column: whether a cancel covers what it does, or came just now.
 SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn OR cancel_rev > ?1)

@@ -1,0 +1,196 @@
+"""PostgreSQL behind the `Database` protocol: a verb is a transaction on a connection of its own."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from asyncagents.domain.id import Ids
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.errors import Closed, StoreError
+from asyncagents.store.postgres.migrate import load_scripts, migrate, refuse_newer
+from asyncagents.store.postgres.others import Others
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Pool, patiently
+from asyncagents.store.postgres.statement import load_statements
+from asyncagents.store.postgres.transaction import PostgresTx
+from asyncagents.store.postgres.tree import Trees
+from asyncagents.store.postgres.trouble import LOST, Again, judged
+from asyncagents.store.tx import Commit, Verb
+
+T = TypeVar("T")
+SIZE = 8
+"""Connections of a process."""
+TRIES = 20
+PAUSE = 0.005
+
+_log = logging.getLogger(__name__)
+
+
+class PostgresDatabase:
+    def __init__(self, pool: Pool, *, epoch: str, base: int, clock: Clock, rng: Rng, ids: Ids) -> None:
+        self._pool = pool
+        self.epoch = epoch
+        self.base = base
+        self._clock = clock
+        self._rng = rng
+        self._ids = ids
+        self._sql = load_statements()
+        self._trees = Trees()
+        self._listeners: list[Callable[[Commit], None]] = []
+        self._works: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self.others = Others(self)
+
+    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        """Whoever asked may go away; what he asked for is done all the same."""
+        return await asyncio.shield(self._begin(self._tried(lambda until: self._commit(verb, until))))
+
+    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
+        return await asyncio.shield(self._begin(self._tried(lambda until: self._read(verb, until))))
+
+    def listen(self, listener: Callable[[Commit], None]) -> None:
+        self._listeners.append(listener)
+
+    def report(self, commit: Commit) -> None:
+        for listener in self._listeners:
+            listener(commit)
+
+    def poll(self) -> None:
+        """Look for what others committed, in a moment."""
+        if not self._closed:
+            self.others.look_soon()
+
+    def begin_work(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Something that the close waits for."""
+        self._begin(work)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        if self._closed:
+            work.close()
+            raise Closed("the store is closed")
+        task = asyncio.get_running_loop().create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._works.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked has heard of it, or has gone away
+
+    async def close(self) -> None:
+        """What was asked for before is still done."""
+        self._closed = True
+        while self._works:
+            await asyncio.wait(self._works)
+        await self._pool.close()
+
+    async def _tried(self, attempt: Callable[[float], Coroutine[Any, Any, T]]) -> T:
+        """Until it comes through, or the database has been out of reach for too long."""
+        until, tries = asyncio.get_running_loop().time() + PATIENCE_SECONDS, 0
+        while True:
+            try:
+                return await attempt(until)
+            except Again as again:
+                tries += not again.lost
+                if tries >= TRIES or asyncio.get_running_loop().time() > until:
+                    raise StoreError(f"the database could not be used: {again}") from again.__cause__
+                await asyncio.sleep(PAUSE * (1 + self._rng.below(1000) / 500) * min(10, tries + 1))
+
+    async def _read(self, verb: Verb[T], until: float) -> T:
+        async with self._tx(until, base=None) as tx:
+            try:
+                return await verb(tx)
+            except Exception as error:
+                raise judged(error) from error
+            finally:
+                await _undo(tx)
+
+    async def _commit(self, verb: Verb[T], until: float) -> T:
+        async with self._tx(until, base=self.base) as tx:
+            with self.others.aware_of(tx):
+                try:
+                    value = await verb(tx)
+                except Exception as error:
+                    await _undo(tx)
+                    raise judged(error) from error
+                if tx.connection is not None:
+                    await self._end(tx.connection, tx, until)
+                self.others.reported(tx.known_rev)
+                self.report(Commit(tx.events, tx.woken, tx.interrupted, tx.due, tx.posts, at=tx.known_rev))
+        return value
+
+    async def _end(self, connection: Connection, tx: PostgresTx, until: float) -> None:
+        try:
+            await connection.execute("COMMIT")
+        except (*LOST, asyncpg.PostgresError) as error:
+            connection.terminate()
+            if tx.xid and not await self._is_there(tx.xid, error, until):
+                raise Again(error, lost=True) from error
+
+    async def _is_there(self, xid: int, error: BaseException, until: float) -> bool:
+        """The answer to a COMMIT was lost: the database knows what became of it."""
+        while True:
+            try:
+                async with self._pool.take(until=until) as connection:
+                    fate = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
+            except LOST:
+                if asyncio.get_running_loop().time() < until:
+                    continue
+                fate = None
+            except (StoreError, asyncpg.PostgresError):
+                fate = None
+            if fate is None:
+                raise StoreError(f"{error}; whether the write was done is not known") from error
+            if fate != "in progress":
+                return bool(fate == "committed")
+            await asyncio.sleep(0.02)
+
+    def _tx(self, until: float, *, base: int | None) -> PostgresTx:
+        now, trees = self._clock.now(), self._trees
+        return PostgresTx(self._pool, self._sql, now=now, ids=self._ids, trees=trees, base=base, until=until)
+
+
+async def _undo(tx: PostgresTx) -> None:
+    """A reading transaction ends like this as well."""
+    if tx.connection is not None and not tx.connection.is_closed():
+        try:
+            await tx.connection.execute("ROLLBACK")
+        except (*LOST, asyncpg.PostgresError):
+            tx.connection.terminate()
+
+
+@asynccontextmanager
+async def open_postgres(
+    dsn: str, *, clock: Clock, rng: Rng, ids: Ids | None = None, size: int = SIZE
+) -> AsyncIterator[PostgresDatabase]:
+    """Open a database, and bring it to our schema. Any number of processes may have the same one open."""
+    until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    scripts = load_scripts()
+    first = await patiently(dsn, rng, until=until)
+    try:
+        await migrate(first, epoch=f"{rng.below(2**48):012x}", scripts=scripts)
+        row = await first.fetchrow("SELECT epoch, base FROM revision WHERE id = 1")
+    except asyncpg.PostgresError as error:
+        raise StoreError(f"the database could not be brought to our schema: {error}") from error
+    finally:
+        await first.close()
+    assert row is not None
+    epoch, base = row
+
+    async def greet(connection: Connection) -> None:
+        await refuse_newer(connection, len(scripts))
+        now = await connection.fetchval("SELECT epoch FROM revision WHERE id = 1")
+        if now != epoch:
+            raise StoreError("the database was replaced or restored meanwhile: start this process anew")
+
+    pool = Pool(dsn, rng, size=size, greet=greet)
+    ids = ids or Ids(clock, rng)
+    database = PostgresDatabase(pool, epoch=epoch, base=base, clock=clock, rng=rng, ids=ids)
+    try:
+        yield database
+    finally:
+        await database.close()

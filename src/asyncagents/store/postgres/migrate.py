@@ -1,0 +1,89 @@
+"""Bring a database to this program's schema: forward only, one process at a time, refused when too new."""
+
+import re
+
+import asyncpg
+
+from asyncagents.errors import SchemaMismatch, StoreError
+from asyncagents.store.postgres.pool import Connection
+from asyncagents.store.postgres.statement import migration_files
+
+OLDEST = 140_000
+_TURN = 0x61_67_65_6E_74_73
+"""The lock that orders processes which start at once."""
+
+
+def load_scripts() -> tuple[str, ...]:
+    return tuple(file.read_text() for file in migration_files())
+
+
+async def migrate(connection: Connection, *, epoch: str, scripts: tuple[str, ...]) -> None:
+    """Safe when several processes start at once. Raises `SchemaMismatch`, `StoreError`."""
+    if (version := await connection.fetchval("SHOW server_version_num")) and int(version) < OLDEST:
+        raise StoreError("PostgreSQL 14 or newer is needed: upgrade the server")
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _TURN)
+        done = await _version(connection)
+        for number, script in enumerate(scripts[done:], start=done + 1):
+            await connection.execute(script)
+            await _stamp(connection, number, script)
+        await _count_on(connection, epoch)
+    await refuse_newer(connection, len(scripts))
+
+
+async def _version(connection: Connection) -> int:
+    if await connection.fetchval("SELECT to_regclass('asyncagents_schema')") is None:
+        await connection.execute(
+            "CREATE TABLE asyncagents_schema "
+            "(id INT PRIMARY KEY CHECK (id = 1), version INT NOT NULL, min_reader INT NOT NULL)"
+        )
+    return await connection.fetchval("SELECT version FROM asyncagents_schema") or 0
+
+
+async def _stamp(connection: Connection, number: int, script: str) -> None:
+    found = re.search(r"^-- min_reader: (\d+)", script, re.MULTILINE)
+    await connection.execute(
+        "INSERT INTO asyncagents_schema (id, version, min_reader) VALUES (1, $1, $2) "
+        "ON CONFLICT (id) DO UPDATE SET version = excluded.version, "
+        "min_reader = GREATEST(asyncagents_schema.min_reader, excluded.min_reader)",
+        number,
+        int(found[1]) if found else number,
+    )
+
+
+async def _count_on(connection: Connection, epoch: str) -> None:
+    """Revisions are numbers of transactions, which begin afresh in another cluster: a copy that is restored
+    there goes on above all that it brought, and its readers start afresh."""
+    cluster = await connection.fetchval("SELECT system_identifier::text FROM pg_control_system()")
+    known = await connection.fetchval("SELECT cluster FROM revision WHERE id = 1")
+    if known == cluster:
+        return
+    await connection.execute(
+        "INSERT INTO revision (id, base, epoch, horizon, cluster) "
+        "SELECT 1, newest - pg_current_xact_id()::text::bigint + 1, $1, newest, $2 FROM ("
+        "  SELECT COALESCE(MAX(rev), 0) AS newest FROM ("
+        "    SELECT MAX(rev) AS rev FROM session UNION ALL SELECT MAX(rev) FROM message"
+        "    UNION ALL SELECT MAX(rev) FROM part UNION ALL SELECT MAX(rev) FROM input"
+        "    UNION ALL SELECT MAX(rev) FROM call UNION ALL SELECT MAX(rev) FROM task"
+        "    UNION ALL SELECT MAX(rev) FROM todo UNION ALL SELECT MAX(rev) FROM tombstone"
+        "    UNION ALL SELECT MAX(rev) FROM delivery) AS each) AS last "
+        "ON CONFLICT (id) DO UPDATE SET base = excluded.base, epoch = excluded.epoch, "
+        "horizon = excluded.horizon, cluster = excluded.cluster",
+        epoch,
+        cluster,
+    )
+
+
+async def refuse_newer(connection: Connection, ours: int) -> None:
+    """Raises `SchemaMismatch`."""
+    try:
+        row = await connection.fetchrow("SELECT version, min_reader FROM asyncagents_schema")
+    except asyncpg.UndefinedTableError:
+        row = None
+    if row is None:
+        raise SchemaMismatch("the database has no schema of ours: run `asyncagents migrate`")
+    if row[1] > ours:
+        raise SchemaMismatch(
+            f"the database has schema {row[0]} and needs a program that knows schema {row[1]}; "
+            f"this one knows {ours}. Upgrade asyncagents."
+        )

@@ -1,0 +1,126 @@
+"""Connections to one database: so many at a time, made anew when they break, with a pause between tries."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import asyncpg
+
+from asyncagents.domain.port import Rng
+from asyncagents.errors import AsyncAgentsError, Closed, StoreError
+from asyncagents.store.postgres.trouble import LOST
+
+STATEMENT_SECONDS = 30
+IDLE_SECONDS = 10
+"""A process that was stopped within a transaction holds others up for no longer."""
+PATIENCE_SECONDS = 20.0
+"""A database that starts anew is waited for."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+_SETTINGS = {
+    "application_name": "asyncagents",
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "jit": "off",
+}
+
+_log = logging.getLogger(__name__)
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Greet: TypeAlias = Callable[[Connection], Awaitable[None]]
+
+
+async def connect(dsn: str) -> Connection:
+    return await asyncpg.connect(
+        dsn,
+        timeout=5,
+        command_timeout=STATEMENT_SECONDS + 5,
+        statement_cache_size=400,
+        max_cached_statement_lifetime=0,
+        server_settings=_SETTINGS,
+    )
+
+
+async def patiently(dsn: str, rng: Rng, *, until: float, greet: Greet | None = None) -> Connection:
+    """Tried until that time of the loop. Raises `StoreError`."""
+    loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+    while True:
+        try:
+            connection = await connect(dsn)
+            if greet is not None:
+                await greet(connection)
+        except LOST as error:
+            if loop.time() + pause > until:
+                raise StoreError(f"the database is out of reach: {_said(error)}") from error
+            await asyncio.sleep(pause * (0.5 + rng.below(1000) / 1000))
+            pause = min(LONGEST_PAUSE, pause * 2)
+        except (asyncpg.PostgresError, ValueError) as error:
+            raise StoreError(f"the database does not let us in: {error}") from error
+        else:
+            return connection
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _is_clean(error: BaseException) -> bool:
+    """After anything else nobody knows what is under way on a connection."""
+    known = isinstance(error, AsyncAgentsError | asyncpg.PostgresError)
+    return known and not isinstance(error, asyncpg.InterfaceError)
+
+
+class Pool:
+    def __init__(self, dsn: str, rng: Rng, *, size: int, greet: Greet) -> None:
+        self._dsn = dsn
+        self._rng = rng
+        self._greet = greet
+        self._idle: list[Connection] = []
+        self._places = asyncio.Semaphore(size)
+        self._closed = False
+
+    @asynccontextmanager
+    async def take(self, *, until: float) -> AsyncIterator[Connection]:
+        """One that nobody else uses meanwhile; the last used first, so that those not needed rest."""
+        async with self._places:
+            connection = await self._one(until)
+            try:
+                yield connection
+            except BaseException as error:
+                if connection.is_in_transaction() or not _is_clean(error):
+                    connection.terminate()
+                raise
+            finally:
+                self._put_back(connection)
+
+    async def _one(self, until: float) -> Connection:
+        if self._closed:
+            raise Closed("the store is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await patiently(self._dsn, self._rng, until=until, greet=self._greet)
+
+    def _put_back(self, connection: Connection) -> None:
+        if self._closed:
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        for connection in self._idle:
+            await _shut(connection)
+        self._idle.clear()
+
+
+async def _shut(connection: Any) -> None:
+    try:
+        await connection.close(timeout=1)
+    except (*LOST, asyncpg.PostgresError):
+        connection.terminate()

@@ -1,0 +1,89 @@
+-- name: board_page
+-- Newest first: session ids descend in time. The ids come from an index alone, bodies are read for one page.
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
+
+-- name: board_count
+SELECT COUNT(*) FROM task;
+
+-- name: board_page_of_status
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task WHERE status = $3 ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
+
+-- name: board_count_of_status
+SELECT COUNT(*) FROM task WHERE status = $1;
+
+-- name: board_page_of_agent
+-- NULL: of whatever status.
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task WHERE agent = $3 AND ($4::text IS NULL OR status = $4)
+             ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
+
+-- name: board_count_of_agent
+SELECT COUNT(*) FROM task WHERE agent = $1 AND ($2::text IS NULL OR status = $2);
+
+-- name: board_page_of_words
+-- By the words themselves, not by their pattern. NULL: of whatever agent or status.
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task
+             WHERE $5::text IS NOT NULL AND position($6 in folded) > 0 AND ($3::text IS NULL OR agent = $3) AND ($4::text IS NULL OR status = $4)
+             ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
+
+-- name: board_count_of_words
+SELECT COUNT(*) FROM task
+WHERE $3::text IS NOT NULL AND position($4 in folded) > 0 AND ($1::text IS NULL OR agent = $1) AND ($2::text IS NULL OR status = $2);
+
+-- name: board_state
+-- Other than before if a task has changed, or is gone. The newest revision alone does not tell: an older one may come later.
+SELECT newest, gone, CASE WHEN GREATEST(newest, gone) >= base + settled()
+                          THEN pg_current_snapshot()::text ELSE horizon::text END
+FROM revision, (SELECT (SELECT MAX(rev) FROM task) AS newest, (SELECT MAX(rev) FROM tombstone) AS gone) AS last WHERE id = 1;
+
+-- name: board_sums
+-- In the order of domain/board.py's Sum.
+SELECT status, agent, COUNT(*), COUNT(ended), COALESCE(SUM(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL), 0)::bigint,
+       MAX(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL), MIN(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL)
+FROM task GROUP BY status, agent;
+
+-- name: board_live
+SELECT body, version FROM task WHERE live = 1;
+
+-- name: board_ended
+-- Those that ended last.
+SELECT body, version FROM task WHERE ended IS NOT NULL ORDER BY ended DESC, id DESC LIMIT $1;
+
+-- name: queued_of
+-- How many of a tree work, and who waits for a place, the first one first.
+SELECT id, (SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0)
+FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0 ORDER BY id DESC;
+
+-- name: crowd_of
+SELECT crowd FROM task WHERE id = $1;
+
+-- name: board_reach
+-- The revision of the task that is so many further on.
+SELECT rev FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev LIMIT 1 OFFSET $3;
+
+-- name: board_reach_removed
+SELECT rev FROM tombstone WHERE rev > $1 AND rev <= $2 AND kind = 'task' ORDER BY rev LIMIT 1 OFFSET $3;
+
+-- name: board_changed
+SELECT rev, born, done, id, body, version FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: board_removed
+SELECT rev, id FROM tombstone WHERE rev > $1 AND rev <= $2 AND kind = 'task' ORDER BY rev, id;
+
+-- name: board_moved
+-- Live tasks whose session or calls changed, and those that queue: who goes before them changes their place.
+SELECT body, version FROM task WHERE live = 1 AND id IN (
+  SELECT id FROM session WHERE rev > $1 AND rev <= $2
+  UNION SELECT session_id FROM call WHERE rev > $1 AND rev <= $2
+  UNION SELECT id FROM session WHERE state = 'ready' AND depth > 0
+) ORDER BY id;
+
+-- name: board_moved_since
+-- The same, by looking at each live task.
+SELECT task.body, task.version FROM task JOIN session ON session.id = task.id
+WHERE task.live = 1 AND (session.rev > $1 OR session.state = 'ready'
+  OR EXISTS (SELECT 1 FROM call WHERE call.session_id = task.id AND call.rev > $1))
+ORDER BY task.id;

@@ -1,0 +1,123 @@
+-- name: call
+-- tree: call 1
+SELECT body, version FROM call WHERE id = $1;
+
+-- name: call_by_ask
+-- tree: ask 1
+SELECT body, version FROM call WHERE ask_id = $1;
+
+-- name: call_by_part
+-- tree: part 1
+SELECT body, version FROM call WHERE part_id = $1;
+
+-- name: keep_answer
+-- tree: session 2
+INSERT INTO answered (ask_id, session_id, call_id, reply) VALUES ($1, $2, $3, $4) ON CONFLICT (ask_id) DO NOTHING;
+
+-- name: answered
+-- tree: ask 1
+SELECT call_id, reply FROM answered WHERE ask_id = $1;
+
+-- name: delete_answers
+-- tree: session 1
+DELETE FROM answered WHERE session_id = $1;
+
+-- name: unsettled_calls
+-- tree: session 1
+SELECT body, version FROM call
+WHERE session_id = $1 AND state <> 'settled' ORDER BY id;
+
+-- name: open_calls
+-- tree: session 1
+-- Those that wait; not those that run, of which there may be hundreds.
+SELECT body, version FROM call
+WHERE session_id = $1 AND state <> 'settled' AND state = 'open' ORDER BY id;
+
+-- name: tree_asks
+-- tree: session 1
+-- What waits for a person in a tree of sessions.
+SELECT call.body, call.version FROM session
+JOIN call ON call.session_id = session.id AND call.state = 'open' AND call.ask_id IS NOT NULL
+WHERE session.root_id = $1 ORDER BY call.id;
+
+-- name: asks
+-- Of all sessions.
+SELECT body, version FROM call WHERE state = 'open' AND ask_id IS NOT NULL ORDER BY id;
+
+-- name: last_call
+-- tree: session 1
+SELECT body, version FROM call WHERE session_id = $1 ORDER BY id DESC LIMIT 1;
+
+-- name: last_call_id
+-- tree: session 1
+SELECT id FROM call WHERE session_id = $1 ORDER BY id DESC LIMIT 1;
+
+-- name: session_calls
+-- tree: session 1
+SELECT body, version FROM call WHERE session_id = $1 ORDER BY id;
+
+-- name: shown_calls
+-- tree: session 1
+-- Calls that a request showed as pending.
+SELECT part_id FROM call WHERE session_id = $1 AND shown_pending = 1;
+
+-- name: put_call
+-- tree: session 2
+-- Writes nothing over a call that a newer program wrote.
+INSERT INTO call (id, session_id, part_id, ask_id, tool, state, due, shown_pending, pending, body, version, rev)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (id) DO UPDATE SET ask_id = excluded.ask_id, state = excluded.state, due = excluded.due,
+  shown_pending = excluded.shown_pending, pending = excluded.pending, body = excluded.body, version = excluded.version, rev = excluded.rev
+WHERE call.version <= excluded.version;
+
+-- name: due_calls
+SELECT call_id, call_body, call_version FROM due_calls($1, $2);
+
+-- name: forget_due
+-- tree: call 2
+-- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.
+UPDATE call SET due = NULL, rev = $1 WHERE id = $2;
+
+-- name: next_due
+SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;
+
+-- name: open_requests
+-- tree: session 1
+SELECT id, message_id, tokens FROM request WHERE session_id = $1 AND state = 'open';
+
+-- name: insert_request
+-- tree: session 2
+INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, tokens, estimated, started)
+VALUES ($1, $2, $3, $4, $5, $6, 'open', $7, 1, $8);
+
+-- name: end_request
+-- Ends it once: a second end changes nothing. Without a report the estimate stays, marked as one.
+UPDATE request SET state = $1, tokens = COALESCE($2::bytea, tokens), estimated = ($2::bytea IS NULL)::int WHERE id = $3 AND state = 'open';
+
+-- name: back_off
+-- The request failed; another try is due at `next_at`.
+UPDATE request SET state = 'backoff', next_at = $1, failure = $2, estimate = tokens, tokens = $3, estimated = $4
+WHERE id = $5 AND state = 'open';
+
+-- name: hold_back
+-- It waits longer: its provider cools down.
+UPDATE request SET next_at = $1, failure = $2 WHERE id = $3 AND state = 'backoff';
+
+-- name: end_backoff
+UPDATE request SET state = 'failed' WHERE id = $1 AND state = 'backoff';
+
+-- name: backoff
+SELECT id, message_id, attempt, next_at, failure, estimate FROM request WHERE id = $1;
+
+-- name: due_backoffs
+SELECT late_session, late_request FROM due_backoffs($1, $2);
+
+-- name: next_backoff
+SELECT next_at FROM backed_off ORDER BY next_at LIMIT 1;
+
+-- name: request_tokens
+SELECT tokens FROM request WHERE id = $1;
+
+-- name: session_requests
+-- tree: session 1
+SELECT id, message_id, state, tokens, estimated FROM request WHERE session_id = $1 ORDER BY id;

@@ -1,0 +1,22 @@
+-- name: census_sessions
+-- As many as the last analysis found, which is for a metric; counted while they are few. The others stop at a limit.
+SELECT CASE WHEN reltuples < 100000 THEN (SELECT COUNT(*) FROM session) ELSE reltuples::bigint END
+FROM pg_class WHERE oid = 'session'::regclass;
+
+-- name: census_active
+-- Those at work or to be, by state; few, so their rows may be looked at.
+SELECT state, COUNT(*) FROM (SELECT state FROM session WHERE pool = $1 AND state <> 'idle' LIMIT $2) AS active
+GROUP BY state;
+
+-- name: census_tasks
+SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE status = $1 LIMIT $2) AS some;
+
+-- name: census_pending
+SELECT COUNT(*) FROM (SELECT 1 FROM call WHERE pending IS NOT NULL AND pending = $1 LIMIT $2) AS some;
+
+-- name: census_deliveries
+SELECT COUNT(*) FROM (SELECT 1 FROM delivery WHERE state = $1 LIMIT $2) AS some;
+
+-- name: census_bytes
+-- Of the whole database.
+SELECT pg_database_size(current_database());

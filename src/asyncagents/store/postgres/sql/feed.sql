@@ -1,0 +1,63 @@
+-- name: revision
+-- Nothing up to there is under way any more: a reader misses nothing.
+SELECT base + settled() - 1, epoch, horizon FROM revision WHERE id = 1;
+
+-- name: next_change
+-- The first revision after one.
+SELECT MIN(rev) FROM (
+  SELECT MIN(rev) AS rev FROM session WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM message WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM part WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM input WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM call WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM todo WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM task WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM tombstone WHERE rev > $1
+  UNION ALL SELECT MIN(rev) FROM delivery WHERE rev > $1
+) AS next;
+
+-- name: changed_sessions
+-- The last column: whether a cancel covers what it does, or came just now.
+SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn <> 0 OR cancel_rev > $1)
+FROM session WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: changed_messages
+SELECT rev, session_id, info, version FROM message WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: changed_parts
+SELECT rev, session_id, body, version FROM part WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: changed_inputs
+-- And whether what was asked is there still.
+SELECT session_id, message_id, answer_id, EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id) FROM input
+WHERE rev > $1 AND rev <= $2 AND answer_id IS NOT NULL ORDER BY rev, message_id;
+
+-- name: changed_calls
+SELECT rev, session_id, body, version FROM call WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: changed_due
+-- The earliest deadline among them.
+SELECT due FROM call WHERE rev > $1 AND rev <= $2 AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
+
+-- name: changed_backoffs
+-- The earliest among the sessions that changed.
+SELECT request.next_at FROM session JOIN request ON request.id = session.backoff
+WHERE session.rev > $1 AND session.rev <= $2 AND session.backoff IS NOT NULL AND request.state = 'backoff'
+ORDER BY request.next_at LIMIT 1;
+
+-- name: changed_deadlines
+-- The earliest of tasks.
+SELECT due FROM task WHERE rev > $1 AND rev <= $2 AND live = 1 AND due IS NOT NULL ORDER BY due LIMIT 1;
+
+-- name: changed_deliveries
+-- The earliest that is owed.
+SELECT next_at FROM delivery WHERE rev > $1 AND rev <= $2 AND state = 'owed' ORDER BY next_at LIMIT 1;
+
+-- name: changed_tombstones
+SELECT rev, kind, id, body FROM tombstone WHERE rev > $1 AND rev <= $2 ORDER BY rev, kind, id;
+
+-- name: forget_tombstones
+DELETE FROM tombstone WHERE rev <= $1;
+
+-- name: raise_horizon
+UPDATE revision SET horizon = GREATEST(horizon, $1) WHERE id = 1;

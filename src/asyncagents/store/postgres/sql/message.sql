@@ -1,0 +1,134 @@
+-- name: message
+-- tree: message 1
+SELECT id, session_id, position, turn, hidden, info, version FROM message WHERE id = $1;
+
+-- name: insert_message
+-- tree: session 2
+INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: save_message
+-- tree: message 5
+-- Writes nothing over a message that a newer program wrote.
+UPDATE message SET hidden = $1, info = $2, version = $3, rev = $4 WHERE id = $5 AND version <= $3;
+
+-- name: place_message
+-- tree: message 4
+-- Promotion: the message gets its place in the order the model reads.
+UPDATE message SET position = $1, turn = $2, rev = $3 WHERE id = $4;
+
+-- name: last_message
+-- tree: session 1
+-- The newest message the model would see, with its turn.
+SELECT info, version, turn FROM message
+WHERE session_id = $1 AND position IS NOT NULL AND hidden = 0 ORDER BY position DESC LIMIT 1;
+
+-- name: placed_messages
+-- tree: session 1
+-- What the model reads from a position on.
+SELECT id, position, info, version FROM message
+WHERE session_id = $1 AND position >= $2 AND position < $3 AND hidden = 0 ORDER BY position;
+
+-- name: placed_parts
+-- tree: session 1
+SELECT part.message_id, part.body, part.version FROM message JOIN part ON part.message_id = message.id
+WHERE message.session_id = $1 AND message.position >= $2 AND message.position < $3 AND message.hidden = 0
+ORDER BY message.position, part.id;
+
+-- name: last_step_position
+-- tree: session 1
+-- Steps are the messages that answer; only the last one can still change for the model. Ids of requests grow
+-- with time, so few are read; where clocks disagreed an earlier step is found, and more is read twice.
+SELECT message.position FROM request JOIN message ON message.id = request.message_id
+WHERE request.session_id = $1 AND message.hidden = 0 AND message.position IS NOT NULL
+ORDER BY request.id DESC LIMIT 1;
+
+-- name: placed_upto
+-- tree: session 1
+-- The newest message the model would see, up to a place.
+SELECT info, version FROM message WHERE session_id = $1 AND position <= $2 AND hidden = 0 ORDER BY position DESC LIMIT 1;
+
+-- name: step_since
+-- tree: session 1
+-- Whether a step was finished after a place, or was refused for good.
+SELECT 1 FROM request JOIN message ON message.id = request.message_id
+WHERE request.session_id = $1 AND request.state IN ('done', 'refused') AND message.hidden = 0 AND message.position > $2
+ORDER BY request.id DESC LIMIT 1;
+
+-- name: message_at
+-- tree: session 1
+-- The message at a place.
+SELECT id FROM message WHERE session_id = $1 AND position = $2;
+
+-- name: place_of
+-- tree: message 1
+SELECT position FROM message WHERE id = $1;
+
+-- name: placed_before
+-- tree: session 1
+-- What the model would see before a place, the newest first.
+SELECT id, position, turn, info, version FROM message
+WHERE session_id = $1 AND position < $2 AND hidden = 0 ORDER BY position DESC LIMIT $3;
+
+-- name: newest_promoted
+-- tree: session 1
+-- The input that a turn answers: nothing that it was only reminded of.
+SELECT message.info, message.version FROM message JOIN input ON input.message_id = message.id
+WHERE message.session_id = $1 AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
+
+-- name: newest_format
+-- tree: session 1
+-- What a person said last in a turn of which the answer is to have a form: all of a turn get one answer.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = $1 AND input.turn = $2 AND input.source = 'person' AND message.position IS NOT NULL
+  AND position('"format":'::bytea in message.info) > 0
+ORDER BY message.position DESC LIMIT 1;
+
+-- name: positions
+-- tree: session 1
+-- For checks: the places given out so far.
+SELECT position FROM message WHERE session_id = $1 AND position IS NOT NULL ORDER BY position;
+
+-- name: messages
+-- tree: session 1
+-- The newest messages before an id, newest first: wire order is id order.
+SELECT id, info, version FROM message WHERE session_id = $1 AND id < $2 ORDER BY id DESC LIMIT NULLIF($3::bigint, -1);
+
+-- name: page_parts
+-- tree: session 1
+-- Of the messages from one id to another.
+SELECT part.message_id, part.body, part.version FROM message
+JOIN part ON part.message_id = message.id
+WHERE message.session_id = $1 AND message.id >= $2 AND message.id <= $3 ORDER BY message.id, part.id;
+
+-- name: message_parts
+-- tree: message 1
+SELECT body, version FROM part WHERE message_id = $1 ORDER BY id;
+
+-- name: part
+-- tree: part 1
+SELECT body, version, message_id FROM part WHERE id = $1;
+
+-- name: put_part
+-- tree: session 3
+-- Writes nothing over a part of another message, or one that a newer program wrote.
+INSERT INTO part (id, message_id, session_id, body, version, rev) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = excluded.version, rev = excluded.rev
+WHERE part.message_id = excluded.message_id AND part.version <= excluded.version;
+
+-- name: remove_part
+-- tree: part 1
+DELETE FROM part WHERE id = $1;
+
+-- name: copied_messages
+-- tree: session 1
+-- What people see before an id, in their order, and the place that the model reads it at.
+SELECT id, position, info, version FROM message WHERE session_id = $1 AND id < $2 AND hidden = 0 ORDER BY id;
+
+-- name: newest_system
+-- tree: session 1
+-- What a person said last in a turn that has a word for the system prompt.
+SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
+WHERE input.session_id = $1 AND input.turn = $2 AND input.source = 'person' AND message.position IS NOT NULL
+  AND position('"system":'::bytea in message.info) > 0
+ORDER BY message.position DESC LIMIT 1;

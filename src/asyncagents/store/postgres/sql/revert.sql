@@ -1,0 +1,61 @@
+-- name: messages_between
+-- tree: session 1
+-- From one id to another, both included.
+SELECT id FROM message WHERE session_id = $1 AND id >= $2 AND id <= $3 ORDER BY id;
+
+-- name: last_message_id
+-- tree: session 1
+SELECT id FROM message WHERE session_id = $1 ORDER BY id DESC LIMIT 1;
+
+-- name: last_user_id
+-- tree: session 1
+-- What was said to the model last, up to a message.
+SELECT id FROM message
+WHERE session_id = $1 AND id <= $2 AND position('"role":"user"'::bytea in info) > 0 ORDER BY id DESC LIMIT 1;
+
+-- name: part_ids
+-- tree: message 1
+SELECT id FROM part WHERE message_id = $1 ORDER BY id;
+
+-- name: patches
+-- tree: session 1
+-- What steps changed, from a message on.
+SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
+WHERE message.session_id = $1 AND message.id >= $2 AND position('"type":"patch"'::bytea in part.body) > 0 ORDER BY message.id, part.id;
+
+-- name: first_snapshot
+-- tree: session 1
+-- Of the steps from one message to another.
+SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
+WHERE message.session_id = $1 AND message.id >= $2 AND message.id <= $3
+  AND position('"type":"step-start"'::bytea in part.body) > 0 AND position('"snapshot":'::bytea in part.body) > 0 ORDER BY message.id, part.id LIMIT 1;
+
+-- name: last_snapshot
+-- tree: session 1
+SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
+WHERE message.session_id = $1 AND message.id >= $2 AND message.id <= $3
+  AND position('"type":"step-finish"'::bytea in part.body) > 0 AND position('"snapshot":'::bytea in part.body) > 0 ORDER BY message.id DESC, part.id DESC LIMIT 1;
+
+-- name: undo_message
+-- tree: message 1
+DELETE FROM message WHERE id = $1;
+
+-- name: undo_parts
+-- tree: message 1
+DELETE FROM part WHERE message_id = $1 AND id >= $2;
+
+-- name: undo_input
+-- tree: message 2
+-- Its key stays known: sent again, it is not said again.
+UPDATE input SET state = 'promoted', rev = $1 WHERE message_id = $2;
+
+-- name: last_summary
+-- tree: session 1
+-- The newest one that is written, up to a place, and the message that asked for it.
+SELECT position, info, version FROM message
+WHERE session_id = $1 AND position < $2 AND hidden = 0 AND position('"summary":true'::bytea in info) > 0 ORDER BY position DESC LIMIT 1;
+
+-- name: hush_task
+-- tree: session 1
+-- Nobody is told of its ends any more.
+UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = $1 AND open = 1;

@@ -1,0 +1,188 @@
+-- name: put_task
+-- tree: session 2
+-- Writes nothing over a task that a newer program wrote.
+INSERT INTO task (id, parent_id, batch, live, crowd, due, status, agent, folded, created, ended, body, version, rev, born, done)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $14)
+ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, status = excluded.status, ended = excluded.ended,
+  done = CASE WHEN task.live = 1 AND excluded.live = 0 THEN excluded.rev ELSE task.done END,
+  body = excluded.body,
+  version = excluded.version, rev = excluded.rev
+WHERE task.version <= excluded.version;
+
+-- name: task
+-- tree: session 1
+SELECT body, version FROM task WHERE id = $1;
+
+-- name: parent_of_task
+-- tree: session 1
+SELECT parent_id FROM task WHERE id = $1;
+
+-- name: tasks_of
+-- tree: session 1
+-- Of one parent, the oldest first: session ids descend in time.
+SELECT body, version FROM task WHERE parent_id = $1 ORDER BY id DESC;
+
+-- name: live_tasks_of
+-- tree: session 1
+SELECT body, version FROM task WHERE parent_id = $1 AND live = 1 ORDER BY id DESC;
+
+-- name: live_tasks
+SELECT body, version FROM task WHERE live = 1 ORDER BY id DESC;
+
+-- name: tasks_of_tree
+-- tree: session 1
+SELECT task.body, task.version FROM session JOIN task ON task.id = session.id
+WHERE session.root_id = $1 ORDER BY task.id DESC;
+
+-- name: tasks_page
+-- Newest first.
+SELECT body, version FROM task WHERE id > $1 ORDER BY id LIMIT $2;
+
+-- name: tasks_of_batch
+SELECT body, version FROM task WHERE batch = $1 ORDER BY id DESC;
+
+-- name: task_ids
+-- tree: session 1
+-- Of one parent, beginning alike.
+SELECT id FROM task WHERE parent_id = $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4;
+
+-- name: most_launched
+-- tree: session 1
+-- No less than there were, and cheap: those that are there, and those whose tasks are.
+SELECT (SELECT COUNT(*) FROM session WHERE parent_id = $1) + (SELECT COUNT(*) FROM task WHERE parent_id = $1);
+
+-- name: launched
+-- tree: session 1
+-- Also those whose tasks were cleared, and those that were deleted.
+SELECT COUNT(*) FROM (SELECT id FROM session WHERE parent_id = $1 UNION SELECT id FROM task WHERE parent_id = $1) AS launched;
+
+-- name: count_live
+-- tree: session 1
+SELECT COUNT(*) FROM task WHERE parent_id = $1 AND live = 1;
+
+-- name: count_batch
+-- How many have ended, and how many there are.
+SELECT COUNT(*) FILTER (WHERE live = 0), COUNT(*) FROM task WHERE batch = $1;
+
+-- name: unfinished
+-- tree: session 1
+-- Whether a session has open calls, live tasks, or something to read.
+SELECT EXISTS (SELECT 1 FROM call WHERE session_id = $1 AND state <> 'settled')
+    OR EXISTS (SELECT 1 FROM task WHERE parent_id = $1 AND live = 1)
+    OR EXISTS (SELECT 1 FROM input
+               WHERE session_id = $1 AND state <> 'promoted' AND state = 'queued')
+    OR EXISTS (SELECT 1 FROM notice WHERE session_id = $1 AND open = 1 AND state = 'due');
+
+-- name: unconcluded
+-- Live tasks whose child rests with nothing left to do, or is gone.
+SELECT task.id FROM task LEFT JOIN session ON session.id = task.id
+WHERE task.live = 1 AND (session.id IS NULL OR (
+  session.state = 'idle' AND session.in_turn = 0 AND session.backoff IS NULL
+  AND NOT EXISTS (SELECT 1 FROM call
+                  WHERE session_id = task.id AND state <> 'settled')
+  AND NOT EXISTS (SELECT 1 FROM task AS below WHERE below.parent_id = task.id AND below.live = 1)
+  AND NOT EXISTS (SELECT 1 FROM input
+                  WHERE session_id = task.id AND state <> 'promoted' AND state = 'queued')
+  AND NOT EXISTS (SELECT 1 FROM notice
+                  WHERE session_id = task.id AND open = 1 AND state = 'due')))
+ORDER BY task.id DESC LIMIT $1;
+
+-- name: due_tasks
+SELECT due_tasks($1, $2);
+
+-- name: forget_deadline
+-- tree: session 2
+UPDATE task SET due = NULL, rev = $1 WHERE id = $2;
+
+-- name: give_up_task
+-- tree: session 2
+-- One that cannot be read.
+UPDATE task SET live = 0, due = NULL, status = '', rev = $1 WHERE id = $2;
+
+-- name: next_deadline
+SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
+
+-- name: changed_tasks
+SELECT rev, body, version FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: delete_task
+-- tree: session 1
+DELETE FROM task WHERE id = $1;
+
+-- name: insert_notice
+-- tree: session 3
+-- One for each run that ends.
+INSERT INTO notice (task_id, run, session_id, seq, state, open, message_id, body) VALUES ($1, $2, $3, $4, $5, $6, NULL, $7);
+
+-- name: open_notices
+-- tree: session 1
+SELECT task_id, run, state, body FROM notice WHERE session_id = $1 AND open = 1
+ORDER BY seq, task_id, run;
+
+-- name: count_due
+-- tree: session 1
+SELECT COUNT(*) FROM notice WHERE session_id = $1 AND open = 1 AND state = 'due';
+
+-- name: tell_notices
+-- tree: session 2
+UPDATE notice SET state = 'told', open = 0, message_id = $1 WHERE session_id = $2 AND open = 1;
+
+-- name: consume_notices
+-- tree: session 1
+-- Of one run: a call has brought what it says.
+UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = $1 AND run = $2 AND open = 1;
+
+-- name: hush_notices
+-- tree: session 1
+-- An abort: they wake nobody any more.
+UPDATE notice SET state = 'quiet' WHERE session_id = $1 AND open = 1 AND state = 'due';
+
+-- name: delete_notices
+-- tree: session 1
+DELETE FROM notice WHERE session_id = $1;
+
+-- name: delete_task_notices
+-- tree: session 1
+DELETE FROM notice WHERE task_id = $1;
+
+-- name: queue
+-- tree: session 1
+-- How many of its tree may work at once, how many do, and how many older ones wait for a place.
+SELECT (SELECT crowd FROM task WHERE id = $2),
+       (SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0),
+       (SELECT COUNT(*) FROM session
+        WHERE root_id = $1 AND state = 'ready' AND depth > 0 AND id > $2);
+
+-- name: is_anyone_queued
+-- tree: session 1
+SELECT 1 FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0 LIMIT 1;
+
+-- name: next_in_queue
+-- tree: session 1
+-- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.
+SELECT id FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0
+ORDER BY id DESC LIMIT 1 OFFSET GREATEST(0, COALESCE((SELECT crowd FROM task WHERE id = $2), 1) - 1 - (
+  SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0));
+
+-- name: may_go
+-- tree: session 1
+-- As many of those that wait as there are places; all of them, if nobody knows how many there are.
+SELECT id FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0
+ORDER BY id DESC LIMIT (SELECT CASE WHEN crowd IS NULL THEN NULL ELSE GREATEST(0, crowd - (
+  SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0)) END
+  FROM (SELECT (SELECT crowd FROM task WHERE id = $2) AS crowd) AS places);
+
+-- name: tools_used
+-- tree: session 1
+-- In the order they were called; rows of an older program have no column for it.
+SELECT CASE tool WHEN '' THEN readable(body) ->> 'tool' ELSE tool END FROM call WHERE session_id = $1 ORDER BY id;
+
+-- name: last_calls
+-- tree: session 1
+-- The newest first.
+SELECT body, version FROM call WHERE session_id = $1 ORDER BY id DESC LIMIT $2;
+
+-- name: is_asked
+-- tree: session 1
+-- Whether a model is being asked.
+SELECT 1 FROM request WHERE session_id = $1 AND state = 'open' LIMIT 1;

@@ -1,0 +1,43 @@
+"""PostgreSQL's files: named statements, each with what a writing transaction holds before it runs it."""
+
+import re
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from msgspec import Struct
+
+from asyncagents.store.script import bare, migrations, named
+
+_HERE = files("asyncagents.store.postgres")
+_TREE = re.compile(r"^-- tree: (session|call|ask|message|part) (\d+)$", re.MULTILINE)
+_LOCK = re.compile(r"^-- lock: (.+)$", re.MULTILINE)
+
+
+class Statement(Struct, frozen=True):
+    text: str
+    kind: str | None = None
+    """What its parameter at `place` names, if the tree of that has to be this transaction's."""
+    place: int = 0
+    lock: str | None = None
+    """Something else that has to be."""
+
+
+@cache
+def load_statements() -> dict[str, Statement]:
+    return {name: _statement(text) for name, text in named(_HERE.joinpath("sql"))}
+
+
+def _statement(text: str) -> Statement:
+    tree, lock = _TREE.search(text), _LOCK.search(text)
+    return Statement(
+        bare(text),
+        kind=tree[1] if tree else None,
+        place=int(tree[2]) - 1 if tree else 0,
+        lock=lock[1] if lock else None,
+    )
+
+
+@cache
+def migration_files() -> tuple[Traversable, ...]:
+    return migrations(_HERE.joinpath("migrations"))

@@ -1,0 +1,178 @@
+"""A transaction of PostgreSQL, as verbs see it. One that writes works in one tree of sessions at a time."""
+
+from contextlib import AsyncExitStack
+from typing import Self
+
+from asyncagents.domain.event import Event
+from asyncagents.domain.id import Ids, SessionId
+from asyncagents.store.postgres.pool import Connection, Pool
+from asyncagents.store.postgres.statement import Statement
+from asyncagents.store.postgres.tree import Trees, lock_key
+from asyncagents.store.tx import Row
+
+_LOOKUP = {
+    "session": "SELECT root_id FROM session WHERE id = $1",
+    "call": "SELECT root_id FROM session WHERE id = (SELECT session_id FROM call WHERE id = $1)",
+    "message": "SELECT root_id FROM session WHERE id = (SELECT session_id FROM message WHERE id = $1)",
+    "part": "SELECT root_id FROM session WHERE id = (SELECT session_id FROM part WHERE id = $1)",
+    "ask": "SELECT root_id FROM session WHERE id = COALESCE((SELECT session_id FROM call WHERE ask_id = $1),"
+    " (SELECT session_id FROM answered WHERE ask_id = $1))",
+}
+
+
+class PostgresTx:
+    """Begins with its first statement. A writing one holds the tree that a statement is about before it runs.
+
+    What is read before its tree is held may be old by then: so verbs begin with the session they are about.
+    """
+
+    __slots__ = (
+        "_base",
+        "_ends",
+        "_held",
+        "_pool",
+        "_sql",
+        "_trees",
+        "_until",
+        "_writes",
+        "connection",
+        "due",
+        "events",
+        "ids",
+        "interrupted",
+        "now",
+        "posts",
+        "woken",
+        "xid",
+    )
+
+    def __init__(  # noqa: PLR0913  all that a transaction takes
+        self,
+        pool: Pool,
+        sql: dict[str, Statement],
+        *,
+        now: int,
+        ids: Ids,
+        trees: Trees,
+        base: int | None,
+        until: float,
+    ) -> None:
+        """`base`: what revisions are counted from; None: it only reads."""
+        self._pool = pool
+        self._sql = sql
+        self._trees = trees
+        self._base = base or 0
+        self._writes = base is not None
+        self._until = until
+        self._held: set[str] = set()
+        self._ends = AsyncExitStack()
+        self.connection: Connection | None = None
+        """None: it has not begun."""
+        self.xid = 0
+        """0: nothing was written."""
+        self.now = now
+        self.ids = ids
+        self.events: list[Event] = []
+        self.woken: list[SessionId] = []
+        self.interrupted: list[SessionId] = []
+        self.due: list[int] = []
+        self.posts: list[int] = []
+
+    async def __aenter__(self) -> Self:
+        await self._ends.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._ends.__aexit__(*error)  # type: ignore[arg-type]
+
+    async def one(self, statement: str, *params: object) -> Row | None:
+        connection, text = await self._ready(statement, params)
+        row = await connection.fetchrow(text, *params)
+        return None if row is None else tuple(row)
+
+    async def all(self, statement: str, *params: object) -> list[Row]:
+        connection, text = await self._ready(statement, params)
+        return [tuple(row) for row in await connection.fetch(text, *params)]
+
+    async def run(self, statement: str, *params: object) -> int:
+        connection, text = await self._ready(statement, params)
+        status = await connection.execute(text, *params)
+        return int(status.rpartition(" ")[2])
+
+    async def _ready(self, name: str, params: tuple[object, ...]) -> tuple[Connection, str]:
+        statement = self._sql[name]
+        if self._writes:
+            if statement.kind is not None:
+                await self._take_tree(statement.kind, str(params[statement.place]))
+            if statement.lock is not None:
+                await self._hold(statement.lock)
+            if name == "insert_session":
+                self._trees.keep(str(params[0]), str(params[2]))
+        return self.connection or await self._open(), statement.text
+
+    async def _open(self, *, lock: str = "") -> Connection:
+        taken = self._pool.take(until=self._until)
+        connection: Connection = await self._ends.enter_async_context(taken)
+        self.connection = connection
+        if self._writes:
+            await connection.execute(f"BEGIN; {lock}")
+        else:
+            await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return connection
+
+    async def _take_tree(self, kind: str, name: str) -> None:
+        """Who looks for a call or a message knows its session next; later ones are of a tree that is held."""
+        if kind != "session" and self._held:
+            return
+        root = self._trees.root_of(name)
+        if root is None:
+            root = await self._look_up(kind, name)
+            if root is not None and kind == "session":
+                self._trees.keep(name, root)
+        await self._hold(root or name)
+
+    async def _look_up(self, kind: str, name: str) -> str | None:
+        if self.connection is not None:
+            return await self.connection.fetchval(_LOOKUP[kind], name)  # type: ignore[no-any-return]
+        async with self._pool.take(until=self._until) as connection:
+            return await connection.fetchval(_LOOKUP[kind], name)  # type: ignore[no-any-return]
+
+    async def _hold(self, name: str) -> None:
+        """Only the first is waited for without a connection: who holds one tree never waits for a turn."""
+        if name in self._held:
+            return
+        self._held.add(name)
+        lock = f"SELECT pg_advisory_xact_lock({lock_key(name)})"
+        if self.connection is not None:
+            await self.connection.execute(lock)
+        else:
+            await self._ends.enter_async_context(self._trees.turn(name))
+            await self._open(lock=lock)
+
+    async def rev(self) -> int:
+        """Its own number: whoever holds the same tree later has a higher one."""
+        assert self._writes, "a reading transaction changes nothing"
+        if not self.xid:
+            connection = self.connection or await self._open()
+            self.xid = await connection.fetchval("SELECT pg_current_xact_id()::text::bigint")
+        return self.known_rev
+
+    @property
+    def known_rev(self) -> int:
+        """0: it has none so far."""
+        return self._base + self.xid if self.xid else 0
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def wake(self, session_id: SessionId) -> None:
+        self.woken.append(session_id)
+
+    def interrupt(self, session_id: SessionId) -> None:
+        self.interrupted.append(session_id)
+
+    def expect(self, due: int) -> None:
+        self.due.append(due)
+
+    def expect_post(self, due: int) -> None:
+        self.posts.append(due)
