@@ -17,7 +17,7 @@ from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Pool, 
 from asyncagents.store.postgres.statement import load_statements
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.postgres.tree import Trees
-from asyncagents.store.postgres.trouble import LOST, Again, judged
+from asyncagents.store.postgres.trouble import LOST, UNSYNCED, Again, judged
 from asyncagents.store.tx import Commit, Verb
 
 T = TypeVar("T")
@@ -103,11 +103,12 @@ class PostgresDatabase:
     async def _read(self, verb: Verb[T], until: float) -> T:
         async with self._tx(until, base=None) as tx:
             try:
-                return await verb(tx)
+                value = await verb(tx)
             except Exception as error:
+                await _undo(tx, error)
                 raise judged(error) from error
-            finally:
-                await _undo(tx)
+            await _undo(tx)
+            return value
 
     async def _commit(self, verb: Verb[T], until: float) -> T:
         async with self._tx(until, base=self.base) as tx:
@@ -115,7 +116,7 @@ class PostgresDatabase:
                 try:
                     value = await verb(tx)
                 except Exception as error:
-                    await _undo(tx)
+                    await _undo(tx, error)
                     raise judged(error) from error
                 if tx.connection is not None:
                     await self._end(tx.connection, tx, until)
@@ -154,9 +155,13 @@ class PostgresDatabase:
         return PostgresTx(self._pool, self._sql, now=now, ids=self._ids, trees=trees, base=base, until=until)
 
 
-async def _undo(tx: PostgresTx) -> None:
+async def _undo(tx: PostgresTx, error: BaseException | None = None) -> None:
     """A reading transaction ends like this as well."""
-    if tx.connection is not None and not tx.connection.is_closed():
+    if tx.connection is None or tx.connection.is_closed():
+        return
+    if isinstance(error, UNSYNCED):  # what was on its way may still be
+        tx.connection.terminate()
+    else:
         try:
             await tx.connection.execute("ROLLBACK")
         except (*LOST, asyncpg.PostgresError):

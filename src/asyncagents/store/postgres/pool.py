@@ -10,7 +10,7 @@ import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import AsyncAgentsError, Closed, StoreError
-from asyncagents.store.postgres.trouble import LOST
+from asyncagents.store.postgres.trouble import LOST, UNSYNCED
 
 STATEMENT_SECONDS = 30
 IDLE_SECONDS = 10
@@ -71,7 +71,7 @@ def _said(error: BaseException) -> str:
 def _is_clean(error: BaseException) -> bool:
     """After anything else nobody knows what is under way on a connection."""
     known = isinstance(error, AsyncAgentsError | asyncpg.PostgresError)
-    return known and not isinstance(error, asyncpg.InterfaceError)
+    return known and not isinstance(error, UNSYNCED)
 
 
 class Pool:

@@ -29,6 +29,10 @@ UNFIT = (
 )
 
 
+UNSYNCED = (asyncpg.InterfaceError, asyncpg.DataError)
+"""Found by asyncpg in the middle of a statement: what the server was told of it may still be under way."""
+
+
 class Again(Exception):
     """Nothing came of it; the next try may."""
 
