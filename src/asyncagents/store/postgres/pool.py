@@ -91,7 +91,7 @@ class Pool:
             try:
                 yield connection
             except BaseException as error:
-                if connection.is_in_transaction() or not _is_clean(error):
+                if not connection.is_closed() and (connection.is_in_transaction() or not _is_clean(error)):
                     connection.terminate()
                 raise
             finally:
