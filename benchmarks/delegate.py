@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Pending, Runtime, Tool, ToolContext
-from asyncagents.app import Setup, World, bare, start
+from asyncagents.app import Setup, bare, start
 from asyncagents.config.config import DelegationConfig
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
@@ -39,6 +39,7 @@ from asyncagents.llm.model import (
 )
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
+from asyncagents.world import World
 from benchmarks.report import Figure
 
 CHILDREN = 500

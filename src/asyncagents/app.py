@@ -12,14 +12,13 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import DAY, AsyncToolsConfig, Config, DelegationConfig, TelemetryConfig
 from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import Fleet, fleet_config
 from asyncagents.config.load import load
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.system import SystemClock
 from asyncagents.delegation.desk import Desk
 from asyncagents.delegation.mirror import Mirror
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.id import Ids
 from asyncagents.domain.message import ModelRef
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.agents import DEFAULT_AGENT
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
@@ -32,7 +31,7 @@ from asyncagents.engine.input import Defaults
 from asyncagents.engine.post import Post, switched_off
 from asyncagents.engine.reach import Reach
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
-from asyncagents.engine.runtime import POOL, Runtime
+from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.title import Titles
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything, check_tools
 from asyncagents.engine.turn import Turn
@@ -44,33 +43,13 @@ from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
 from asyncagents.llm.model import Model, Windowed, no_window
 from asyncagents.plugins.author import Plugin
 from asyncagents.plugins.todo_enforcer import TodoEnforcer
-from asyncagents.store.sqlite.database import open_sqlite
-from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.store import Store
-from asyncagents.store.tx import Commit, Database
+from asyncagents.store.tx import Commit
 from asyncagents.telemetry.open import chosen_watch
 from asyncagents.tools.post import open_post
+from asyncagents.world import World, open_world, poll_forever, tie, work_on
 
-POLL_SECONDS = 0.075
 _log = logging.getLogger(__name__)
-
-
-class PolledDatabase(Database, Protocol):
-    def poll(self) -> None:
-        """Look for what other processes committed."""
-        ...
-
-
-class World(Struct, frozen=True):
-    """What a runtime stands on; a simulation brings its own."""
-
-    database: PolledDatabase
-    owners: Owners
-    clock: Clock
-    rng: Rng
-    ids: Ids
-    """One maker of ids for all: messages are read in the order of their ids."""
-    poll_seconds: float = POLL_SECONDS
 
 
 Furnish: TypeAlias = Callable[[Desk], Workplaces]
@@ -142,17 +121,17 @@ async def open_runtime(
     telemetry: bool | TelemetryConfig | None = None,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool | Literal["later"] = True,
+    fleet: Fleet | None = None,
 ) -> AsyncIterator[Runtime]:
     """Open a data directory and, unless `serve` is false, work on its sessions ("later": by `serve_tree()`).
 
     `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
     config, by those of the files and the environment; or any `Model` of your own. Several processes may
     open the same directory; each session is run by one of them at a time.
-
     With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
     configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
-    A `policy` is for a runtime without, and so is `delegation`: tools with which agents launch others; with
-    `coding` they are there. `async_tools` and `telemetry` go before those sections of the configuration.
+    A `policy` is for a runtime without, and so is `delegation`: tools that launch others; with `coding` they
+    are there. `async_tools` and `telemetry` go before the configuration, `fleet` before ASYNCAGENTS_STORE.
     """
     _check(tools, policy, plugins, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
@@ -164,9 +143,9 @@ async def open_runtime(
         _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
     ):
         outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
-        watch = chosen_watch(telemetry, config, SystemClock())
         setup = _setup(voice, furnished, before_rest, outside, serve=serve is True)
-        async with _open(directory, replace(setup, watch=watch)) as runtime:
+        setup = replace(setup, watch=chosen_watch(telemetry, config, SystemClock()))
+        async with _open(directory, setup, fleet or fleet_config(system_environment())) as runtime:
             yield runtime
 
 
@@ -204,19 +183,13 @@ def _check(
 
 
 @asynccontextmanager
-async def _open(directory: Path, setup: Setup) -> AsyncIterator[Runtime]:
-    clock, rng = SystemClock(), SystemRng()
-    ids = Ids(clock, rng)
-    owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
-    try:
-        async with (
-            open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database,
-            open_post(setup.async_tools.webhooks) as post,
-            start(World(database, owners, clock, rng, ids), replace(setup, post=post)) as runtime,
-        ):
-            yield runtime
-    finally:
-        owners.close()
+async def _open(directory: Path, setup: Setup, fleet: Fleet | None) -> AsyncIterator[Runtime]:
+    async with (
+        open_world(directory, fleet) as world,
+        open_post(setup.async_tools.webhooks) as post,
+        start(world, replace(setup, post=post)) as runtime,
+    ):
+        yield runtime
 
 
 @asynccontextmanager
@@ -267,7 +240,9 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
         runtime.board.read_in(group)
-        work = await dispatcher.begin(), _poll_forever(world), courier.work_forever()
+        work = [await dispatcher.begin(), poll_forever(world), courier.work_forever()]
+        if world.jobs is not None:
+            work.append(work_on(world.jobs, dispatcher))
         chores = [group.create_task(each) for each in work]
         if setup.serve:
             dispatcher.serve()
@@ -294,18 +269,10 @@ def _assemble(
     counters, reach = Counters(world.clock, setup.watch), Reach(setup.async_tools, store.pending, world.rng)
     desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
     workplaces = desk.workplaces = setup.furnish(desk)
-    limits = Limits(clock=world.clock, rng=world.rng, concurrency=setup.concurrency)
+    limits = world.limits(setup.concurrency)
     titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group, watch=counters)
-    dispatcher = Dispatcher(
-        store=store,
-        runner=_runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters, reach)),
-        owner=world.owners.me,
-        alive=world.owners.alive,
-        pool=POOL,
-        clock=world.clock,
-        group=group,
-        keep_ms=int(setup.async_tools.keep_days * DAY * 1000),
-    )
+    runner = _runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters, reach))
+    dispatcher = _dispatcher(world, setup, store, runner, group=group)
     courier = Courier(store, setup.post, dispatcher.serving, clock=world.clock, rng=world.rng, group=group)
     store.listen(courier.committed)
     store.listen(_heard(dispatcher, answers, bus, Mirror(bus=bus, clock=world.clock)))
@@ -322,7 +289,9 @@ def _assemble(
         workplaces=workplaces,
         counters=counters,
         reach=reach,
+        pool=world.pool,
     )
+    tie(world, dispatcher, limits, bus)
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)
     return runtime, dispatcher, courier, titles
@@ -340,6 +309,23 @@ def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -
         mirror.committed(commit)
 
     return committed
+
+
+def _dispatcher(
+    world: World, setup: Setup, store: Store, runner: Runner, *, group: asyncio.TaskGroup
+) -> Dispatcher:
+    return Dispatcher(
+        store=store,
+        runner=runner,
+        owner=world.owners.me,
+        alive=world.owners.alive,
+        pools=world.pools,
+        most=world.most,
+        hinted=world.jobs is not None,
+        clock=world.clock,
+        group=group,
+        keep_ms=int(setup.async_tools.keep_days * DAY * 1000),
+    )
 
 
 class Hall(Struct, frozen=True):
@@ -392,9 +378,3 @@ def _private(directory: Path) -> Path:
     """A directory that we make is its owner's alone; one that is there stays as it is."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory
-
-
-async def _poll_forever(world: World) -> None:
-    while True:
-        await asyncio.sleep(world.poll_seconds)
-        world.database.poll()

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import pytest
 
-from asyncagents.app import PolledDatabase
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.sqlite.connection import Connection, connect_with
@@ -15,6 +14,7 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.world import PolledDatabase
 from tests.contract.build import Lab
 from tests.postgres import Server, a_database
 

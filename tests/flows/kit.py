@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from asyncagents.app import PolledDatabase, Setup, World, open_runtime, start
+from asyncagents.app import Setup, open_runtime, start
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.call import Call, Completed
 from asyncagents.domain.event import Event, PartDelta, SessionStatus
@@ -34,6 +34,7 @@ from asyncagents.llm.model import Request, Told
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
+from asyncagents.world import PolledDatabase, World
 
 E = TypeVar("E", bound=Event)
 PATIENCE = 20.0

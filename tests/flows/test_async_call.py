@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from asyncagents.app import PolledDatabase, Setup, bare
+from asyncagents.app import Setup, bare
 from asyncagents.domain.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
 from asyncagents.domain.id import CallId
@@ -18,6 +18,7 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
+from asyncagents.world import PolledDatabase
 from tests.flows.kit import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
 
 T = TypeVar("T")

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asyncagents.cli.doctor_definition import check_definitions
+from asyncagents.cli.doctor_fleet import check_fleet
 from asyncagents.cli.doctor_report import Check
 from asyncagents.cli.doctor_system import check_programs, check_system
 from asyncagents.cli.exit import complaint
 from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import fleet_config
 from asyncagents.config.load import Loaded, load
 from asyncagents.config.place import data_folder
 from asyncagents.domain.message import ModelRef
@@ -35,6 +37,8 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
     try:
         data = data_folder(system_environment(), chosen)[0]
         found += _data(data)
+        fleet = fleet_config(system_environment())
+        found += await check_fleet(fleet) if fleet is not None else ()
         loaded = load(system_environment(), directory=directory, data_dir=chosen)
     except ConfigError as error:
         return [*found, Check("fail", "config", str(error))]

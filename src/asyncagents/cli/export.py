@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from asyncagents.cli.look import is_empty
 from asyncagents.cli.option import data_dir_option, data_directory
 
 
@@ -29,6 +30,6 @@ def export(*, sessions: tuple[str, ...], target: Path | None, data_dir: Path | N
     from asyncagents.cli.export_write import nothing, print_document, write_files
 
     data = data_directory(data_dir)
-    if not (data / "asyncagents.db").exists():
+    if is_empty(data):
         raise nothing(data)
     asyncio.run(print_document(data, sessions) if target is None else write_files(data, sessions, target))

@@ -6,15 +6,22 @@ from typing import TypeVar
 
 from asyncagents.app import open_runtime
 from asyncagents.cli.screen import Screen, listen
+from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import fleet_config
 from asyncagents.engine.runtime import Runtime
 from asyncagents.server.discovery import find_worker
 
 T = TypeVar("T")
 
 
+def is_empty(data: Path) -> bool:
+    """Whether nobody has stored anything there, nor in a database instead."""
+    return fleet_config(system_environment()) is None and not (data / "asyncagents.db").exists()
+
+
 async def look(data: Path, see: Callable[[Runtime], Awaitable[T]], *, nothing: T) -> T:
     """`nothing` is what there is where nobody has stored anything yet."""
-    if not (data / "asyncagents.db").exists():
+    if is_empty(data):
         return nothing
     listen(Screen())
     async with open_runtime(data, serve=False) as runtime:

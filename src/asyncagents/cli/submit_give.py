@@ -13,6 +13,7 @@ from asyncagents.app import open_runtime
 from asyncagents.cli.answer_give import Done, server_url
 from asyncagents.cli.answer_give import carry_on as work_on
 from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, Complaint
+from asyncagents.cli.look import is_empty
 from asyncagents.cli.screen import Screen, listen, one_line
 from asyncagents.cli.tasks_tree import tree_is_run
 from asyncagents.config.env import system_environment
@@ -89,7 +90,7 @@ def read_text(word: str | None) -> str:
 async def give(data: Path, given: Given) -> Submitted:
     """Raises `Complaint` for what is unknown, has another result, or is refused."""
     metadata = _metadata(given)
-    if not (data / "asyncagents.db").exists():
+    if is_empty(data):
         raise unknown(given.id)
     listen(Screen())
     # The tools of the session's own directory: one of them may want to look at the result.

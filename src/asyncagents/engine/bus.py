@@ -17,6 +17,9 @@ Draft: TypeAlias = Callable[[], list[Event]]
 class Subscription:
     """What one listener has not taken yet; written for many small events, so it is not an `asyncio.Queue`."""
 
+    aside = False
+    """It only passes on what there is for others."""
+
     def __init__(self, size: int) -> None:
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -48,6 +51,15 @@ class Subscription:
                 await self._news.wait()
 
 
+class Relaying(Subscription):
+    """One that tells other processes."""
+
+    aside = True
+
+    def growing(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
+        raise NotImplementedError
+
+
 class Bus:
     """Publishing never waits: a slow listener is cut off rather than slowing the engine."""
 
@@ -56,6 +68,8 @@ class Bus:
         self._listeners: dict[SessionId | None, dict[Subscription, None]] = {}
         self._closed = False
         self._drafts: dict[SessionId, Draft] = {}
+        self.elsewhere: Callable[[Callable[[SessionId], bool]], list[Event]] = lambda wanted: []
+        """What is being written in other processes, as far as it is known here."""
         self.upto = 0
         """The newest revision of the store whose events, and all before, were published, or are just now."""
         self.at = 0
@@ -73,10 +87,18 @@ class Bus:
         if self._drafts.get(session_id) == draft:
             del self._drafts[session_id]
 
+    def is_written_here(self, session_id: SessionId) -> bool:
+        return session_id in self._drafts
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens who is to be told everything."""
+        return any(not each.aside for listeners in self._listeners.values() for each in listeners)
+
     def being_written(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
         """With every piece of text that was published by now."""
         drafts = [draft for session_id, draft in self._drafts.items() if wanted(session_id)]
-        return [event for draft in drafts for event in draft()]
+        return [event for draft in drafts for event in draft()] + self.elsewhere(wanted)
 
     def publish(self, event: Event) -> None:
         if not self._listeners:
@@ -92,6 +114,11 @@ class Bus:
         for listeners in self._listeners.values():
             for listener in listeners:
                 listener.close()
+
+    def pass_on(self, relay: "Relaying") -> None:
+        """What is being written here is told elsewhere, and the other way round, for good."""
+        self._listeners.setdefault(None, {})[relay] = None
+        self.elsewhere = relay.growing
 
     @contextmanager
     def subscribe(self, session_id: SessionId | None = None) -> Iterator[Subscription]:

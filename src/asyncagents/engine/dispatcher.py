@@ -36,18 +36,22 @@ class Dispatcher:
         runner: Runner,
         owner: OwnerId,
         alive: Callable[[OwnerId], bool],
-        pool: str,
+        pools: tuple[str, ...],
         clock: Clock,
         group: asyncio.TaskGroup,
         keep_ms: int,
+        most: int = RUNS,
+        hinted: bool = False,
     ) -> None:
+        """`hinted`: woken sessions are offered to whoever has room, here or elsewhere."""
+        self._most, self._hinted, self._cut_off, self._draining = most, hinted, False, False
         self._keep_ms = keep_ms
         self._store = store
         self._runner = runner
         self.reverts = runner.reverts
         self._owner = owner
         self._alive = alive
-        self._pool = pool
+        self._pools = pools
         self._clock = clock
         self._runs: dict[SessionId, Run] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
@@ -56,6 +60,7 @@ class Dispatcher:
         self._root: SessionId | None = None
         self._ours: dict[SessionId, bool] = {}
         self._overflow = False
+        self.on_drain: Callable[[], None] = lambda: None
         self._unwritten: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
         self.trouble: StoreError | None = None
@@ -90,7 +95,8 @@ class Dispatcher:
             if session_id in self._runs:
                 self._runs[session_id].interrupt()
         for session_id in commit.woken:
-            self.dispatch(session_id)
+            if not self._hinted or self._root is not None or session_id in self._runs:
+                self.dispatch(session_id)
         if commit.due and min(commit.due) < self._next_look:
             self._sweep_wanted.set()
 
@@ -98,13 +104,41 @@ class Dispatcher:
         """Poke its run, or start one; the table entry is there before the claim."""
         if (run := self._runs.get(session_id)) is not None:
             run.poke()
-        elif not self.serves:
+        elif not self.serves or self._cut_off or self._draining:
             return
-        elif len(self._runs) >= RUNS:
+        elif len(self._runs) >= self._most:
             self._overflow = True  # its row stays ready; the next free place looks for it
         else:
             run = self._runs[session_id] = Run(session_id)
             self._tasks[session_id] = self._group.create_task(self._run(run, dead))
+
+    async def offered(self, session_id: SessionId) -> bool:
+        """Run it, unless there is nothing to do; returns when that has ended. False: not here."""
+        self.dispatch(session_id)
+        task = self._tasks.get(session_id)
+        if task is not None:
+            await asyncio.wait({task})
+        return task is not None
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, and let what is at work come to an end, for so long."""
+        self._draining = True
+        self.on_drain()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=seconds)
+
+    def look_again(self) -> None:
+        """Somebody died: what he did is taken up."""
+        self._sweep_wanted.set()
+
+    def cut(self, cut_off: bool) -> None:
+        """Others may think that this process has died, and take up its work: so it does nothing."""
+        self._cut_off = cut_off
+        if cut_off:
+            for task in self._tasks.values():
+                task.cancel()
+        else:
+            self._sweep_wanted.set()
 
     async def _run(self, run: Run, dead: OwnerId | None) -> None:
         counts = not self._unwritten.pop(run.session_id, False)
@@ -180,9 +214,13 @@ class Dispatcher:
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
     async def _take_up(self) -> None:
+        for pool in self._pools:
+            await self._take_up_of(pool)
+
+    async def _take_up_of(self, pool: str) -> None:
         after = "~"
-        while page := await self._store.active(self._pool, after=after, limit=PAGE):
-            if len(self._runs) >= RUNS:
+        while page := await self._store.active(pool, after=after, limit=PAGE):
+            if len(self._runs) >= self._most:
                 self._overflow = True
                 return
             for session in page:

@@ -46,7 +46,6 @@ from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
 
 VERSION = "0.1.0"
-POOL = "local"
 
 
 class Runtime(Doing):
@@ -67,18 +66,18 @@ class Runtime(Doing):
         workplaces: Workplaces,
         counters: Counters,
         reach: Reach,
+        pool: str,
     ) -> None:
         inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
         intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids)
         super().__init__(store=store, bus=bus, answers=answers, inputs=inputs, intake=intake, ids=ids)
-        self.counters = counters
-        self.reach = reach
+        self.counters, self.reach, self._pool = counters, reach, pool
         self._workplaces = workplaces
         self._dispatcher = dispatcher
         self._alive = alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=POOL)
+        self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=pool)
         self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.reverts = dispatcher.reverts
         self.reverts.stopped = self._ending.stopped
@@ -87,11 +86,15 @@ class Runtime(Doing):
         self.board = Board(store)
         self.broadcast = Broadcast(bus=bus, store=store, ids=ids, clock=clock)
         self.instances = Instances(workplaces, self.broadcast)
-        self.transfer = Transfer(store=store, clock=clock, pool=POOL)
+        self.transfer = Transfer(store=store, clock=clock, pool=pool)
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
         self.defaults, self.switchboard = defaults, workplaces.switchboard
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, and let turns finish, for so long; what is cut off then goes on elsewhere."""
+        await self._dispatcher.drain(seconds)
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
@@ -121,7 +124,7 @@ class Runtime(Doing):
 
     async def census(self) -> Census:
         """How many there are of everything, up to a limit: for metrics."""
-        return await self._store.census.take(POOL)
+        return await self._store.census.take(self._pool)
 
     async def create_session(
         self,
@@ -134,7 +137,7 @@ class Runtime(Doing):
     ) -> Session:
         """The same key again gives the same session. Its own rules are laid over those of its agents."""
         info = self._newborn(title, parent_id, _absolute(directory), permission)
-        return await self._store.create_session(NewSession(info=info, pool=POOL, key=key))
+        return await self._store.create_session(NewSession(info=info, pool=self._pool, key=key))
 
     async def begin(
         self,
@@ -152,7 +155,7 @@ class Runtime(Doing):
         """
         info = self._newborn(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
-        new = NewSession(info=info, pool=POOL, key=session_key)
+        new = NewSession(info=info, pool=self._pool, key=session_key)
         async with self._intake.alone(info.project_id, key):
             fact = await self._intake.begin(new, text, key=key, to=to)
             session, admitted = await self._store.begin(new, fact)

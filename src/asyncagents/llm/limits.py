@@ -1,6 +1,7 @@
 """How many requests a model takes at once, and when it wants to be left alone."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -16,13 +17,53 @@ def default_concurrency(model: ModelRef) -> int:
     return AT_ONCE
 
 
+class Lane:
+    """The places at one model, in the order in which they are asked for; how many there are may change."""
+
+    def __init__(self, places: Callable[[], int]) -> None:
+        self._places = places
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def locked(self) -> bool:
+        return self._taken >= self._places() or any(not each.done() for each in self._waiting)
+
+    async def acquire(self) -> None:
+        if not self.locked():
+            self._taken += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()  # it had got one
+            raise
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+
+    def release(self) -> None:
+        self._taken -= 1
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Those for whom there is a place."""
+        while self._waiting and self._taken < self._places():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._taken += 1
+                turn.set_result(None)
+
+
 class Slot:
     """One place at a model; given back once, however often it is said."""
 
     __slots__ = ("_lane",)
 
-    def __init__(self, lane: asyncio.Semaphore) -> None:
-        self._lane: asyncio.Semaphore | None = lane
+    def __init__(self, lane: Lane) -> None:
+        self._lane: Lane | None = lane
 
     def release(self) -> None:
         lane, self._lane = self._lane, None
@@ -33,11 +74,20 @@ class Slot:
 class Limits:
     """For each provider and model: places, in the order in which they were asked for, and a cool-down."""
 
-    def __init__(self, *, clock: Clock, rng: Rng, concurrency: Concurrency = default_concurrency) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: Rng,
+        concurrency: Concurrency = default_concurrency,
+        fellows: Callable[[], int] = lambda: 1,
+    ) -> None:
+        """`fellows`: how many processes share what is allowed; each has its part, and at least one place."""
+        self._fellows = fellows
         self._clock = clock
         self._rng = rng
         self._concurrency = concurrency
-        self._lanes: dict[tuple[str, str], asyncio.Semaphore] = {}
+        self._lanes: dict[tuple[str, str], Lane] = {}
         self._cool: dict[tuple[str, str], tuple[int, int]] = {}
 
     def crowded(self, model: ModelRef) -> bool:
@@ -49,11 +99,17 @@ class Limits:
         await lane.acquire()
         return Slot(lane)
 
-    def _lane(self, model: ModelRef) -> asyncio.Semaphore:
+    def _lane(self, model: ModelRef) -> Lane:
         key = model.provider_id, model.model_id
         if key not in self._lanes:
-            self._lanes[key] = asyncio.Semaphore(self._concurrency(model))
+            allowed = self._concurrency(model)
+            self._lanes[key] = Lane(lambda: max(1, allowed // self._fellows()))
         return self._lanes[key]
+
+    def share_anew(self) -> None:
+        """Others came or went."""
+        for lane in self._lanes.values():
+            lane.let_in()
 
     def cool(self, model: ModelRef, *, until: int) -> None:
         """The provider said that it is too much: nobody asks this model before then."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from asyncagents.app import Setup, World, start
+from asyncagents.app import Setup, start
 from asyncagents.domain.id import Ids, OwnerId
 from asyncagents.domain.port import Rng
 from asyncagents.engine.runtime import Runtime
@@ -16,6 +16,7 @@ from asyncagents.store.sqlite.writer import Report
 from asyncagents.testing.clock import LoopClock, SeededRng
 from asyncagents.testing.fault import Crash, Fault, FaultyConnection
 from asyncagents.testing.inline import InlineWriter
+from asyncagents.world import World
 
 
 class Odds:

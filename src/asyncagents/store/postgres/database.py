@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import asyncpg
 
-from asyncagents.domain.id import Ids
+from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
-from asyncagents.store.postgres.migrate import load_scripts, migrate, refuse_newer
+from asyncagents.store.postgres.migrate import TURN, load_scripts, migrate, refuse_newer
 from asyncagents.store.postgres.others import Others
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Pool, patiently
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Greet, Pool, patiently
 from asyncagents.store.postgres.statement import load_statements
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.postgres.tree import Trees
@@ -42,6 +42,10 @@ class PostgresDatabase:
         self._listeners: list[Callable[[Commit], None]] = []
         self._works: set[asyncio.Task[Any]] = set()
         self._closed = False
+        self.before_commit: Callable[[Connection, list[SessionId]], Awaitable[None]] | None = None
+        """What else belongs into a transaction that wakes sessions."""
+        self.committed: Callable[[], None] = lambda: None
+        """Something was written: others may want to know."""
         self.others = Others(self)
 
     async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
@@ -119,10 +123,21 @@ class PostgresDatabase:
                     await _undo(tx, error)
                     raise judged(error) from error
                 if tx.connection is not None:
-                    await self._end(tx.connection, tx, until)
+                    await self._finish(tx, tx.connection, until)
                 self.others.reported(tx.known_rev)
                 self.report(Commit(tx.events, tx.woken, tx.interrupted, tx.due, tx.posts, at=tx.known_rev))
         return value
+
+    async def _finish(self, tx: PostgresTx, connection: Connection, until: float) -> None:
+        if tx.woken and self.before_commit is not None:
+            try:
+                await self.before_commit(connection, tx.woken)
+            except Exception as error:
+                await _undo(tx, error)
+                raise judged(error) from error
+        await self._end(connection, tx, until)
+        if tx.xid:
+            self.committed()
 
     async def _end(self, connection: Connection, tx: PostgresTx, until: float) -> None:
         try:
@@ -168,23 +183,39 @@ async def _undo(tx: PostgresTx, error: BaseException | None = None) -> None:
             tx.connection.terminate()
 
 
-@asynccontextmanager
-async def open_postgres(
-    dsn: str, *, clock: Clock, rng: Rng, ids: Ids | None = None, size: int = SIZE
-) -> AsyncIterator[PostgresDatabase]:
-    """Open a database, and bring it to our schema. Any number of processes may have the same one open."""
-    until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    scripts = load_scripts()
-    first = await patiently(dsn, rng, until=until)
+async def _prepared(dsn: str, rng: Rng, scripts: tuple[str, ...], more: Greet | None) -> tuple[str, int]:
+    """The epoch, and what revisions are counted from."""
+    first = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
     try:
+        await first.execute("SELECT pg_advisory_lock($1)", TURN)
         await migrate(first, epoch=f"{rng.below(2**48):012x}", scripts=scripts)
+        if more is not None:
+            await more(first)
         row = await first.fetchrow("SELECT epoch, base FROM revision WHERE id = 1")
     except asyncpg.PostgresError as error:
         raise StoreError(f"the database could not be brought to our schema: {error}") from error
     finally:
         await first.close()
     assert row is not None
-    epoch, base = row
+    return row[0], row[1]
+
+
+@asynccontextmanager
+async def open_postgres(
+    dsn: str,
+    *,
+    clock: Clock,
+    rng: Rng,
+    ids: Ids | None = None,
+    size: int = SIZE,
+    prepare: Greet | None = None,
+) -> AsyncIterator[PostgresDatabase]:
+    """Open a database, and bring it to our schema. Any number of processes may have the same one open.
+
+    `prepare`: what else is to be there.
+    """
+    scripts = load_scripts()
+    epoch, base = await _prepared(dsn, rng, scripts, prepare)
 
     async def greet(connection: Connection) -> None:
         await refuse_newer(connection, len(scripts))

@@ -9,7 +9,7 @@ from asyncagents.store.postgres.pool import Connection
 from asyncagents.store.postgres.statement import migration_files
 
 OLDEST = 140_000
-_TURN = 0x61_67_65_6E_74_73
+TURN = 0x61_67_65_6E_74_73
 """The lock that orders processes which start at once."""
 
 
@@ -22,7 +22,7 @@ async def migrate(connection: Connection, *, epoch: str, scripts: tuple[str, ...
     if (version := await connection.fetchval("SHOW server_version_num")) and int(version) < OLDEST:
         raise StoreError("PostgreSQL 14 or newer is needed: upgrade the server")
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _TURN)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", TURN)
         done = await _version(connection)
         for number, script in enumerate(scripts[done:], start=done + 1):
             await connection.execute(script)
@@ -54,14 +54,19 @@ async def _stamp(connection: Connection, number: int, script: str) -> None:
 async def _count_on(connection: Connection, epoch: str) -> None:
     """Revisions are numbers of transactions, which begin afresh in another cluster: a copy that is restored
     there goes on above all that it brought, and its readers start afresh."""
-    cluster = await connection.fetchval("SELECT system_identifier::text FROM pg_control_system()")
-    known = await connection.fetchval("SELECT cluster FROM revision WHERE id = 1")
-    if known == cluster:
-        return
+    if not await connection.fetchval(
+        "SELECT 1 FROM revision, pg_control_system() WHERE id = 1 AND cluster = system_identifier::text"
+    ):
+        await count_above(connection, epoch=epoch)
+
+
+async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> None:
+    """Revisions go on above all that rows carry, and above `least`; whoever has a cursor starts afresh."""
     await connection.execute(
         "INSERT INTO revision (id, base, epoch, horizon, cluster) "
-        "SELECT 1, newest - pg_current_xact_id()::text::bigint + 1, $1, newest, $2 FROM ("
-        "  SELECT COALESCE(MAX(rev), 0) AS newest FROM ("
+        "SELECT 1, newest - pg_current_xact_id()::text::bigint + 1, $1, newest, system_identifier::text "
+        "FROM pg_control_system(), ("
+        "  SELECT GREATEST(MAX(rev), $2) AS newest FROM ("
         "    SELECT MAX(rev) AS rev FROM session UNION ALL SELECT MAX(rev) FROM message"
         "    UNION ALL SELECT MAX(rev) FROM part UNION ALL SELECT MAX(rev) FROM input"
         "    UNION ALL SELECT MAX(rev) FROM call UNION ALL SELECT MAX(rev) FROM task"
@@ -70,7 +75,7 @@ async def _count_on(connection: Connection, epoch: str) -> None:
         "ON CONFLICT (id) DO UPDATE SET base = excluded.base, epoch = excluded.epoch, "
         "horizon = excluded.horizon, cluster = excluded.cluster",
         epoch,
-        cluster,
+        least,
     )
 
 

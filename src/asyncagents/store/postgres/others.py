@@ -1,7 +1,7 @@
 """What other processes commit: read from the rows, up to the oldest transaction that is still under way."""
 
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +35,8 @@ class Others:
         self._seen: int | None = None
         self._looking = False
         self._again = False
+        self.wanted: Callable[[], bool] = lambda: True
+        """Whether anybody listens to more than what work depends on."""
 
     @contextmanager
     def aware_of(self, tx: PostgresTx) -> Iterator[None]:
@@ -65,7 +67,11 @@ class Others:
             self._looking = False
 
     async def _step(self) -> None:
-        upto, found = await self._database.read(self._changes)
+        whole = self.wanted()
+        upto, found = await self._database.read(lambda tx: self._changes(tx, whole=whole))
+        if self.wanted() and not whole:  # somebody came meanwhile, who would miss what was left out
+            self._again = True
+            return
         if upto <= (self._seen or 0) and self._seen is not None:
             return
         self._seen = upto
@@ -76,14 +82,14 @@ class Others:
             Commit(found.events, found.sessions, found.interrupted, found.due, found.posts, upto=upto)
         )
 
-    async def _changes(self, tx: Tx) -> tuple[int, Changes | None]:
+    async def _changes(self, tx: Tx, *, whole: bool) -> tuple[int, Changes | None]:
         """All up to where nothing is under way any more, but for what this process did itself."""
         upto = await revision(tx)
         ours = [each.known_rev for each in self._flying if each.xid]
         upto = min([upto, *(rev - 1 for rev in ours)])
         if self._seen is None or upto <= self._seen:
             return upto, None
-        return upto, await changes(_Foreign(tx, self._told), self._seen, upto)
+        return upto, await changes(_Foreign(tx, self._told), self._seen, upto, whole=whole)
 
 
 class _Foreign:

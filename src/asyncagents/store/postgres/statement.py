@@ -21,6 +21,8 @@ class Statement(Struct, frozen=True):
     place: int = 0
     lock: str | None = None
     """Something else that has to be."""
+    looks: bool = False
+    """It only reads."""
 
 
 @cache
@@ -35,6 +37,7 @@ def _statement(text: str) -> Statement:
         kind=tree[1] if tree else None,
         place=int(tree[2]) - 1 if tree else 0,
         lock=lock[1] if lock else None,
+        looks=bare(text).startswith("SELECT"),
     )
 
 

@@ -86,21 +86,25 @@ class PostgresTx:
         await self._ends.__aexit__(*error)  # type: ignore[arg-type]
 
     async def one(self, statement: str, *params: object) -> Row | None:
-        connection, text = await self._ready(statement, params)
-        row = await connection.fetchrow(text, *params)
+        connection, text, given = await self._ready(statement, params)
+        row = await connection.fetchrow(text, *given)
         return None if row is None else tuple(row)
 
     async def all(self, statement: str, *params: object) -> list[Row]:
-        connection, text = await self._ready(statement, params)
-        return [tuple(row) for row in await connection.fetch(text, *params)]
+        connection, text, given = await self._ready(statement, params)
+        return [tuple(row) for row in await connection.fetch(text, *given)]
 
     async def run(self, statement: str, *params: object) -> int:
-        connection, text = await self._ready(statement, params)
-        status = await connection.execute(text, *params)
+        connection, text, given = await self._ready(statement, params)
+        status = await connection.execute(text, *given)
         return int(status.rpartition(" ")[2])
 
-    async def _ready(self, name: str, params: tuple[object, ...]) -> tuple[Connection, str]:
+    async def _ready(
+        self, name: str, params: tuple[object, ...]
+    ) -> tuple[Connection, str, tuple[object, ...]]:
         statement = self._sql[name]
+        if statement.looks:  # no row has a zero byte in a text: who looks for one finds nothing
+            params = tuple(each.replace("\0", "\ufffd") if isinstance(each, str) else each for each in params)
         if self._writes:
             if statement.kind is not None:
                 await self._take_tree(statement.kind, str(params[statement.place]))
@@ -108,7 +112,7 @@ class PostgresTx:
                 await self._hold(statement.lock)
             if name == "insert_session":
                 self._trees.keep(str(params[0]), str(params[2]))
-        return self.connection or await self._open(), statement.text
+        return self.connection or await self._open(), statement.text, params
 
     async def _open(self, *, lock: str = "") -> Connection:
         taken = self._pool.take(until=self._until)

@@ -123,10 +123,11 @@ def _parse(text: str) -> tuple[str, int]:
             raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
 
 
-async def changes(tx: Tx, after: int, upto: int) -> Changes:
+async def changes(tx: Tx, after: int, upto: int, *, whole: bool = True) -> Changes:
     """Deletions first: what is there now was made after them. Statuses and answers last.
 
-    But what is deleted may have been answered before, and who waits for that has not heard of it.
+    But what is deleted may have been answered before, and who waits for that has not heard of it. If not
+    the `whole` is wanted, it is what work depends on: who was woken, ended or answered, and what is due.
     """
     answers = await tx.all("changed_inputs", after, upto)
     events: list[Event] = _answered(answers, there=False)
@@ -140,8 +141,9 @@ async def changes(tx: Tx, after: int, upto: int) -> Changes:
             events.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
     sessions = await tx.all("changed_sessions", after, upto)
     interrupted.extend(SessionId(row[1]) for row in sessions if row[5])
-    await _content(tx, events, sessions, (after, upto))
-    for _, session_id, _, _, status, _ in sessions:
+    if whole:
+        await _content(tx, events, sessions, (after, upto))
+    for _, session_id, _, _, status, _ in sessions if whole else ():
         with _spared(events, session_id):
             events.extend(_status(session_id, status))
     events += _answered(answers, there=True)

@@ -68,15 +68,21 @@ UPDATE input SET answer_id = $1, rev = $2 WHERE message_id = $3;
 
 -- name: answer_prompts
 -- tree: session 3
--- But not the wishes for a summary.
-UPDATE input SET answer_id = $1, rev = $2
-WHERE session_id = $3 AND turn = $4 AND answer_id IS NULL AND source <> 'compaction' RETURNING message_id;
+-- But not the wishes for a summary. The first is told of first: an update itself has no order.
+WITH answered AS (
+  UPDATE input SET answer_id = $1, rev = $2
+  WHERE session_id = $3 AND turn = $4 AND answer_id IS NULL AND source <> 'compaction' RETURNING message_id
+)
+SELECT message_id FROM answered ORDER BY message_id;
 
 -- name: unanswered
 -- tree: session 1
-SELECT message_id FROM input WHERE session_id = $1 AND turn = $2 AND answer_id IS NULL;
+SELECT message_id FROM input WHERE session_id = $1 AND turn = $2 AND answer_id IS NULL ORDER BY message_id;
 
 -- name: answer_aborted
 -- tree: session 3
-UPDATE input SET answer_id = $1, rev = $2
-WHERE session_id = $3 AND state <> 'promoted' AND state = 'aborted' AND answer_id IS NULL RETURNING message_id;
+WITH answered AS (
+  UPDATE input SET answer_id = $1, rev = $2
+  WHERE session_id = $3 AND state <> 'promoted' AND state = 'aborted' AND answer_id IS NULL RETURNING message_id, seq
+)
+SELECT message_id FROM answered ORDER BY seq, message_id;

@@ -1,0 +1,63 @@
+"""What the doctor looks at in a database that many processes share."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from asyncagents.cli.doctor_report import Check
+from asyncagents.config.fleet import Fleet
+from asyncagents.config.system import SystemRng
+from asyncagents.errors import StoreError
+from asyncagents.world import MISSING
+
+MIB = 1024 * 1024
+LONG_SECONDS = 30
+CROWDED = 0.8
+
+
+async def check_fleet(fleet: Fleet) -> list[Check]:
+    try:
+        from asyncagents.store.postgres.inspect import Seen, inspect  # optional extra
+    except ModuleNotFoundError:
+        return [Check("fail", "database", MISSING, "`pip install asyncagents[postgres]`")]
+    try:
+        seen: Seen = await inspect(fleet.store, SystemRng())
+    except StoreError as error:
+        hint = "look at ASYNCAGENTS_STORE, and whether the server runs and lets this machine in"
+        return [Check("fail", "database", str(error), hint)]
+    if seen.needs > seen.ours:
+        newer = f"it has schema {seen.schema}; this program knows {seen.ours}"
+        return [Check("fail", "database", newer, "`pip install --upgrade asyncagents`")]
+    size = f"{seen.sessions} sessions, {seen.bytes / MIB:.1f} MiB"
+    if seen.schema == 0:
+        return [
+            Check(
+                "ok", "database", f"PostgreSQL {seen.server}, nothing of ours yet: the first start makes it"
+            )
+        ]
+    found = [Check("ok", "database", f"PostgreSQL {seen.server}: schema {seen.schema}, {size}")]
+    living = [each for each in seen.neighbours if each.lives]
+    for each in living:
+        where = f"{each.kind} on {each.host}, process {each.pid}"
+        found.append(
+            Check(
+                "ok", "process", f"{where}: {each.runs} of {each.capacity} at work, {', '.join(each.pools)}"
+            )
+        )
+    return [*found, *_troubles(seen)]
+
+
+def _troubles(seen: Any) -> Iterator[Check]:
+    """`seen`: the inspection, whose module needs the extra."""
+    used, allowed = seen.connections
+    if used > CROWDED * allowed:
+        hint = "raise max_connections, or lower ASYNCAGENTS_CONNECTIONS"
+        yield Check("warn", "connections", f"{used} of {allowed} are in use", hint)
+    if seen.oldest_seconds > LONG_SECONDS:
+        told = f"one has been writing for {seen.oldest_seconds:.0f} s: readers of changes wait for it"
+        yield Check("warn", "transactions", told, "look for it in pg_stat_activity, and end it")
+    if seen.left:
+        hint = "`asyncagents worker --pools NAMES` for them"
+        yield Check("warn", "sessions", f"{seen.left} have work, in pools that nobody serves", hint)
+    dead = sum(not each.lives for each in seen.neighbours)
+    if dead:
+        yield Check("ok", "processes", f"{dead} died in the last days; others go on with what they did")

@@ -1,0 +1,33 @@
+"""`asyncagents migrate`: bring a shared database to this version, or move a data directory into it."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    metavar="DATA_DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Move the sessions of this data directory into the database, which must have none yet.",
+)
+@click.option(
+    "--pool", metavar="NAME", help="The pool that they belong to from then on; else ASYNCAGENTS_POOL."
+)
+def migrate(*, source: Path | None, pool: str | None) -> None:
+    """Bring the database of ASYNCAGENTS_STORE to this version's schema.
+
+    Every process does that by itself when it starts; this is for whoever wants it done before. Old and new
+    processes may run side by side as long as the schema lets them. With --from everything that a data
+    directory keeps in its file is copied in one transaction: all of it, or nothing. The file stays as it is;
+    nobody may use it meanwhile.
+
+    Exit codes: 0 done; 1 the database or the file cannot be used; 2 wrong usage; 4 the file is in use, or
+    the database has sessions.
+    """
+    from asyncagents.cli.migrate_do import bring, move_in
+
+    asyncio.run(bring() if source is None else move_in(source, pool))

@@ -1,0 +1,50 @@
+"""Bring a shared database to our schema, and a data directory into it."""
+
+from pathlib import Path
+
+import click
+
+from asyncagents.cli.exit import CONFLICT, USAGE, Complaint
+from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import STORE_VARIABLE, Fleet, fleet_config
+from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.errors import ConfigError, Conflict
+from asyncagents.world import MISSING
+
+
+async def bring() -> None:
+    fleet = _fleet()
+    try:
+        from asyncagents.store.postgres.database import open_postgres  # optional extra
+        from asyncagents.store.postgres.jobs import install  # optional extra
+        from asyncagents.store.postgres.migrate import load_scripts  # optional extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{MISSING} ({error})") from error
+    async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng(), prepare=install):
+        click.echo(f"the database has schema {len(load_scripts())}, this version's")
+
+
+async def move_in(source: Path, pool: str | None) -> None:
+    fleet = _fleet()
+    await bring()
+    from asyncagents.store.postgres.move import move  # optional extra
+
+    def told(table: str, rows: int) -> None:
+        click.echo(f"{table}: {rows}", err=True)
+
+    path = source / "asyncagents.db"
+    try:
+        done = await move(path, fleet.store, rng=SystemRng(), pool=pool or fleet.pool, told=told)
+    except Conflict as error:
+        raise Complaint(str(error), code=CONFLICT) from error
+    click.echo(f"moved {done.rows['session']} sessions, {done.rows['message']} messages")
+    if done.replaced:
+        click.echo(f"{done.replaced} characters that no text of PostgreSQL can have became U+FFFD", err=True)
+
+
+def _fleet() -> Fleet:
+    fleet = fleet_config(system_environment())
+    if fleet is None:
+        hint = f"set {STORE_VARIABLE}=postgresql://user@host/database"
+        raise Complaint(f"{STORE_VARIABLE} names no database", hint=hint, code=USAGE)
+    return fleet

@@ -1,0 +1,59 @@
+"""Open a fleet's database, work on what waits there until a signal comes, and let turns finish."""
+
+import asyncio
+from pathlib import Path
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.app import open_runtime
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.run_signal import Signals
+from asyncagents.cli.screen import Screen
+from asyncagents.cli.serve_log import log_to_stderr
+from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import STORE_VARIABLE, Fleet, fleet_config
+from asyncagents.config.load import load
+
+NO_STORE = f"{STORE_VARIABLE} names no database; a file is served by `asyncagents serve`"
+
+
+class Wanted(Struct, frozen=True):
+    """What the command was told."""
+
+    pools: tuple[str, ...]
+    concurrency: int
+    drain: float
+
+
+def work(wanted: Wanted, directory: Path, data: Path) -> None:
+    import uvloop  # start-up: nothing else needs it
+
+    log_to_stderr()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work(wanted, directory, data, Screen()))
+
+
+async def _work(wanted: Wanted, directory: Path, data: Path, screen: Screen) -> None:
+    loaded = load(system_environment(), directory=directory, data_dir=data)
+    for warning in loaded.warnings:
+        screen.warn(warning)
+    fleet = _fleet(wanted)
+    with Signals() as signals:
+        async with open_runtime(
+            data, config=loaded.config, coding="each directory", serve="later", fleet=fleet
+        ) as runtime:
+            runtime.serve_tree()
+            click.echo(f"working on {', '.join(fleet.pools)}, {fleet.concurrency} sessions at once")
+            await signals.heard.wait()
+            click.echo(f"stopping: {runtime.live} at work", err=True)
+            await runtime.drain(wanted.drain)
+
+
+def _fleet(wanted: Wanted) -> Fleet:
+    fleet = fleet_config(system_environment())
+    if fleet is None:
+        raise Complaint(NO_STORE, hint=f"set {STORE_VARIABLE}=postgresql://…", code=USAGE)
+    pools = wanted.pools or fleet.pools
+    return replace(fleet, pools=pools, concurrency=wanted.concurrency, kind="worker")

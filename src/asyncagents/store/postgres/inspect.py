@@ -1,0 +1,103 @@
+"""A look at a database, for whoever wonders whether all is well: changes nothing."""
+
+import asyncio
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+
+from asyncagents.domain.port import Rng
+from asyncagents.errors import StoreError
+from asyncagents.store.postgres.migrate import load_scripts
+from asyncagents.store.postgres.pool import Connection, patiently
+from asyncagents.store.postgres.trouble import LOST
+
+PATIENCE_SECONDS = 3.0
+_QUEUED = "SELECT COUNT(*) FROM pgqueuer WHERE status = 'queued'"
+
+
+class Neighbour(Struct, frozen=True, array_like=True):
+    """A process that uses it."""
+
+    id: str
+    host: str
+    pid: int
+    kind: str
+    pools: tuple[str, ...]
+    runs: int
+    capacity: int
+    lives: bool
+
+
+class Seen(Struct, frozen=True):
+    server: str
+    schema: int
+    """0: nobody has brought ours in."""
+    needs: int
+    ours: int
+    sessions: int
+    bytes: int
+    neighbours: tuple[Neighbour, ...] = ()
+    left: int = 0
+    """Sessions with work that are of no pool that anybody serves."""
+    waiting: int = 0
+    """Jobs that nobody has taken."""
+    connections: tuple[int, int] = (0, 0)
+    """In use, and allowed."""
+    oldest_seconds: float = 0.0
+    """How long the oldest writing transaction has been under way: readers of changes wait for it."""
+
+
+async def inspect(dsn: str, rng: Rng) -> Seen:
+    """Raises `StoreError`."""
+    until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    connection = await patiently(dsn, rng, until=until)
+    try:
+        return await _seen(connection)
+    except (*LOST, asyncpg.PostgresError) as error:
+        raise StoreError(f"the database could not be looked at: {error}") from error
+    finally:
+        connection.terminate()
+
+
+async def _seen(connection: Connection) -> Seen:
+    server = await connection.fetchval("SHOW server_version")
+    size = await connection.fetchval("SELECT pg_database_size(current_database())")
+    there = await connection.fetchval("SELECT to_regclass('asyncagents_schema') IS NOT NULL")
+    if not there:
+        return Seen(server=server, schema=0, needs=0, ours=len(load_scripts()), sessions=0, bytes=size)
+    schema, needs = await connection.fetchrow("SELECT version, min_reader FROM asyncagents_schema")
+    neighbours = await _neighbours(connection)
+    served = sorted({pool for each in neighbours if each.lives and each.capacity for pool in each.pools})
+    queue = await connection.fetchval("SELECT to_regclass('pgqueuer') IS NOT NULL")
+    return Seen(
+        server=server,
+        schema=schema,
+        needs=needs,
+        ours=len(load_scripts()),
+        sessions=await connection.fetchval("SELECT COUNT(*) FROM session"),
+        bytes=size,
+        neighbours=neighbours,
+        left=await connection.fetchval(
+            "SELECT COUNT(*) FROM session WHERE state <> 'idle' AND NOT pool = ANY($1)", served
+        ),
+        waiting=await connection.fetchval(_QUEUED) if queue else 0,
+        connections=tuple(
+            await connection.fetchrow(
+                "SELECT (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int,"
+                " current_setting('max_connections')::int"
+            )
+        ),
+        oldest_seconds=await connection.fetchval(
+            "SELECT COALESCE(MAX(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8"
+            " FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND datname = current_database()"
+        ),
+    )
+
+
+async def _neighbours(connection: Connection) -> tuple[Neighbour, ...]:
+    rows = await connection.fetch(
+        "SELECT id, host, pid, kind, pools, runs, capacity, beat > clock_timestamp() - patience"
+        " FROM worker ORDER BY started"
+    )
+    return tuple(msgspec.convert(tuple(row), Neighbour) for row in rows)

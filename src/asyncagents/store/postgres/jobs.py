@@ -1,0 +1,114 @@
+"""Wakes wait in a queue for whoever has room: a job names a session, and is a hint, never the truth."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+import asyncpg
+from pgqueuer import QueueManager, RetryRequested
+from pgqueuer.db import AsyncpgDriver
+from pgqueuer.models import Job
+from pgqueuer.queries import Queries
+
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.port import Rng
+from asyncagents.errors import StoreError
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.trouble import LOST
+
+COUNTED = 500
+"""A project's sessions that are at work or wait: so many are told apart."""
+_WAITING = (
+    "SELECT id, pool, (SELECT COUNT(*) FROM (SELECT 1 FROM session AS other"
+    " WHERE other.project_id = session.project_id AND other.state <> 'idle' LIMIT $2) AS before)"
+    " FROM session WHERE id = ANY($1) AND state = 'ready'"
+)
+
+LOOK_SECONDS = 5
+"""For what no notification told of."""
+PAUSE_SECONDS = 0.2
+Run: TypeAlias = Callable[[SessionId], Awaitable[bool]]
+
+_log = logging.getLogger(__name__)
+_queries: WeakKeyDictionary[Connection, Queries] = WeakKeyDictionary()
+
+
+def entrypoint(pool: str) -> str:
+    return f"turn.{pool}"
+
+
+async def install(connection: Connection) -> None:
+    queries = Queries.from_asyncpg_connection(connection)
+    if await queries.schema_is_installed():
+        await queries.upgrade()
+    else:
+        await queries.install()
+
+
+async def enqueue(connection: Connection, sessions: list[SessionId]) -> None:
+    """In the transaction that woke them. A project's next session waits behind as many as it has at work:
+    of one with ten thousand and one with a single one, the single one is next."""
+    rows = await connection.fetch(_WAITING, list(dict.fromkeys(sessions)), COUNTED)
+    if not rows:
+        return
+    queries = _queries.get(connection)
+    if queries is None:
+        queries = _queries[connection] = Queries.from_asyncpg_connection(connection)
+    await queries.enqueue(
+        [entrypoint(row[1]) for row in rows],
+        [row[0].encode() for row in rows],
+        [-row[2] for row in rows],
+    )
+
+
+class Jobs:
+    """PgQueuer's manager, made anew when its connection breaks."""
+
+    def __init__(self, dsn: str, rng: Rng, *, pools: tuple[str, ...], most: int, heartbeat: float) -> None:
+        self._dsn = dsn
+        self._rng = rng
+        self._pools = pools
+        self._most = most
+        self._heartbeat = heartbeat
+        self._stopped = asyncio.Event()
+        self._manager: QueueManager | None = None
+
+    def stop(self) -> None:
+        """Take no more; what was taken goes on."""
+        self._stopped.set()
+        if self._manager is not None:
+            self._manager.shutdown.set()
+
+    async def work(self, run: Run) -> None:
+        """`run` returns when there is nothing more to do: so long its place is taken. False: not here."""
+        while not self._stopped.is_set():
+            try:
+                await self._work(run)
+            except (StoreError, *LOST, asyncpg.PostgresError, ExceptionGroup) as error:
+                _log.warning("the queue is out of reach; it is tried again: %s", error)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _work(self, run: Run) -> None:
+        until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        connection = await patiently(self._dsn, self._rng, until=until)
+
+        async def turn(job: Job) -> None:
+            if job.payload is not None and not await run(SessionId(job.payload.decode())):
+                raise RetryRequested(delay=timedelta(seconds=PAUSE_SECONDS))
+
+        manager = self._manager = QueueManager(Queries(AsyncpgDriver(connection)))
+        for pool in self._pools:
+            manager.entrypoint(entrypoint(pool))(turn)
+        try:
+            await manager.run(
+                dequeue_timeout=timedelta(seconds=LOOK_SECONDS),
+                batch_size=max(1, min(10, self._most // 2)),
+                max_concurrent_tasks=max(2, self._most),
+                heartbeat_timeout=timedelta(seconds=self._heartbeat),
+            )
+        finally:
+            self._manager = None
+            connection.terminate()

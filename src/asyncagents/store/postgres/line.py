@@ -1,0 +1,176 @@
+"""A process's own line to the database, beside those that transactions use: it beats, listens and tells."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from asyncagents.domain.port import Rng
+from asyncagents.errors import StoreError
+from asyncagents.store.postgres.pool import Connection, patiently
+from asyncagents.store.postgres.trouble import LOST
+from asyncagents.store.postgres.workers import BEATS, Workers
+
+NEWS, LIVE = "asyncagents_news", "asyncagents_live"
+GATHER_SECONDS = 0.025
+"""What is committed together is told together, and by one of those who committed at the same time."""
+HEARD_SECONDS = 0.01
+"""All have heard of what was told so long ago; if not, they look by themselves in a while."""
+PAYLOAD = 7_900
+"""Bytes that one notification can carry."""
+MOST_LIVE = 512
+"""Payloads that wait; who cannot keep up leaves them out, and what they said comes with the rows."""
+
+_log = logging.getLogger(__name__)
+
+
+class Line:
+    """Nothing that is told here is the only word of it: rows are, and whoever misses a word reads them."""
+
+    def __init__(self, dsn: str, rng: Rng, workers: Workers, *, patience: float) -> None:
+        self._dsn = dsn
+        self._rng = rng
+        self.workers = workers
+        self._patience = patience
+        self._wake = asyncio.Event()
+        self._news_at: float | None = None
+        self._live: deque[str] = deque()
+        self._fuse: asyncio.TimerHandle | None = None
+        self.cut_off = False
+        self.ready = asyncio.Event()
+        """It has beaten once."""
+        self.on_news: Callable[[], None] = lambda: None
+        self.on_live: Callable[[str], None] = lambda payload: None
+        self.on_cut: Callable[[bool], None] = lambda cut: None
+        """True: nobody may have heard of us for half of the time after which one is dead. False: again."""
+
+    def committed(self) -> None:
+        """Others are told in a moment, unless somebody tells them first."""
+        if self._news_at is None:
+            self._news_at = asyncio.get_running_loop().time() + GATHER_SECONDS
+            self._wake.set()
+
+    @property
+    def heard_elsewhere(self) -> bool:
+        return self.workers.listeners > 0
+
+    def say(self, payload: str) -> None:
+        """At most `PAYLOAD` bytes, to whoever listens."""
+        if len(self._live) < MOST_LIVE:
+            self._live.append(payload)
+            self._wake.set()
+
+    async def keep(self) -> None:
+        """For as long as the process works."""
+        while True:
+            connection: Connection | None = None
+            try:
+                until = asyncio.get_running_loop().time() + self._patience
+                connection = await patiently(self._dsn, self._rng, until=until)
+                await self._attend(connection)
+            except (StoreError, *LOST, asyncpg.PostgresError) as error:
+                _log.warning("the line to the database broke; it is made anew: %s", error)
+                await asyncio.sleep(0.05)
+            finally:
+                if connection is not None:
+                    connection.terminate()
+
+    async def _attend(self, connection: Connection) -> None:
+        await connection.add_listener(NEWS, self._heard_news)
+        await connection.add_listener(LIVE, self._heard_live)
+        self.on_news()  # whatever was told while nobody listened
+        loop, timeout = asyncio.get_running_loop(), self._patience / 2
+        next_beat = 0.0
+        while True:
+            if self.workers.wanted.is_set() or loop.time() >= next_beat:
+                await self.workers.beat(connection, timeout=timeout)
+                self._beaten()
+                next_beat = loop.time() + self._patience / BEATS
+            await self._tell(connection, timeout)
+            await self._pause(connection, next_beat)
+
+    async def _pause(self, connection: Connection, next_beat: float) -> None:
+        """Until there is something to do."""
+        if connection.is_closed():
+            raise ConnectionResetError("it was closed")
+        due = next_beat if self._news_at is None else min(next_beat, self._news_at)
+        self._wake.clear()
+        if self._live or self.workers.wanted.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, due - asyncio.get_running_loop().time())):
+                await self._wake.wait()
+
+    async def _tell(self, connection: Connection, timeout: float) -> None:
+        while self._live:
+            payloads = [self._live.popleft() for _ in range(min(16, len(self._live)))]
+            await connection.execute(
+                "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload",
+                LIVE,
+                payloads,
+                timeout=timeout,
+            )
+        if self._news_at is not None and asyncio.get_running_loop().time() >= self._news_at:
+            self._news_at = None
+            await connection.execute("SELECT pg_notify($1, '')", NEWS, timeout=timeout)
+
+    def _heard_news(self, connection: Any, pid: int, channel: str, payload: str) -> None:
+        """All look at what was committed by then: what we did a while ago need not be told again."""
+        if pid != connection.get_server_pid():
+            now = asyncio.get_running_loop().time()
+            if self._news_at is not None and self._news_at - GATHER_SECONDS < now - HEARD_SECONDS:
+                self._news_at = None
+            self.on_news()
+
+    def _heard_live(self, connection: Any, pid: int, channel: str, payload: str) -> None:
+        if pid != connection.get_server_pid():
+            self.on_live(payload)
+
+    def _beaten(self) -> None:
+        if self._fuse is not None:
+            self._fuse.cancel()
+        self._fuse = asyncio.get_running_loop().call_later(self._patience / 2, self._cut)
+        self.ready.set()
+        if self.cut_off:
+            self.cut_off = False
+            self.on_cut(False)
+
+    def _cut(self) -> None:
+        _log.error("the database was not reached for too long: all work here stops until it is")
+        self.cut_off = True
+        self.on_cut(True)
+
+    async def end(self) -> None:
+        """So that others need not wait until we count as dead."""
+        if self._fuse is not None:
+            self._fuse.cancel()
+        try:
+            until = asyncio.get_running_loop().time() + 1
+            connection = await patiently(self._dsn, self._rng, until=until)
+            try:
+                await self.workers.leave(connection, timeout=1)
+                await connection.execute("SELECT pg_notify($1, '')", NEWS, timeout=1)
+            finally:
+                connection.terminate()
+        except (StoreError, *LOST, asyncpg.PostgresError) as error:
+            _log.warning("the database was not told that this process ends: %s", error)
+
+
+@asynccontextmanager
+async def open_line(dsn: str, rng: Rng, workers: Workers, *, patience: float) -> AsyncIterator[Line]:
+    line = Line(dsn, rng, workers, patience=patience)
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(line.keep())
+        try:
+            yield line
+        except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
+            failure = error
+        keeping.cancel()
+        await line.end()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,355 @@
+"""A data directory moves into PostgreSQL: all of it reads the same there, and its work goes on."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.domain.id import Ids, OwnerId
+from asyncagents.engine.post import Letter
+from asyncagents.errors import Conflict, InvalidInput, SchemaMismatch, StoreError
+from asyncagents.server.discovery import LOCK
+from asyncagents.store.postgres.database import open_postgres
+from asyncagents.store.postgres.move import Moved, move
+from asyncagents.store.sqlite.connection import connect
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.migrate import load_scripts, migrate
+from asyncagents.store.sqlite.owners import FlockOwners, hold
+from asyncagents.store.store import Store
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.contract.build import Lab, ask_id
+from tests.flows.delegating import is_idle, office
+from tests.flows.kit import PATIENCE
+from tests.flows.receiver import until_state
+from tests.flows.rich_store import (
+    DEAD,
+    FILE,
+    SCENES,
+    Rich,
+    all_that_is_read,
+    asked,
+    is_empty,
+    made_rich,
+    reopened,
+    rows_here,
+    rows_there,
+)
+from tests.postgres import Server, a_database, database
+
+SESSION = (
+    "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev, in_turn, "
+    "cancel_rev, blocked_turn, claims, positions, status, info, version, project_id, rev) "
+    "VALUES ('ses_1', 'ses_1', 0, 'local', 'idle', 0, 0, 0, 0, 0, 0, 0, 0, 0, "
+    "'{\"type\":\"idle\"}', ?, 1, 'p', 7)"
+)
+
+
+@pytest.fixture
+async def dsn(postgres_server: Server) -> AsyncIterator[str]:
+    async with a_database(postgres_server) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rich]:
+    data = tmp_path_factory.mktemp("rich")
+    return data, asyncio.run(made_rich(data))
+
+
+@pytest.fixture
+def rich(tmp_path: Path, made: tuple[Path, Rich]) -> Rich:
+    """Its store is a copy, in the directory of the test."""
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    return made[1]
+
+
+async def moved(data: Path, dsn: str, *, told: Callable[[str, int], None] = lambda *_: None) -> Moved:
+    return await move(data / FILE, dsn, rng=SystemRng(), told=told)
+
+
+async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    clock, heard = FakeClock(SystemClock().now()), dict[str, int]()
+    async with open_sqlite(tmp_path / FILE, clock=clock, rng=SeededRng(1)) as file:
+        before = await all_that_is_read(file)
+    done = await moved(tmp_path, dsn, told=heard.__setitem__)
+    async with open_postgres(dsn, clock=clock, rng=SeededRng(1)) as there:
+        after = await all_that_is_read(there)
+
+    assert after == before
+    assert len(before["asks"]) == len(before["live"]) == len(before["deliveries"]) == 1
+    assert [len(before[name]) for name in ("waiting", "approvals", "keys")] == [2, 1, 1]
+    here = rows_here(tmp_path)
+    assert await rows_there(tmp_path, dsn) == here
+    assert done.rows == {table: len(rows) for table, rows in here.items()}
+    assert heard == {table: count for table, count in done.rows.items() if count}
+    assert done.replaced == 0
+    assert {table for table, rows in here.items() if not rows} <= {"answered", "call_secret"}
+
+
+async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    await moved(tmp_path, dsn)
+    sessions, letters = rich.sessions, list[Letter]()
+    said = {"hello": "Hi.", "ship": "Shipped.", "careful": "With care.", "cut off": "After all."}
+    async with reopened(tmp_path, dsn, letters) as runtime, asyncio.timeout(PATIENCE):
+        again = await runtime.prompt(sessions["hello"], "hello", key="old key")
+        waiting = {each.session_id: each.id for each in await runtime.async_tools.waiting_calls()}
+        for call_id in waiting.values():
+            await runtime.complete(call_id, "v2")
+        (ask,) = await runtime.asks()
+        await runtime.answer(ask_id(ask.call), "once")
+        await until_state(runtime, "delivered", many=3)
+        while await runtime.statuses():  # noqa: ASYNC110  many things end, in whatever order
+            await asyncio.sleep(0.01)
+        last = {name: await runtime.messages(sessions[name]) for name in said}
+        tasks = {task.description: task.status for task in await runtime.tasks.list()}
+
+    assert again == rich.first
+    assert len({letter.headers["webhook-id"] for letter in letters}) == len(letters) == 3
+    assert {name: entries[-1].text for name, entries in last.items()} == said
+    assert tasks == {"Find it": "completed", "Await it": "completed"}
+
+
+async def test_a_step_that_was_cut_off_is_closed_by_whoever_takes_its_session_up(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
+    """Its owner is nobody whom the database knows."""
+    await moved(tmp_path, dsn)
+    session_id = rich.sessions["cut off"]
+    async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
+        store = Store(there)
+        (left,) = [each for each in await store.active("local") if each.session_id == session_id]
+        assert (left.state, left.owner) == ("running", DEAD)
+        taken = await store.claim(session_id, OwnerId("another"), dead=DEAD)
+        (_, cut) = await store.messages(session_id)
+        requests = await asked(dsn, f"SELECT state FROM request WHERE session_id = '{session_id}'")  # noqa: S608
+
+    assert taken is not None
+    assert taken.unanswered
+    assert "process stopped" in str(cut.info)
+    assert [row[0] for row in requests] == ["lost"]
+
+
+async def test_revisions_go_on_above_all_that_there_were(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    """Also of what has left no row."""
+    with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+        file.execute("UPDATE revision SET rev = rev + 1000")
+        (newest,) = file.execute("SELECT rev FROM revision").fetchone()
+    await moved(tmp_path, dsn)
+    (row,) = await asked(dsn, "SELECT nextval(pg_get_serial_sequence('secret_key', 'id'))")
+    assert row[0] == 2
+    async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
+        store = Store(there)
+        old = await store.feed(rich.cursor)
+        nothing = await store.feed(old.cursor)
+        before = await store.control(rich.sessions["ship"])
+        assert before.in_turn
+        assert not before.cancelled()
+        await store.cancel(rich.sessions["ship"])
+        control = await store.control(rich.sessions["ship"])
+        news = await store.feed(old.cursor)
+        await store.pending.new_key(b"k" * 32)
+        keys = await store.pending.keys()
+
+    assert (old.reset, old.events) == (True, ())
+    assert (nothing.reset, nothing.events) == (False, ())
+    assert control.cancel_rev > newest > control.turn_rev
+    assert control.cancelled()
+    assert not news.reset
+    assert {event.session_id for event in news.events} == {rich.sessions["ship"]}
+    assert len(keys) == 2
+    assert keys[0] == b"k" * 32
+
+
+async def test_a_second_move_is_refused_and_changes_nothing(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    await moved(tmp_path, dsn)
+    with pytest.raises(Conflict, match="moved before"):
+        await moved(tmp_path, dsn)
+    assert await rows_there(tmp_path, dsn) == rows_here(tmp_path)
+
+
+async def test_sessions_get_the_pool_that_is_given(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    await move(tmp_path / FILE, dsn, rng=SystemRng(), pool="gpu", told=lambda *_: None)
+    assert [tuple(row) for row in await asked(dsn, "SELECT DISTINCT pool FROM session")] == [("gpu",)]
+
+
+async def test_a_directory_that_somebody_uses_is_not_moved(tmp_path: Path, dsn: str) -> None:
+    async with office(tmp_path, SCENES) as at:
+        await at.prompt("hello")
+        with pytest.raises(Conflict, match="Stop it"):
+            await moved(tmp_path, dsn)
+        assert await is_idle(at.runtime, at.session_id)
+    lock = hold(tmp_path / LOCK)
+    assert lock is not None
+    with pytest.raises(Conflict, match="Stop it"):
+        await moved(tmp_path, dsn)
+    os.close(lock)
+    assert await is_empty(dsn)
+    assert (await moved(tmp_path, dsn)).rows["session"] == 1
+
+
+async def test_whoever_comes_while_it_is_moved_keeps_it_from_being_done(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
+    came: list[FlockOwners] = []
+    with pytest.raises(Conflict, match="Stop it"):
+        await moved(
+            tmp_path,
+            dsn,
+            told=lambda table, _: came.append(FlockOwners(tmp_path / "owners", f"late-{table}")),
+        )
+    assert await is_empty(dsn)
+    for owner in came:
+        owner.close()
+    await moved(tmp_path, dsn)
+
+
+async def test_a_database_that_somebody_has_open_is_left_alone(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    """He would go on to count revisions from where they stood."""
+    async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
+        await Store(there).cursor()
+        with pytest.raises(Conflict, match="Stop them"):
+            await moved(tmp_path, dsn)
+    assert (await moved(tmp_path, dsn)).rows["session"] > len(rich.sessions)
+
+
+async def test_who_opens_the_database_meanwhile_waits_and_finds_what_was_moved(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
+    begun = asyncio.Event()
+
+    async def opened() -> tuple[int, str]:
+        await begun.wait()
+        async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
+            await Store(there).cancel(rich.sessions["ship"])
+            return len(await Store(there).roots()), there.epoch
+
+    async with asyncio.TaskGroup() as group:
+        opening = group.create_task(opened())
+        group.create_task(moved(tmp_path, dsn, told=lambda *_: begun.set()))
+    (row,) = await asked(dsn, "SELECT epoch, horizon, MAX(rev) FROM revision, session GROUP BY 1, 2")
+    assert opening.result() == (len(rich.sessions) + 1, row[0])
+    assert row[2] > row[1]
+
+
+async def test_what_deleted_sessions_left_behind_there_makes_way(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
+    clock, rng = SystemClock(), SystemRng()
+    ids = Ids(clock, rng)
+    async with open_postgres(dsn, clock=clock, rng=rng, ids=ids) as there:
+        lab = Lab(there, FakeClock(), ids)
+        await lab.store.pending.first_key(b"a" * 32)
+        await lab.store.delete_session(await lab.session())
+    assert not await is_empty(dsn)
+    await moved(tmp_path, dsn)
+    assert await rows_there(tmp_path, dsn) == rows_here(tmp_path)
+
+
+async def test_a_failure_in_the_middle_leaves_nothing(tmp_path: Path, dsn: str, rich: Rich) -> None:
+    async def kill() -> None:
+        await asked(
+            dsn,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+
+    def told(table: str, rows: int) -> None:
+        if table == "call":
+            killing = Thread(target=lambda: asyncio.run(kill()))
+            killing.start()
+            killing.join()
+
+    with pytest.raises(StoreError, match="nothing was moved"):
+        await moved(tmp_path, dsn, told=told)
+    assert await is_empty(dsn)
+    await moved(tmp_path, dsn)
+    assert await rows_there(tmp_path, dsn) == rows_here(tmp_path)
+
+
+async def test_a_table_or_column_that_only_one_side_knows_is_refused(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as file:
+        file.execute("CREATE TABLE later (id TEXT)")
+        with pytest.raises(SchemaMismatch, match="later"):
+            await moved(tmp_path, dsn)
+        file.execute("DROP TABLE later")
+        file.execute("ALTER TABLE todo ADD COLUMN colour TEXT")
+        with pytest.raises(SchemaMismatch, match="colour of todo"):
+            await moved(tmp_path, dsn)
+    assert await is_empty(dsn)
+
+
+async def test_what_postgres_cannot_keep_is_replaced_and_counted(
+    tmp_path: Path, dsn: str, rich: Rich
+) -> None:
+    session_id, folded = rich.sessions["hello"], "'a' || char(0) || 'b' || char(0)"
+    with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+        file.execute(f"UPDATE session SET folded = {folded}, directory = 'ü' WHERE id = ?", (session_id,))  # noqa: S608
+        file.execute("UPDATE input SET source = CAST(x'61FF' AS TEXT) WHERE session_id = ?", (session_id,))
+    assert (await moved(tmp_path, dsn)).replaced == 3
+    (row,) = await asked(
+        dsn,
+        "SELECT session.folded, directory, source FROM session JOIN input ON input.session_id = session.id "
+        "WHERE directory = 'ü'",
+    )
+    assert tuple(row) == ("a\ufffdb\ufffd", "ü", "a\ufffd")
+
+
+async def test_an_older_file_is_brought_to_our_schema_first(tmp_path: Path, dsn: str) -> None:
+    path = tmp_path / FILE
+    with closing(connect(path)) as file:
+        migrate(file, path, epoch="e", scripts=load_scripts()[:8])
+        file.execute(SESSION, (b'{"directory":"/work","title":"Old"}',))
+    assert (await moved(tmp_path, dsn)).rows["session"] == 1
+    (row,) = await asked(dsn, "SELECT directory, folded, rev FROM session")
+    assert tuple(row) == ("/work", "old", 7)
+    assert [backup.name for backup in (tmp_path / "backups").iterdir()] == ["asyncagents-schema-8.db"]
+
+
+async def test_a_database_without_our_schema_gets_it_and_then_another_epoch(
+    tmp_path: Path, postgres_server: Server, rich: Rich
+) -> None:
+    """Who opened it in between is to notice."""
+    rng = SeededRng(1)
+    drawn = {f"{rng.below(2**48):012x}" for _ in range(2)}
+    async with database(postgres_server) as dsn:
+        done = await move(tmp_path / FILE, dsn, rng=SeededRng(1), told=lambda *_: None)
+        (row,) = await asked(dsn, "SELECT epoch FROM revision")
+    assert done.rows["session"] > len(rich.sessions)
+    assert row[0] not in drawn
+
+
+async def test_a_directory_without_a_store_is_no_store(tmp_path: Path, dsn: str) -> None:
+    with pytest.raises(InvalidInput, match="no store"):
+        await moved(tmp_path, dsn)
+    assert not (tmp_path / FILE).exists()
+
+
+async def test_twenty_thousand_messages_are_moved(
+    tmp_path: Path, dsn: str, rich: Rich, record_property: Callable[[str, object], None]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+        file.execute("CREATE TEMP TABLE n (i INTEGER)")
+        file.executemany("INSERT INTO n VALUES (?)", [(i,) for i in range(20_000)])
+        file.execute(
+            "INSERT INTO message SELECT id || i, session_id, NULL, NULL, 1, info, version, rev + i "
+            "FROM n, (SELECT * FROM message LIMIT 1)"
+        )
+        file.execute(
+            "INSERT INTO part SELECT id || i, message_id || i, session_id, randomblob(999), version, rev + i "
+            "FROM n, (SELECT * FROM part LIMIT 1)"
+        )
+    began = time.monotonic()
+    rows = (await moved(tmp_path, dsn)).rows
+    record_property("ms to move 20,000 messages", round((time.monotonic() - began) * 1000))
+    assert rows["message"] > 20_000
+    assert rows["part"] > 20_000
