@@ -9,7 +9,6 @@ import asyncpg
 
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.store.postgres.database import open_postgres
-from asyncagents.store.postgres.jobs import install
 from asyncagents.store.postgres.migrate import load_scripts
 from tests.postgres_proxy import Proxy, proxy
 from tests.postgres_server import Server, open_server, shared_server
@@ -65,7 +64,7 @@ async def a_database(server: Server) -> AsyncIterator[str]:
 
 
 async def _with_schema(dsn: str) -> None:
-    async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng(), prepare=install):
+    async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()):
         pass
 
 

@@ -292,6 +292,7 @@ def _assemble(
         pool=world.pool,
     )
     tie(world, dispatcher, limits, bus)
+    runtime.tasks.served_elsewhere = world.bond.served
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)
     return runtime, dispatcher, courier, titles

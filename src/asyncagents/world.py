@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -49,6 +49,8 @@ class Bond(Struct):
     """What ties a process to the others that use the same database; the runtime says what it is to know."""
 
     runs: Callable[[], int] = lambda: 0
+    capacity: Callable[[], int] = lambda: 0
+    """How many could be; 0: it runs none."""
     listens: Callable[[], bool] = lambda: False
     died: Callable[[], None] = lambda: None
     """Somebody has: what he did is to be taken up."""
@@ -56,6 +58,8 @@ class Bond(Struct):
     """True: others may think that we have died. False: again they do not."""
     fellows: Callable[[], int] = lambda: 1
     """How many share what a provider allows."""
+    served: Callable[[], bool] = lambda: False
+    """Whether another process may be at work on sessions."""
 
 
 class World(Struct, frozen=True):
@@ -109,27 +113,23 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
     try:
         from asyncagents.store.postgres.clock import StoreClock  # start-up
         from asyncagents.store.postgres.database import open_postgres  # start-up
-        from asyncagents.store.postgres.jobs import Jobs, enqueue, install  # start-up
+        from asyncagents.store.postgres.jobs import Jobs, enqueue  # start-up
         from asyncagents.store.postgres.line import open_line  # start-up
         from asyncagents.store.postgres.workers import Worker, Workers  # start-up
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
     clock, rng, bond = StoreClock(SystemClock()), SystemRng(), Bond()
     ids, me, patience = Ids(clock, rng), OwnerId(f"{rng.below(2**64):016x}"), fleet.heartbeat_seconds
-    workers = Workers(Worker(me, fleet.kind, fleet.pools, fleet.concurrency, patience), clock)
+    workers = Workers(Worker(me, fleet.kind, fleet.pools, patience), clock)
     async with (
-        open_postgres(
-            fleet.store, clock=clock, rng=rng, ids=ids, size=fleet.connections, prepare=install
-        ) as database,
+        open_postgres(fleet.store, clock=clock, rng=rng, ids=ids, size=fleet.connections) as database,
         open_line(fleet.store, rng, workers, patience=patience) as line,
     ):
         database.before_commit, database.committed = enqueue, line.committed
-        database.others.wanted = lambda: bond.listens()
-        workers.runs, workers.listens = lambda: bond.runs(), lambda: bond.listens()
-        workers.died, line.on_cut = lambda: bond.died(), lambda cut: bond.cut(cut)
-        line.on_news, bond.fellows = database.poll, lambda: workers.fellows
-        async with asyncio.timeout(patience):
-            await line.ready.wait()
+        database.others.wanted, line.on_news = lambda: bond.listens(), database.poll
+        line.on_cut = lambda cut: bond.cut(cut)
+        _introduce(workers, bond)
+        await line.begun()
         jobs = Jobs(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
         yield World(
             database,
@@ -147,6 +147,13 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
         )
 
 
+def _introduce(workers: Any, bond: Bond) -> None:
+    """`workers`: those of the database. What they ask is asked when the runtime has said whom."""
+    workers.runs, workers.capacity = lambda: bond.runs(), lambda: bond.capacity()
+    workers.listens, workers.died = lambda: bond.listens(), lambda: bond.died()
+    bond.fellows, bond.served = lambda: workers.fellows, lambda: workers.served
+
+
 def tie(world: World, dispatcher: Dispatcher, limits: Limits, bus: Bus) -> None:
     """To the other processes of the same database, if there are any."""
 
@@ -155,12 +162,8 @@ def tie(world: World, dispatcher: Dispatcher, limits: Limits, bus: Bus) -> None:
         limits.share_anew()
 
     bond = world.bond
-    bond.runs, bond.listens, bond.cut, bond.died = (
-        lambda: dispatcher.live,
-        lambda: bus.is_heard,
-        dispatcher.cut,
-        died,
-    )
+    bond.runs, bond.capacity = lambda: dispatcher.live, lambda: world.most if dispatcher.serves else 0
+    bond.listens, bond.cut, bond.died = lambda: bus.is_heard, dispatcher.cut, died
     if world.wire is not None:
         bus.pass_on(Relay(bus, world.wire))
 

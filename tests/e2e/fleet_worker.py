@@ -1,7 +1,7 @@
 """A worker among several that share a database: what it does to the world stands in a ledger.
 
-It is run by `tests.e2e.fleet`, and killed, stopped, cut off or told to drain there. Prompts name their session
-and themselves, and may want something done: `<s3:p17> pay`. Results of jobs are marked like that as well.
+It is run by `tests.e2e.fleet`, and killed, stopped, cut off or told to drain there. Prompts name their
+session and themselves, and may want something done: `<s3:p17> pay`. Results of jobs are marked like that too.
 """
 
 import asyncio
@@ -176,7 +176,12 @@ class Do(Struct, frozen=True):
     much: int = 0
 
 
-def tools(ledger: Ledger) -> tuple[AnyTool, ...]:
+def enough(ledger: Path) -> Path:
+    """Once this file is there, whoever ticks may end."""
+    return ledger.with_name("enough")
+
+
+def tools(ledger: Ledger, over: Path) -> tuple[AnyTool, ...]:
     async def pay(args: Do, context: ToolContext) -> Outcome:
         await asyncio.sleep(args.much / 2000)
         ledger.write("effect", session=context.session_id, call=context.call_id, tool="pay")
@@ -190,10 +195,9 @@ def tools(ledger: Ledger) -> tuple[AnyTool, ...]:
         return Completed("paid")
 
     async def tick(args: Do, context: ToolContext) -> Outcome:
-        """Does something to the world, again and again, until its time is over or it is told to end."""
-        until = time.monotonic() + args.much / 1000
+        """Does something to the world, again and again, until that is enough or it is told to end."""
         try:
-            while time.monotonic() < until:
+            while not over.exists():  # noqa: ASYNC240  it is on this machine
                 ledger.write("tick", session=context.session_id, call=context.call_id)
                 await asyncio.sleep(TICK_SECONDS)
         except asyncio.CancelledError:
@@ -275,7 +279,10 @@ async def _live(orders: Orders, parent: Connection) -> None:
         kind="worker",
     )
     setup = Setup(
-        model=ObedientModel(ledger, orders), furnish=bare(tools(ledger)), watch=Claims(ledger), serve=True
+        model=ObedientModel(ledger, orders),
+        furnish=bare(tools(ledger, enough(orders.ledger))),
+        watch=Claims(ledger),
+        serve=True,
     )
     drain = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, drain.set)

@@ -25,5 +25,6 @@ async def look(data: Path, see: Callable[[Runtime], Awaitable[T]], *, nothing: T
         return nothing
     listen(Screen())
     async with open_runtime(data, serve=False) as runtime:
-        runtime.tasks.served_elsewhere = lambda: find_worker(data) is not None
+        if fleet_config(system_environment()) is None:
+            runtime.tasks.served_elsewhere = lambda: find_worker(data) is not None
         return await see(runtime)

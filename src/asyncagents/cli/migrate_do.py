@@ -16,11 +16,10 @@ async def bring() -> None:
     fleet = _fleet()
     try:
         from asyncagents.store.postgres.database import open_postgres  # optional extra
-        from asyncagents.store.postgres.jobs import install  # optional extra
         from asyncagents.store.postgres.migrate import load_scripts  # optional extra
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
-    async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng(), prepare=install):
+    async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng()):
         click.echo(f"the database has schema {len(load_scripts())}, this version's")
 
 

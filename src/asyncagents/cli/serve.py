@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from asyncagents.cli.option import data_dir_option, data_directory, directory_option, project_folder
+from asyncagents.config.fleet import CONCURRENCY
 
 
 @click.command()
@@ -34,6 +35,13 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
     multiple=True,
     help="Answer to this name too, as a tunnel or a proxy has one; may be given again.",
 )
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(0, 2_000),
+    default=CONCURRENCY,
+    help="With ASYNCAGENTS_STORE, sessions at work here at once; 0: only answer, and leave work to workers.",
+)
 @directory_option
 @data_dir_option
 def serve(  # noqa: PLR0913  its options
@@ -43,6 +51,7 @@ def serve(  # noqa: PLR0913  its options
     no_auth: bool,
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
+    concurrency: int,
     directory: Path,
     data_dir: Path | None,
 ) -> None:
@@ -51,12 +60,13 @@ def serve(  # noqa: PLR0913  its options
     Whatever is unfinished goes on. The address is printed, and stands with the token in server.json of the
     data directory, where every other command finds it. SIGINT or SIGTERM end it: answers finish, and work
     that is cut off goes on with the next start. A second one ends it at once: nothing is lost by that either.
-    ASYNCAGENTS_API_ENABLED=false: it works, and does not listen.
+    ASYNCAGENTS_API_ENABLED=false: it works, and does not listen. With ASYNCAGENTS_STORE sessions are kept in
+    a database, and any number of servers and workers share them.
 
     Exit codes: 0 stopped; 1 the data or the token cannot be used; 2 wrong usage; 4 a server works on that
     data already; 130 and 143 ended at once.
     """
     from asyncagents.cli.serve_work import Wanted, work
 
-    wanted = Wanted(hostname, port, auth=not no_auth, origins=origins, hosts=hosts)
+    wanted = Wanted(hostname, port, auth=not no_auth, origins=origins, hosts=hosts, concurrency=concurrency)
     work(wanted, project_folder(directory), data_directory(data_dir))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
 from asyncagents.cli.exit import CONFLICT, Complaint
@@ -17,6 +18,7 @@ from asyncagents.cli.screen import Screen
 from asyncagents.cli.serve_log import log_to_stderr
 from asyncagents.config.api import api_config
 from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import Fleet, fleet_config
 from asyncagents.config.load import load
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict
@@ -36,6 +38,7 @@ class Wanted(Struct, frozen=True):
     auth: bool
     origins: tuple[str, ...]
     hosts: tuple[str, ...]
+    concurrency: int
 
 
 def work(wanted: Wanted, directory: Path, data: Path) -> None:
@@ -54,14 +57,24 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, screen: Screen) ->
     api = api_config(system_environment())
     with Signals() as signals, _alone(data) if api.enabled else nullcontext() as lock:
         async with open_runtime(
-            data, config=loaded.config, coding="each directory", serve="later"
+            data, config=loaded.config, coding="each directory", serve="later", fleet=_fleet(wanted)
         ) as runtime:
             if lock is not None:
                 await _listen(runtime, wanted, directory, lock=lock, stop=signals.heard)
                 return
-            runtime.serve_tree()
+            _work_on(runtime, wanted)
             click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
             await signals.heard.wait()
+
+
+def _fleet(wanted: Wanted) -> Fleet | None:
+    fleet = fleet_config(system_environment())
+    return fleet and replace(fleet, concurrency=wanted.concurrency, kind="serve")
+
+
+def _work_on(runtime: Runtime, wanted: Wanted) -> None:
+    if wanted.concurrency or fleet_config(system_environment()) is None:
+        runtime.serve_tree()
 
 
 @contextmanager
@@ -94,7 +107,7 @@ async def _listen(
         hostname=wanted.hostname, port=port, auth=wanted.auth, hosts=wanted.hosts, origins=wanted.origins
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
-        runtime.serve_tree()  # not before it can be asked what it does
+        _work_on(runtime, wanted)  # not before it can be asked what it does
         _make_haste()
         if port and listing.port != port:  # a proxy or a bookmark may still point there
             click.echo(f"port {port} is taken by another program", err=True)

@@ -107,7 +107,7 @@ class Dispatcher:
         elif not self.serves or self._cut_off or self._draining:
             return
         elif len(self._runs) >= self._most:
-            self._overflow = True  # its row stays ready; the next free place looks for it
+            self._overflow = not self._hinted  # its row stays ready; the next free place looks for it
         else:
             run = self._runs[session_id] = Run(session_id)
             self._tasks[session_id] = self._group.create_task(self._run(run, dead))
@@ -221,7 +221,7 @@ class Dispatcher:
         after = "~"
         while page := await self._store.active(pool, after=after, limit=PAGE):
             if len(self._runs) >= self._most:
-                self._overflow = True
+                self._overflow = not self._hinted
                 return
             for session in page:
                 if session.session_id in self._runs:

@@ -8,6 +8,9 @@ from asyncagents.errors import InvalidInput
 DEPTH = 100
 """How deep JSON may nest. Readers recurse, and how far they can depends on where they are called."""
 
+LONGEST_NAME = 600
+"""Characters of an id or a key. An entry of an index of PostgreSQL has 2,700 bytes."""
+
 _OPENING = b"[{"
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -33,7 +36,11 @@ def _depth(raw: bytes) -> int:
 
 
 def check_names(*names: str | None) -> None:
-    """Ids and keys are columns of their own, and no database keeps a zero byte in a text column alike."""
+    """Ids and keys are columns with an index, and no database keeps a zero byte, or a very long one, alike."""
     for name in names:
+        if name is not None and len(name) > LONGEST_NAME:
+            raise InvalidInput(
+                f"{name[:80]!r}… is too long: an id or a key has {LONGEST_NAME} characters at most"
+            )
         if name is not None and "\0" in name:
             raise InvalidInput(f"{name[:80]!r} has a zero byte; an id or a key cannot")

@@ -11,9 +11,10 @@ import asyncpg
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
+from asyncagents.store.postgres.jobs import install
 from asyncagents.store.postgres.migrate import TURN, load_scripts, migrate, refuse_newer
 from asyncagents.store.postgres.others import Others
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Greet, Pool, patiently
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Pool, patiently
 from asyncagents.store.postgres.statement import load_statements
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.postgres.tree import Trees
@@ -183,14 +184,13 @@ async def _undo(tx: PostgresTx, error: BaseException | None = None) -> None:
             tx.connection.terminate()
 
 
-async def _prepared(dsn: str, rng: Rng, scripts: tuple[str, ...], more: Greet | None) -> tuple[str, int]:
+async def _prepared(dsn: str, rng: Rng, scripts: tuple[str, ...]) -> tuple[str, int]:
     """The epoch, and what revisions are counted from."""
     first = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
     try:
         await first.execute("SELECT pg_advisory_lock($1)", TURN)
         await migrate(first, epoch=f"{rng.below(2**48):012x}", scripts=scripts)
-        if more is not None:
-            await more(first)
+        await install(first)
         row = await first.fetchrow("SELECT epoch, base FROM revision WHERE id = 1")
     except asyncpg.PostgresError as error:
         raise StoreError(f"the database could not be brought to our schema: {error}") from error
@@ -208,14 +208,10 @@ async def open_postgres(
     rng: Rng,
     ids: Ids | None = None,
     size: int = SIZE,
-    prepare: Greet | None = None,
 ) -> AsyncIterator[PostgresDatabase]:
-    """Open a database, and bring it to our schema. Any number of processes may have the same one open.
-
-    `prepare`: what else is to be there.
-    """
+    """Open a database, and bring it to our schema. Any number of processes may have the same one open."""
     scripts = load_scripts()
-    epoch, base = await _prepared(dsn, rng, scripts, prepare)
+    epoch, base = await _prepared(dsn, rng, scripts)
 
     async def greet(connection: Connection) -> None:
         await refuse_newer(connection, len(scripts))

@@ -11,7 +11,7 @@ import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
-from asyncagents.store.postgres.pool import Connection, patiently
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
 from asyncagents.store.postgres.trouble import LOST
 from asyncagents.store.postgres.workers import BEATS, Workers
 
@@ -47,6 +47,14 @@ class Line:
         self.on_live: Callable[[str], None] = lambda payload: None
         self.on_cut: Callable[[bool], None] = lambda cut: None
         """True: nobody may have heard of us for half of the time after which one is dead. False: again."""
+
+    async def begun(self) -> None:
+        """Returns once others know of this process. Raises `StoreError`."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.ready.wait()
+        except TimeoutError as error:
+            raise StoreError("the database is out of reach: it did not answer in time") from error
 
     def committed(self) -> None:
         """Others are told in a moment, unless somebody tells them first."""

@@ -64,7 +64,7 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
     """Revisions go on above all that rows carry, and above `least`; whoever has a cursor starts afresh."""
     await connection.execute(
         "INSERT INTO revision (id, base, epoch, horizon, cluster) "
-        "SELECT 1, newest - pg_current_xact_id()::text::bigint + 1, $1, newest, system_identifier::text "
+        "SELECT 1, newest - pg_current_xact_id()::text::bigint + 1, $1, 0, system_identifier::text "
         "FROM pg_control_system(), ("
         "  SELECT GREATEST(MAX(rev), $2) AS newest FROM ("
         "    SELECT MAX(rev) AS rev FROM session UNION ALL SELECT MAX(rev) FROM message"
@@ -73,7 +73,7 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
         "    UNION ALL SELECT MAX(rev) FROM todo UNION ALL SELECT MAX(rev) FROM tombstone"
         "    UNION ALL SELECT MAX(rev) FROM delivery) AS each) AS last "
         "ON CONFLICT (id) DO UPDATE SET base = excluded.base, epoch = excluded.epoch, "
-        "horizon = excluded.horizon, cluster = excluded.cluster",
+        "cluster = excluded.cluster",
         epoch,
         least,
     )

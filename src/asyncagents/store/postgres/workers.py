@@ -21,7 +21,6 @@ class Worker(Struct, frozen=True):
     id: OwnerId
     kind: str
     pools: tuple[str, ...]
-    capacity: int
     patience: float
 
 
@@ -38,9 +37,12 @@ class Workers:
         """Others who would like to hear texts as they grow."""
         self.fellows = 1
         """How many run sessions, with this one."""
+        self.served = False
+        """Whether anybody runs sessions."""
         self.wanted = asyncio.Event()
         """Somebody asked about one who is not known."""
         self.runs: Callable[[], int] = lambda: 0
+        self.capacity: Callable[[], int] = lambda: 0
         self.listens: Callable[[], bool] = lambda: False
         self.died: Callable[[], None] = lambda: None
         """Called when one is found dead: what it did is to be taken up."""
@@ -70,9 +72,10 @@ class Workers:
             "INSERT INTO worker (id, host, pid, kind, pools, runs, capacity, listens, patience) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9)) "
             "ON CONFLICT (id) DO UPDATE SET beat = clock_timestamp(), runs = excluded.runs, "
-            "listens = excluded.listens RETURNING (extract(epoch FROM beat) * 1000)::bigint",
+            "capacity = excluded.capacity, listens = excluded.listens "
+            "RETURNING (extract(epoch FROM beat) * 1000)::bigint",
             *(me.id, socket.gethostname(), os.getpid(), me.kind, list(me.pools)),
-            *(self.runs(), me.capacity, self.listens(), me.patience),
+            *(self.runs(), self.capacity(), self.listens(), me.patience),
             timeout=timeout,
         )
         self._clock.learn(told, asked=asked, heard=self._clock.local())
@@ -84,7 +87,8 @@ class Workers:
         self._looks += 1
         before, self._living = self._living, frozenset(found)
         self.listeners = sum(listens for who, (listens, _) in found.items() if who != self.me)
-        self.fellows = max(1, sum(capacity > 0 for _, capacity in found.values()))
+        working = sum(capacity > 0 for _, capacity in found.values())
+        self.fellows, self.served = max(1, working), working > 0
         if before - self._living or any(asked < self._looks for asked in self._asked.values()):
             self.died()
 

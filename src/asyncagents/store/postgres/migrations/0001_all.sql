@@ -173,9 +173,10 @@ CREATE TABLE approval (
   project_id TEXT COLLATE "C" NOT NULL,
   permission TEXT COLLATE "C" NOT NULL,
   pattern TEXT COLLATE "C" NOT NULL,
-  at BIGINT NOT NULL,
-  PRIMARY KEY (project_id, permission, pattern)
+  at BIGINT NOT NULL
 );
+-- A pattern may be longer than an entry of an index can be.
+CREATE UNIQUE INDEX approval_once ON approval (project_id, permission, md5(pattern));
 
 CREATE TABLE answered (
   ask_id TEXT COLLATE "C" PRIMARY KEY,

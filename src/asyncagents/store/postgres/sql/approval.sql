@@ -1,6 +1,6 @@
 -- name: approve
 INSERT INTO approval (project_id, permission, pattern, at) VALUES ($1, $2, $3, $4)
-ON CONFLICT (project_id, permission, pattern) DO NOTHING;
+ON CONFLICT DO NOTHING;
 
 -- name: approvals
 SELECT permission, pattern FROM approval WHERE project_id = $1 ORDER BY permission, pattern;

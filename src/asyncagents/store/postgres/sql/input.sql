@@ -83,6 +83,6 @@ SELECT message_id FROM input WHERE session_id = $1 AND turn = $2 AND answer_id I
 -- tree: session 3
 WITH answered AS (
   UPDATE input SET answer_id = $1, rev = $2
-  WHERE session_id = $3 AND state <> 'promoted' AND state = 'aborted' AND answer_id IS NULL RETURNING message_id, seq
+  WHERE session_id = $3 AND state <> 'promoted' AND state = 'aborted' AND answer_id IS NULL RETURNING message_id
 )
-SELECT message_id FROM answered ORDER BY seq, message_id;
+SELECT message_id FROM answered ORDER BY message_id;

@@ -99,8 +99,11 @@ SELECT id FROM session WHERE root_id = $1 AND (
 ) ORDER BY id;
 
 -- name: active_sessions
--- Sessions that want a run or had one: the dispatcher decides which of their owners live.
-SELECT id, state, owner FROM session WHERE pool = $1 AND state <> 'idle' AND id < $2 ORDER BY id DESC LIMIT $3;
+-- Sessions that want a run or had one: the dispatcher decides which of their owners live. Those whose job waits in the queue
+-- are not forgotten: they have their turn there.
+SELECT id, state, owner FROM session WHERE pool = $1 AND state <> 'idle' AND id < $2 AND (state = 'running' OR NOT EXISTS (
+  SELECT 1 FROM pgqueuer WHERE entrypoint = 'turn.' || session.pool AND payload = convert_to(session.id, 'UTF8')))
+ORDER BY id DESC LIMIT $3;
 
 -- name: subtree
 -- tree: session 1

@@ -1,0 +1,253 @@
+"""Workers that share a database, and whoever sends them signals: they are killed, stopped, cut off."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from msgspec import Struct
+
+from asyncagents import Runtime, ScriptedModel, open_runtime
+from asyncagents.config.fleet import Fleet
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.errors import AlreadySettled, StoreError
+from tests.e2e.fleet_worker import POOL, Line, Orders, Reader, What, live, now
+from tests.simulation.stage import Violation
+
+LOOK_SECONDS = 0.01
+START_SECONDS = 30.0
+REST_SECONDS = 60.0
+PRELOAD = ["tests.e2e.fleet_worker", "asyncagents.store.postgres.jobs", "asyncagents.store.postgres.line"]
+AT_WORK = "SELECT COUNT(*) FROM session WHERE state <> 'idle'"
+OPEN = "SELECT COUNT(*) FROM call WHERE state <> 'settled'"
+LEFT = "SELECT id, state, owner, fence, claims FROM session WHERE state <> 'idle' LIMIT 20"
+LEFT_CALLS = "SELECT id, session_id, tool, state FROM call WHERE state <> 'settled' LIMIT 20"
+
+
+class Worker(Struct, frozen=True):
+    orders: Orders
+    process: ForkServerProcess
+    line: Connection
+    """It ends when it is told to, or when nobody is left who could."""
+
+    @property
+    def number(self) -> int:
+        return self.orders.number
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+
+class Crew:
+    """Those who work, and the ledger of what they did."""
+
+    def __init__(self, directory: Path, store: str, *, seed: int = 0, heartbeat: float = 2.0) -> None:
+        self.store = store
+        self.ledger = directory / "ledger"
+        self.heartbeat = heartbeat
+        self.workers: list[Worker] = []
+        self.kills = 0
+        self._directory = directory
+        self._seed = seed
+        self._started = 0
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOAD)
+        self.ledger.touch()
+
+    async def start(
+        self, *, store: str = "", concurrency: int = 16, think: float = 0.02, wait: bool = True
+    ) -> Worker:
+        self._started += 1
+        orders = Orders(
+            store=store or self.store,
+            ledger=self.ledger,
+            said=self._directory / f"worker{self._started}.err",
+            number=self._started,
+            seed=self._seed,
+            heartbeat=self.heartbeat,
+            concurrency=concurrency,
+            think=think,
+        )
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=live, args=(orders, theirs), daemon=True)
+        await asyncio.to_thread(process.start)  # the first one waits for the fork server
+        theirs.close()
+        worker = Worker(orders, process, ours)
+        self.workers.append(worker)
+        if wait:
+            await self.until("up", worker)
+        return worker
+
+    def lines(self, what: What | None = None, worker: Worker | None = None) -> list[Line]:
+        """What was written so far."""
+        return [
+            line
+            for line in Reader(self.ledger).news()
+            if what in (None, line.what) and (worker is None or line.worker == worker.number)
+        ]
+
+    async def until(
+        self, what: What, worker: Worker | None = None, where: Callable[[Line], bool] = lambda line: True
+    ) -> Line:
+        """The first such line, that is there or comes."""
+        reader = Reader(self.ledger)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while True:
+                    for line in reader.news():
+                        is_theirs = worker is None or line.worker == worker.number
+                        if is_theirs and line.what == what and where(line):
+                            return line
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise Violation(f"nobody wrote {what!r} in {START_SECONDS} s: {self.said()}") from None
+
+    async def kill(self, victim: Worker) -> None:
+        victim.process.kill()
+        await self._gone(victim)
+        self.kills += 1
+
+    async def retire(self) -> None:
+        """An orderly end for all."""
+        for worker in self.workers:
+            worker.line.send_bytes(b"stop")
+        for worker in list(self.workers):
+            await self._gone(worker)
+            if worker.process.exitcode != 0:
+                raise Violation(
+                    f"worker {worker.number} was told to stop, and ended with {worker.process.exitcode}: "
+                    f"{self.said()}"
+                )
+
+    async def end(self) -> None:
+        """Whatever happened: no process stays, one that is stopped neither."""
+        for worker in list(self.workers):
+            worker.process.kill()
+            await self._gone(worker)
+
+    async def _gone(self, worker: Worker) -> None:
+        await asyncio.to_thread(worker.process.join)
+        worker.line.close()
+        self.workers.remove(worker)
+
+    def said(self) -> str:
+        """The end of what each wrote on its standard error."""
+        files = sorted(self._directory.glob("worker*.err"))
+        return "\n".join(f"{file.name}: {file.read_text(errors='replace')[-3000:]}" for file in files)
+
+
+@asynccontextmanager
+async def crew(directory: Path, store: str, *, seed: int = 0, heartbeat: float = 2.0) -> AsyncIterator[Crew]:
+    made = Crew(directory, store, seed=seed, heartbeat=heartbeat)
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+class Ack(Struct, frozen=True):
+    """A signal that was taken, and when."""
+
+    session: str
+    mark: str
+    at: int
+    id: MessageId | CallId
+
+
+class Office:
+    """Sends signals by a runtime that runs nothing, and knows which were acknowledged."""
+
+    def __init__(self, runtime: Runtime, store: str, rng: random.Random) -> None:
+        self.runtime = runtime
+        self.store = store
+        self.rng = rng
+        self.sessions: list[SessionId] = []
+        self.prompts: dict[str, Ack] = {}
+        self.results: dict[CallId, Ack] = {}
+        self.repeats = 0
+        self._prompted = 0
+
+    async def open(self, sessions: int = 1, *, directory: str = "/project") -> None:
+        """So many more."""
+        for _ in range(sessions):
+            self.sessions.append((await self.runtime.create_session(directory=directory)).id)
+
+    async def prompt(self, session: int, wish: str = "say", *, twice: bool = False) -> Ack:
+        """Until it is acknowledged, under one key; `twice`: whoever heard nothing says it again."""
+        self._prompted += 1
+        mark = f"s{session}:p{self._prompted}"
+        text, session_id = f"<{mark}> {wish}", self.sessions[session]
+        sent = [self._sent(session_id, text, mark) for _ in range(1 + twice)]
+        ids = set(await asyncio.gather(*sent))
+        if len(ids) != 1:
+            raise Violation(f"{mark} was sent twice under one key, and is kept as {ids}")
+        self.repeats += twice
+        ack = self.prompts[mark] = Ack(session_id, mark, now(), ids.pop())
+        return ack
+
+    async def _sent(self, session_id: SessionId, text: str, key: str) -> MessageId:
+        while True:
+            with suppress(StoreError):  # nobody knows: it is sent again
+                return await self.runtime.send(session_id, text, key=key)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def submit(self, call_id: CallId, session: int, *, twice: bool = False) -> None:
+        text = f"<s{session}:r{call_id}>"
+        for _ in range(1 + twice):
+            while True:
+                try:
+                    await self.runtime.async_tools.submit_result(call_id, text)
+                except StoreError:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    continue
+                except AlreadySettled as refused:
+                    raise Violation(
+                        f"the result of {call_id} was sent again and refused: {refused}"
+                    ) from None
+                break
+        self.results[call_id] = Ack(self.sessions[session], text[1:-1], now(), call_id)
+
+    async def rest(self, crew: Crew, *, seconds: float = REST_SECONDS) -> None:
+        """Until nothing is at work or waits."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await count(self.store, AT_WORK) or await count(self.store, OPEN):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            left = [await rows(self.store, query) for query in (LEFT, LEFT_CALLS)]
+            raise Violation(f"not at rest after {seconds} s: {left}; {crew.said()}") from None
+
+
+async def rows(store: str, query: str) -> list[tuple[Any, ...]]:
+    """Whatever the server is going through."""
+    while True:
+        try:
+            connection = await asyncpg.connect(store)
+            try:
+                return [tuple(row) for row in await connection.fetch(query)]
+            finally:
+                connection.terminate()
+        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+            await asyncio.sleep(0.05)
+
+
+async def count(store: str, query: str) -> int:
+    return int((await rows(store, query))[0][0])
+
+
+@asynccontextmanager
+async def office(
+    directory: Path, store: str, *, seed: int = 0, heartbeat: float = 2.0
+) -> AsyncIterator[Office]:
+    fleet = Fleet(store=store, pool=POOL, pools=(POOL,), heartbeat_seconds=heartbeat)
+    async with open_runtime(directory / "data", model=ScriptedModel({}), serve=False, fleet=fleet) as runtime:
+        yield Office(runtime, store, random.Random(f"office:{seed}"))

@@ -1,0 +1,232 @@
+"""Signals by the thousand while workers are killed and stopped, or their database is:
+
+`python -m tests.e2e.fleet_siege --signals 3000 --sessions 200` or `… --restarts 20`.
+"""
+
+import argparse
+import asyncio
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from asyncagents.domain.id import CallId
+from tests.e2e.fleet import Crew, Office, Worker, count, crew, office
+from tests.e2e.fleet_check import check_fleet
+from tests.e2e.fleet_worker import Reader
+from tests.e2e.siege import Summary
+from tests.postgres import a_database
+from tests.postgres_server import Server, open_server
+from tests.simulation.hunt import reason
+from tests.simulation.stage import Violation
+
+WORKERS = 3
+SENDERS = 12
+BREATH_SECONDS = 20.0
+TIRED = "SELECT COUNT(*) FROM session WHERE state <> 'idle' AND claims > 1"
+WISHES = ("say", "say", "say", "say", "say", "pay 20", "pay 200", "put 60", "job 0", "job 60")
+
+
+class Senders:
+    """Prompts from all sides, some of them twice; and the results of all jobs that were begun."""
+
+    def __init__(self, to: Office, ledger: Path, signals: int, *, seconds: float) -> None:
+        self._office = to
+        self._reader = Reader(ledger)
+        self._left = signals
+        self._pause = seconds * SENDERS / signals
+        self._results = 0
+        self._begun: set[CallId] = set()
+
+    async def send(self) -> None:
+        """All of them; returns when the last one is acknowledged, and each job has its result."""
+        async with asyncio.TaskGroup() as group:
+            prompting = [group.create_task(self._prompt()) for _ in range(SENDERS)]
+            answering = group.create_task(self._answer_jobs())
+            await asyncio.wait(prompting)
+            while self._results:  # noqa: ASYNC110  others begin them
+                await asyncio.sleep(0.05)
+            answering.cancel()
+
+    async def _prompt(self) -> None:
+        rng = self._office.rng
+        while self._left > 0:
+            wish = rng.choice(WISHES)
+            is_job = wish.startswith("job")
+            self._left -= 1 + is_job
+            self._results += is_job
+            session = rng.randrange(len(self._office.sessions))
+            await self._office.prompt(session, wish, twice=rng.random() < 0.15)
+            await asyncio.sleep(self._pause * 2 * rng.random())
+
+    async def _answer_jobs(self) -> None:
+        """Whose process died before it could begin one is told all the same: it waits for that."""
+        runtime, number = self._office.runtime, _numbers(self._office)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                begun = {
+                    CallId(line.call): line.session for line in self._reader.news() if line.what == "job"
+                }
+                begun |= {call.id: call.session_id for call in await runtime.async_tools.waiting_calls()}
+                for call_id in begun.keys() - self._begun:
+                    self._begun.add(call_id)
+                    group.create_task(self._submit(call_id, number[begun[call_id]]))
+                await asyncio.sleep(0.05)
+
+    async def _submit(self, call_id: CallId, session: int) -> None:
+        rng = self._office.rng
+        await asyncio.sleep(rng.choice([0, 0, 0.1, 0.5]) * rng.random())
+        await self._office.submit(call_id, session, twice=rng.random() < 0.2)
+        self._results -= 1
+
+
+def _numbers(to: Office) -> dict[str, int]:
+    return {session_id: number for number, session_id in enumerate(to.sessions)}
+
+
+class Striker:
+    """Kills one, with another one started in its place; or stops one, for a while or for too long."""
+
+    def __init__(self, workers: Crew, seed: int) -> None:
+        self._crew = workers
+        self._rng = random.Random(f"strikes:{seed}")
+        self._stopped: set[int] = set()
+        self.counts: Counter[str] = Counter()
+
+    async def strike_on(self, until: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            while not until.is_set():
+                await asyncio.sleep(0.3 + self._rng.random() * self._crew.heartbeat / 2)
+                await self._breathe()
+                awake = [each for each in self._crew.workers if each.number not in self._stopped]
+                if len(awake) < 2 or until.is_set():
+                    continue
+                victim = self._rng.choice(awake)
+                if self._rng.random() < 0.5:
+                    await self._crew.kill(victim)
+                    await self._crew.start(wait=False)
+                    self.counts["kills"] += 1
+                else:
+                    group.create_task(self._stop(victim))
+
+    async def _stop(self, victim: Worker) -> None:
+        long = self._rng.random() < 0.6
+        self.counts["stopped for too long" if long else "stopped for a moment"] += 1
+        self._stopped.add(victim.number)
+        victim.signal(signal.SIGSTOP)
+        try:
+            times = (1.2, 1.8) if long else (0.1, 0.4)
+            await asyncio.sleep(self._crew.heartbeat * self._rng.uniform(*times))
+        finally:
+            victim.signal(signal.SIGCONT)
+            self._stopped.discard(victim.number)
+
+    async def _breathe(self) -> None:
+        """Who is cut off three times before it gets anywhere is given up as a crash loop, and rightly: who
+        was cut off twice is left in peace until it has got on."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BREATH_SECONDS):
+                while await count(self._crew.store, TIRED):  # noqa: ASYNC110  others do
+                    await asyncio.sleep(0.05)
+
+
+async def stress(
+    directory: Path, server: Server, *, signals: int, sessions: int, seconds: float, seed: int = 0
+) -> Summary:
+    """Signals for so many seconds, or as long as they take; then peace and the checks. Raises `Violation`."""
+    began = time.monotonic()
+    async with (
+        a_database(server) as store,
+        crew(directory, store, seed=seed) as workers,
+        office(directory, store, seed=seed) as desk,
+    ):
+        await asyncio.gather(*(workers.start() for _ in range(WORKERS)))
+        await desk.open(sessions)
+        striker, over = Striker(workers, seed), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(striker.strike_on(over))
+            sending = time.monotonic()
+            await Senders(desk, workers.ledger, signals, seconds=seconds).send()
+            sent = time.monotonic() - sending
+            over.set()
+        await desk.rest(workers)
+        await workers.retire()
+        counts = await check_fleet(desk, workers) + striker.counts
+        counts["seconds of sending"] = round(sent)
+    return Summary(workers.kills, time.monotonic() - began, dict(counts))
+
+
+async def restarts(
+    directory: Path, *, restarts: int, sessions: int = 20, signals: int = 40, seed: int = 0
+) -> Summary:
+    """The database dies so often, with `signals` on their way each time. Raises `Violation`."""
+    began = time.monotonic()
+    with open_server(durable=True) as server:
+        async with (
+            a_database(server) as store,
+            crew(directory, store, seed=seed) as workers,
+            office(directory, store, seed=seed) as desk,
+        ):
+            await asyncio.gather(*(workers.start() for _ in range(2)))
+            await desk.open(sessions)
+            slowest = 0.0
+            for _ in range(restarts):
+                async with asyncio.TaskGroup() as group:
+                    sending = Senders(desk, workers.ledger, signals, seconds=1.0).send()
+                    group.create_task(sending)
+                    await asyncio.sleep(0.2 + 0.6 * desk.rng.random())
+                    before = time.monotonic()
+                    await asyncio.to_thread(server.restart, "immediate")
+                    slowest = max(slowest, time.monotonic() - before)
+            await desk.rest(workers)
+            await workers.retire()
+            counts = await check_fleet(desk, workers)
+            counts["restarts"], counts["slowest restart in ms"] = restarts, round(slowest * 1000)
+    return Summary(restarts, time.monotonic() - began, dict(counts))
+
+
+async def _run(options: argparse.Namespace, directory: Path) -> list[Summary]:
+    done = []
+    if options.signals:
+        with open_server() as server:
+            summary = await stress(
+                directory,
+                server,
+                signals=options.signals,
+                sessions=options.sessions,
+                seconds=options.seconds,
+                seed=options.seed,
+            )
+        done.append(summary)
+    if options.restarts:
+        (again := directory / "restarts").mkdir()
+        done.append(await restarts(again, restarts=options.restarts, seed=options.seed))
+    return done
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--signals", type=int, default=0)
+    parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=30.0, help="at least so long signals are sent")
+    parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    directory = Path(tempfile.mkdtemp(prefix="fleet"))
+    try:
+        done = asyncio.run(_run(parser.parse_args(), directory))
+    except (Violation, BaseExceptionGroup) as error:
+        sys.stdout.write(f"violation: {reason(error)!r}; see {directory}\n")
+        return 1
+    shutil.rmtree(directory)
+    for each in done:
+        sys.stdout.write(f"{each.seconds:.0f} s: {each.counts}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

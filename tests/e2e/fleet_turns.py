@@ -1,0 +1,166 @@
+"""One turn at a time, and what becomes of it: its worker stops, is cut off, or has others ahead of it."""
+
+import asyncio
+import signal
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from asyncagents.domain.call import IN_DOUBT, Failed, Settled
+from tests.e2e.fleet import crew, office
+from tests.e2e.fleet_check import check_fleet, read_history
+from tests.e2e.fleet_worker import enough, now
+from tests.postgres import a_database, proxy
+from tests.postgres_server import Server
+from tests.simulation.stage import Violation
+
+HEARTBEAT = 2.0
+
+
+class Latency(Struct, frozen=True):
+    """From the moment a signal was acknowledged to the claim of its session, in ms."""
+
+    p50: float
+    p99: float
+    most: float
+
+
+async def latency(directory: Path, server: Server, *, signals: int, pause: float = 0.03) -> Latency:
+    """To sessions that rest, by one who runs nothing: whoever claims them is another process."""
+    async with (
+        a_database(server) as store,
+        crew(directory, store) as workers,
+        office(directory, store) as desk,
+    ):
+        await asyncio.gather(workers.start(), workers.start())
+        await desk.open(signals)
+        sent: dict[str, int] = {}
+        for number, session_id in enumerate(desk.sessions):
+            sent[session_id] = (await desk.prompt(number)).at
+            await asyncio.sleep(pause)
+        await desk.rest(workers)
+        claimed = {line.session: line.at for line in reversed(workers.lines("claimed"))}
+        waits = sorted(max(0.0, (claimed[each] - at) / 1000) for each, at in sent.items())
+    return Latency(waits[len(waits) // 2], waits[int(len(waits) * 0.99)], waits[-1])
+
+
+class Handover(Struct, frozen=True):
+    stale: int
+    """Writes of the first worker that were refused."""
+    finished_by: int
+    doubted: int
+
+
+async def handover(directory: Path, server: Server) -> Handover:
+    """W1 stops in a tool, W2 takes over, W1 wakes up and writes, W2 is killed, W3 finishes."""
+    async with (
+        a_database(server) as store,
+        crew(directory, store, heartbeat=HEARTBEAT) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open()
+        first = await workers.start()
+        await desk.prompt(0, "freeze")
+        await workers.until("effect", first)
+        second = await workers.start()
+        await desk.prompt(0, "again")  # what W2 is killed in
+        await workers.until("tick", second)
+        first.signal(signal.SIGUSR1)  # it takes nothing new: only its late write is wanted
+        first.signal(signal.SIGCONT)
+        await workers.until("stale", first)
+        await workers.until("drained", first)
+        await workers.kill(second)
+        third = await workers.start()
+        await workers.until("tick", third)
+        enough(workers.ledger).touch()
+        await desk.rest(workers)
+        await workers.retire()
+        await check_fleet(desk, workers)
+        history = await read_history(store, workers)
+        (frozen,) = [call for call in history.calls.values() if call.tool == "freeze"]
+        doubted = isinstance(frozen.state, Settled) and frozen.state.result == Failed(
+            IN_DOUBT, metadata={"inDoubt": True}
+        )
+        asked = [line for line in history.lines if line.what == "asked"]
+        stale = sum(line.what == "stale" and line.worker == first.number for line in history.lines)
+    return Handover(stale, asked[-1].worker, doubted)
+
+
+class Partition(Struct, frozen=True):
+    """Seconds since the network failed."""
+
+    stopped: float
+    """What the worker behind it did to the world."""
+    taken_over: float
+    back_after: float
+    """From the end of the partition to the next turn that it takes."""
+
+
+async def partition(directory: Path, server: Server) -> Partition:
+    """W1 is cut off in a tool, W2 goes on; when W1 is back and W2 is gone it works as before."""
+    async with (
+        a_database(server) as store,
+        proxy(server) as network,
+        crew(directory, store, heartbeat=HEARTBEAT) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open()
+        first = await workers.start(store=network.dsn(urlsplit(store).path.lstrip("/")))
+        await desk.prompt(0, "tick")
+        await workers.until("tick", first)
+        second = await workers.start()
+        frozen = now()
+        network.freeze()
+        taken = await workers.until("claimed", second)
+        await desk.rest(workers)
+        await asyncio.sleep(HEARTBEAT / 2)  # it stays away for longer than it takes the others
+        healed = now()
+        network.heal()
+        ticks = workers.lines("tick", first)
+        await workers.kill(second)
+        enough(workers.ledger).touch()
+        await desk.prompt(0, "again")
+        back = await workers.until("claimed", first, lambda line: line.at > healed)
+        await desk.rest(workers)
+        await workers.retire()
+        await check_fleet(desk, workers)
+        if workers.lines("tick", first) != ticks:
+            raise Violation("the tool that was cut off went on after the partition")
+    return Partition(
+        stopped=(ticks[-1].at - frozen) / 1e6,
+        taken_over=(taken.at - frozen) / 1e6,
+        back_after=(back.at - healed) / 1e6,
+    )
+
+
+class Fairness(Struct, frozen=True):
+    ahead: int
+    """Sessions of the other project that began to be run since the single one was woken."""
+    left: int
+    """Those that still waited then."""
+
+
+async def fairness(directory: Path, server: Server, *, crowd: int, concurrency: int = 4) -> Fairness:
+    """One project has many sessions that wait; then another one wants something."""
+    async with (
+        a_database(server) as store,
+        crew(directory, store) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open(crowd, directory="/crowd")
+        await desk.open(directory="/single")
+        async with asyncio.TaskGroup() as group:
+            for number in range(crowd):
+                group.create_task(desk.prompt(number))
+                if number % 100 == 99:
+                    await asyncio.sleep(0.1)
+        await workers.start(concurrency=concurrency, think=0.05)
+        await workers.until("claimed")
+        woken = (await desk.prompt(crowd)).at
+        single = desk.sessions[crowd]
+        mine = await workers.until("claimed", where=lambda line: line.session == single)
+        claimed = workers.lines("claimed")
+        before = {line.session for line in claimed if line.at < woken}
+        since = {line.session for line in claimed if woken <= line.at < mine.at}
+    return Fairness(ahead=len(since - before), left=crowd - len(before | since))

@@ -1,0 +1,105 @@
+"""Two servers and a worker on one database: what is said to one is heard at the other while it is written."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from asyncagents.client.client import Client, open_client
+from asyncagents.domain.event import Event, PartDelta, PartUpdated, PromptAnswered, SessionStatus
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import TextPart
+from asyncagents.server.discovery import FILE, Listing
+from asyncagents.testing.provider import Reply, Script
+from tests.e2e.cli_kit import PATIENCE, Desk, ended, open_desk, said
+from tests.postgres import Server, a_database
+
+WORDS = "one two three four five six seven eight nine ten "
+SCRIPT: Script = {"count": [Reply(text=WORDS, chunks=20, gap=0.1)], "again": [Reply(text="Yes.")]}
+BRISK = {"ASYNCAGENTS_HEARTBEAT_SECONDS": "3", "ASYNCAGENTS_POOL": "shared"}
+
+
+@asynccontextmanager
+async def server(desk: Desk, dsn: str, name: str, *words: str) -> AsyncIterator[Client]:
+    """With a data directory of its own, as on a machine of its own."""
+    data = desk.data.with_name(name)
+    env = {"ASYNCAGENTS_STORE": dsn, "ASYNCAGENTS_DATA_DIR": str(data), **BRISK}
+    process = await desk.start("serve", "--port", "0", *words, env=env)
+    try:
+        await said(process, "listening at ")
+        listing = msgspec.json.decode((data / FILE).read_bytes(), type=Listing)
+        async with open_client(listing.url, token=listing.token) as client:
+            yield client
+    finally:
+        process.terminate()
+        await ended(process)
+
+
+@asynccontextmanager
+async def worker(desk: Desk, dsn: str, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    env = {"ASYNCAGENTS_STORE": dsn, "ASYNCAGENTS_DATA_DIR": str(desk.data.with_name("worker")), **BRISK}
+    process = await desk.start("worker", *words, env=env)
+    try:
+        await said(process, "working on ")
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await ended(process)
+
+
+async def heard(client: Client, session_id: SessionId, ready: asyncio.Event) -> list[Event]:
+    found: list[Event] = []
+    async with client.events(session_id) as events:
+        ready.set()
+        async for event in events:
+            found.append(event)
+            if isinstance(event, PromptAnswered):
+                return found
+    return found
+
+
+def told(events: list[Event]) -> tuple[str, int]:
+    """The text as a client has it who joins pieces, and how many there were."""
+    texts: dict[str, str] = {}
+    pieces = 0
+    for event in events:
+        if isinstance(event, PartUpdated) and isinstance(event.part, TextPart):
+            texts[event.part.id] = event.part.text
+        elif isinstance(event, PartDelta) and event.field == "text":
+            assert event.offset == len(texts[event.part_id]), "a piece is missing, or told twice"
+            texts[event.part_id] += event.delta
+            pieces += 1
+    return next((text for text in reversed(texts.values()) if text != "count"), ""), pieces
+
+
+@pytest.mark.spec("X-10")
+async def test_a_prompt_to_one_server_streams_to_a_client_of_another(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    async with (
+        a_database(postgres_server) as dsn,
+        open_desk(tmp_path, SCRIPT) as (desk, _),
+        server(desk, dsn, "a", "--concurrency", "0") as one,
+        server(desk, dsn, "b", "--concurrency", "0") as other,
+        worker(desk, dsn, "--concurrency", "4"),
+        asyncio.timeout(PATIENCE),
+        asyncio.TaskGroup() as group,
+    ):
+        session = await one.create_session(directory=desk.project)
+        ready = asyncio.Event()
+        listening = group.create_task(heard(other, session.id, ready))
+        await ready.wait()
+        await asyncio.sleep(1)  # a beat: whoever writes knows that somebody listens
+        entry = await one.prompt(session.id, "count")
+        events = await listening
+        text, pieces = told(events)
+        assert text.strip() == WORDS.strip()
+        assert pieces >= 5  # in many pieces, not when it was written down
+        assert [part.text for part in entry.parts if isinstance(part, TextPart)] == [WORDS.strip()]
+        assert any(isinstance(event, SessionStatus) for event in events)
+        assert await other.messages(session.id) == await one.messages(session.id)
+        assert (await other.prompt(session.id, "again")).info.session_id == session.id
