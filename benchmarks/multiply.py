@@ -62,14 +62,14 @@ def _copied(column: str, value: Any, ids: list[str], times: list[int]) -> str:
         case int():
             return str(value)
         case str():
-            return _renamed(value, ids, times)
+            return renamed(value, ids, times)
         case bytes():
-            return f"CAST({_renamed(value.decode(), ids, times)} AS BLOB)"
+            return f"CAST({renamed(value.decode(), ids, times)} AS BLOB)"
         case _:
             raise TypeError(f"{column} is {value!r}: a copy of it is not known")
 
 
-def _renamed(text: str, ids: list[str], times: list[int]) -> str:
+def renamed(text: str, ids: list[str], times: list[int]) -> str:
     """Pieces that are the same in each copy, and between them what is not."""
     text = text.replace("'", "''")
     for each in ids:

@@ -15,7 +15,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from asyncagents.domain.id import CallId
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.errors import StoreError
 from tests.e2e.fleet import Crew, Office, Worker, count, crew, office
 from tests.e2e.fleet_check import check_fleet
 from tests.e2e.fleet_worker import Reader
@@ -35,58 +36,60 @@ WISHES = ("say", "say", "say", "say", "say", "pay 20", "pay 200", "put 60", "job
 class Senders:
     """Prompts from all sides, some of them twice; and the results of all jobs that were begun."""
 
-    def __init__(self, to: Office, ledger: Path, signals: int, *, seconds: float) -> None:
+    def __init__(self, to: Office, ledger: Path) -> None:
         self._office = to
         self._reader = Reader(ledger)
-        self._left = signals
-        self._pause = seconds * SENDERS / signals
-        self._results = 0
+        self._left = 0
+        self._jobs = 0
+        """Those that were asked for."""
         self._begun: set[CallId] = set()
 
-    async def send(self) -> None:
-        """All of them; returns when the last one is acknowledged, and each job has its result."""
+    async def send(self, signals: int, *, seconds: float) -> None:
+        """In about that time; returns when the last one is acknowledged, and each job has its result."""
+        self._left = signals
         async with asyncio.TaskGroup() as group:
-            prompting = [group.create_task(self._prompt()) for _ in range(SENDERS)]
+            pause = seconds * SENDERS / signals
+            prompting = [group.create_task(self._prompt(pause)) for _ in range(SENDERS)]
             answering = group.create_task(self._answer_jobs())
             await asyncio.wait(prompting)
-            while self._results:  # noqa: ASYNC110  others begin them
+            while len(self._office.results) < self._jobs:  # noqa: ASYNC110  others begin them
                 await asyncio.sleep(0.05)
             answering.cancel()
 
-    async def _prompt(self) -> None:
+    async def _prompt(self, pause: float) -> None:
         rng = self._office.rng
         while self._left > 0:
             wish = rng.choice(WISHES)
             is_job = wish.startswith("job")
             self._left -= 1 + is_job
-            self._results += is_job
+            self._jobs += is_job
             session = rng.randrange(len(self._office.sessions))
             await self._office.prompt(session, wish, twice=rng.random() < 0.15)
-            await asyncio.sleep(self._pause * 2 * rng.random())
+            await asyncio.sleep(pause * 2 * rng.random())
 
     async def _answer_jobs(self) -> None:
         """Whose process died before it could begin one is told all the same: it waits for that."""
-        runtime, number = self._office.runtime, _numbers(self._office)
+        number = {session_id: number for number, session_id in enumerate(self._office.sessions)}
         async with asyncio.TaskGroup() as group:
             while True:
-                begun = {
-                    CallId(line.call): line.session for line in self._reader.news() if line.what == "job"
-                }
-                begun |= {call.id: call.session_id for call in await runtime.async_tools.waiting_calls()}
-                for call_id in begun.keys() - self._begun:
-                    self._begun.add(call_id)
-                    group.create_task(self._submit(call_id, number[begun[call_id]]))
+                for call_id, session_id in await self._new_jobs():
+                    group.create_task(self._submit(call_id, number[session_id]))
                 await asyncio.sleep(0.05)
+
+    async def _new_jobs(self) -> list[tuple[CallId, SessionId]]:
+        jobs = [line for line in self._reader.news() if line.what == "job"]
+        found = {CallId(line.call): SessionId(line.session) for line in jobs}
+        with suppress(StoreError):
+            waiting = await self._office.runtime.async_tools.waiting_calls()
+            found |= {call.id: call.session_id for call in waiting}
+        new = [(call_id, found[call_id]) for call_id in sorted(found.keys() - self._begun)]
+        self._begun |= found.keys()
+        return new
 
     async def _submit(self, call_id: CallId, session: int) -> None:
         rng = self._office.rng
         await asyncio.sleep(rng.choice([0, 0, 0.1, 0.5]) * rng.random())
         await self._office.submit(call_id, session, twice=rng.random() < 0.2)
-        self._results -= 1
-
-
-def _numbers(to: Office) -> dict[str, int]:
-    return {session_id: number for number, session_id in enumerate(to.sessions)}
 
 
 class Striker:
@@ -151,7 +154,7 @@ async def stress(
         async with asyncio.TaskGroup() as group:
             group.create_task(striker.strike_on(over))
             sending = time.monotonic()
-            await Senders(desk, workers.ledger, signals, seconds=seconds).send()
+            await Senders(desk, workers.ledger).send(signals, seconds=seconds)
             sent = time.monotonic() - sending
             over.set()
         await desk.rest(workers)
@@ -174,11 +177,10 @@ async def restarts(
         ):
             await asyncio.gather(*(workers.start() for _ in range(2)))
             await desk.open(sessions)
-            slowest = 0.0
+            senders, slowest = Senders(desk, workers.ledger), 0.0
             for _ in range(restarts):
                 async with asyncio.TaskGroup() as group:
-                    sending = Senders(desk, workers.ledger, signals, seconds=1.0).send()
-                    group.create_task(sending)
+                    group.create_task(senders.send(signals, seconds=1.0))
                     await asyncio.sleep(0.2 + 0.6 * desk.rng.random())
                     before = time.monotonic()
                     await asyncio.to_thread(server.restart, "immediate")

@@ -112,8 +112,8 @@ class Relay(Relaying):
             self._texts[part.id] = _Text(part)
         while len(self._texts) > MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
-        for piece in self._early.pop(part.id, ()):
-            self._publish(piece)
+        for piece in self._early.pop(part.id, ()):  # when all have heard of the part
+            asyncio.get_running_loop().call_soon(self._publish, piece)
 
     def _received(self, payload: str) -> None:
         for piece in msgspec.json.decode(payload, type=list[Piece]):

@@ -36,7 +36,7 @@ def _depth(raw: bytes) -> int:
 
 
 def check_names(*names: str | None) -> None:
-    """Ids and keys are columns with an index, and no database keeps a zero byte, or a very long one, alike."""
+    """Ids and keys have an index: not all databases keep long ones there, and zero bytes not alike."""
     for name in names:
         if name is not None and len(name) > LONGEST_NAME:
             raise InvalidInput(

@@ -1,0 +1,84 @@
+"""A wake: a session at rest is given a prompt by one process, and claimed by another.
+
+From the moment at which whoever signals has the acknowledgement, or at which it began to, to the one at which
+the worker has the session: its claim is committed, and the turn begins. Both by the clock of this machine.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from msgspec import Struct
+
+from asyncagents.domain.id import SessionId
+from benchmarks.fleet_stage import Stage, a_stage, evenly, share
+from benchmarks.report import Figure
+from tests.postgres import Server
+
+WAKES = 400
+RATE = 20.0
+WARM = 40
+
+
+class Signal(Struct, frozen=True):
+    """Nanoseconds."""
+
+    session_id: SessionId
+    begun: int
+    acknowledged: int
+
+
+class Wakes(Struct, frozen=True):
+    """Milliseconds."""
+
+    acknowledged: list[float]
+    """From the signal to its acknowledgement."""
+    claimed: list[float]
+    """From there to the claim; below zero if the worker was faster than the answer to whoever signals."""
+
+    @property
+    def whole(self) -> list[float]:
+        return [sum(both) for both in zip(self.acknowledged, self.claimed, strict=True)]
+
+
+async def _signal(session_id: SessionId, act: Callable[[], Awaitable[object]]) -> Signal:
+    begun = time.time_ns()
+    await act()
+    return Signal(session_id, begun, time.time_ns())
+
+
+async def woken(stage: Stage, acts: dict[SessionId, Callable[[], Awaitable[object]]], rate: float) -> Wakes:
+    """Each act wakes the session that it stands for."""
+    signals: list[Signal] = await evenly([partial(_signal, *each) for each in acts.items()], rate)
+    await stage.rest()
+    claims = await stage.claims()
+    return Wakes(
+        [(each.acknowledged - each.begun) / 1e6 for each in signals],
+        [(claims[each.session_id] - each.acknowledged) / 1e6 for each in signals],
+    )
+
+
+async def _prompted(stage: Stage, wakes: int) -> Wakes:
+    sessions = await stage.sessions(wakes)
+    acts = {session_id: partial(stage.runtime.send, session_id, "hi") for session_id in sessions}
+    return await woken(stage, acts, RATE)
+
+
+def figures(wakes: Wakes, *, wanted: bool) -> list[Figure]:
+    """What comes after the row that says what was measured."""
+    return [
+        Figure("… p50", share(wakes.claimed, 0.5), "ms", "≤ 10" if wanted else ""),
+        Figure("… p99", share(wakes.claimed, 0.99), "ms", "≤ 50" if wanted else ""),
+        Figure("… from the signal on: p50", share(wakes.whole, 0.5), "ms"),
+        Figure("… p99", share(wakes.whole, 0.99), "ms"),
+        Figure("… the acknowledgement alone: p50", share(wakes.acknowledged, 0.5), "ms"),
+        Figure("… p99", share(wakes.acknowledged, 0.99), "ms"),
+    ]
+
+
+async def measure(server: Server, *, wakes: int = WAKES) -> list[Figure]:
+    async with a_stage(server) as stage:
+        await _prompted(stage, WARM)
+        seen = await _prompted(stage, wakes)
+    what = f"prompts to sessions at rest, {RATE:g} a second, acknowledged here and claimed by a worker"
+    return [Figure(what, wakes, ""), *figures(seen, wanted=True)]

@@ -1,0 +1,147 @@
+"""A process of a fleet: works on the sessions of a database, and tells what that took.
+
+`python -m benchmarks.fleet_worker`: the first line of its standard input are its orders, the others what it is
+to do; each is answered by a line. It ends when there are no more.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator
+
+import msgspec
+import uvloop
+from msgspec import Struct
+
+from asyncagents import Runtime
+from asyncagents.app import Setup, bare, start
+from asyncagents.config.fleet import Fleet
+from asyncagents.domain.control import Snapshot
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.run import Run
+from asyncagents.engine.watch import Seen, Unwatched
+from asyncagents.llm.model import (
+    ModelEvent,
+    Request,
+    StepFinish,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+from asyncagents.world import open_shared
+from benchmarks.fleet_tally import Tally, Times
+from benchmarks.parked import MODEL, TOOLS, memory
+
+POOL = "bench"
+UNLIMITED = 100_000
+"""Requests to the model at once: its provider is not what is measured."""
+WORD = " word"
+
+
+class Orders(Struct, frozen=True, kw_only=True):
+    store: str
+    concurrency: int = 64
+    heartbeat: float = 10.0
+    seconds: float = 0.0
+    """So long the model thinks before it answers."""
+    words: int = 0
+    """It says the time, by the clock that all processes here share, and then so many words. 0: it says "ok"."""
+    gap: float = 0.0
+    """Seconds between two of them."""
+    tally: bool = False
+    """Whether statements are counted, which costs time."""
+
+
+class Up(Struct, frozen=True):
+    ready: float
+    """Seconds from the first import to the first look at what is to be done."""
+    memory: float
+
+
+class Told(Struct, frozen=True):
+    """So far."""
+
+    cpu: float
+    memory: float
+    claims: list[tuple[SessionId, int]]
+    """When each claim of a session came through, in nanoseconds of the clock that all processes here share."""
+    statements: dict[str, Times] = {}
+
+
+class Talker:
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        yield StreamStart()
+        await asyncio.sleep(self._orders.seconds)
+        yield TextStart("t")
+        yield TextDelta("t", str(time.time_ns()) if self._orders.words else "ok")
+        for _ in range(self._orders.words):
+            await asyncio.sleep(self._orders.gap)
+            yield TextDelta("t", WORD)
+        yield TextEnd("t")
+        yield StepFinish("stop")
+        yield StreamFinish()
+
+
+class Claims(Unwatched):
+    def __init__(self) -> None:
+        self.seen: list[tuple[SessionId, int]] = []
+
+    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+        self.seen.append((run.session_id, time.time_ns()))
+        return super().run(run, snapshot)
+
+
+def fleet(store: str, *, concurrency: int = 64, heartbeat: float = 10.0) -> Fleet:
+    return Fleet(
+        store=store, pool=POOL, pools=(POOL,), concurrency=concurrency, heartbeat_seconds=heartbeat, kind="worker"
+    )
+
+
+async def work(orders: Orders, begun: float) -> None:
+    claims, tally = Claims(), Tally()
+    setup = Setup(
+        model=Talker(orders) if orders.seconds or orders.words else MODEL,
+        furnish=bare(TOOLS),
+        concurrency=lambda model: UNLIMITED,
+        watch=claims,
+    )
+    if orders.tally:
+        tally.begin()
+    here = fleet(orders.store, concurrency=orders.concurrency, heartbeat=orders.heartbeat)
+    async with open_shared(here) as world, start(world, setup) as runtime:
+        while runtime._dispatcher._next_look == float("inf"):  # noqa: ASYNC110  no event tells
+            await asyncio.sleep(0.001)
+        _say(Up(time.perf_counter() - begun, memory()))
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            _say(await _done(line.split(), runtime, claims, tally))
+
+
+async def _done(order: list[str], runtime: Runtime, claims: Claims, tally: Tally) -> object:
+    match order:
+        case ["tell"]:
+            return Told(time.process_time(), memory(), claims.seen, tally.counted())
+        case ["send", session_id, text]:
+            await runtime.send(SessionId(session_id), text)
+            return time.time_ns()
+    raise ValueError(f"nobody knows how to {order}")
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(msgspec.json.encode(what).decode() + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    begun = time.perf_counter()
+    orders = msgspec.json.decode(sys.stdin.readline(), type=Orders)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work(orders, begun))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Texts that grow in another process: every piece once and in order, or not at all."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from asyncagents.domain.event import Event, PartDelta, PartUpdated
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.part import PartTime, TextPart
+from asyncagents.engine.bus import Bus, Subscription
+from asyncagents.engine.relay import PAYLOAD, Piece, Relay, payloads
+
+SESSION, MESSAGE, PART = SessionId("ses_1"), MessageId("msg_1"), PartId("prt_1")
+
+
+class Wire:
+    """Between two buses; what is said is kept until it is carried over."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.on_live: Callable[[str], None] = lambda payload: None
+        self.heard_elsewhere = True
+
+    def say(self, payload: str) -> None:
+        assert len(payload.encode()) < 8_000
+        self.said.append(payload)
+
+
+class Ears(Subscription):
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.heard: list[Event] = []
+
+    def push(self, event: Event) -> None:
+        self.heard.append(event)
+
+    @property
+    def text(self) -> str:
+        """As a client has it."""
+        text = ""
+        for event in self.heard:
+            if isinstance(event, PartUpdated) and isinstance(event.part, TextPart):
+                text = event.part.text
+            elif isinstance(event, PartDelta):
+                assert event.offset == len(text)
+                text += event.delta
+        return text
+
+
+def part(text: str, *, end: int | None = None) -> PartUpdated:
+    time = PartTime(start=1, end=end)
+    body = TextPart(id=PART, session_id=SESSION, message_id=MESSAGE, text=text, time=time)
+    return PartUpdated(session_id=SESSION, part=body, time=1)
+
+
+def delta(text: str, offset: int) -> PartDelta:
+    return PartDelta(
+        session_id=SESSION, message_id=MESSAGE, part_id=PART, field="text", delta=text, offset=offset
+    )
+
+
+class Pair:
+    """Who writes, and who only listens."""
+
+    def __init__(self) -> None:
+        self.here, self.there = Bus(), Bus()
+        self.wire, self.far = Wire(), Wire()
+        self.here.pass_on(Relay(self.here, self.wire))
+        self.there.pass_on(Relay(self.there, self.far))
+        self.here.begins(SESSION, list)
+        self.ears = Ears()
+
+    async def carry(self) -> None:
+        await asyncio.sleep(0.06)
+        for payload in self.wire.said:
+            self.far.on_live(payload)
+        self.wire.said.clear()
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+@pytest.mark.spec("X-10")
+async def test_pieces_are_joined_and_told_where_somebody_listens(pair: Pair) -> None:
+    with pair.there.attach(pair.ears):
+        pair.there.publish(part(""))
+        for number in range(10):
+            pair.here.publish(delta("abc", 3 * number))
+        await pair.carry()
+    assert pair.ears.text == "abc" * 10
+    assert len(pair.ears.heard) == 2  # the part, and one piece
+
+
+async def test_nothing_is_sent_while_nobody_listens_elsewhere(pair: Pair) -> None:
+    pair.wire.heard_elsewhere = False
+    pair.here.publish(delta("abc", 0))
+    await asyncio.sleep(0.06)
+    assert pair.wire.said == []
+
+
+async def test_what_comes_before_its_part_waits_for_it(pair: Pair) -> None:
+    with pair.there.attach(pair.ears):
+        pair.here.publish(delta("early", 0))
+        await pair.carry()
+        assert pair.ears.heard == []
+        pair.there.publish(part(""))
+        await asyncio.sleep(0)
+    assert pair.ears.text == "early"
+
+
+async def test_after_a_piece_that_was_lost_nothing_is_told_until_the_row_has_it(pair: Pair) -> None:
+    with pair.there.attach(pair.ears):
+        pair.there.publish(part(""))
+        pair.here.publish(delta("lost", 0))
+        await asyncio.sleep(0.06)
+        pair.wire.said.clear()
+        pair.here.publish(delta(" and", 4))
+        await pair.carry()
+        assert pair.ears.text == ""
+        pair.there.publish(part("lost and"))
+        pair.here.publish(delta(" found", 8))
+        await pair.carry()
+    assert pair.ears.text == "lost and found"
+
+
+async def test_what_the_row_brought_already_is_not_told_again(pair: Pair) -> None:
+    with pair.there.attach(pair.ears):
+        pair.there.publish(part("one t"))
+        pair.here.publish(delta("one two", 0))
+        await pair.carry()
+    assert pair.ears.text == "one two"
+
+
+async def test_whoever_comes_in_the_middle_is_told_the_text_so_far(pair: Pair) -> None:
+    pair.there.publish(part("so "))
+    pair.here.publish(delta("far", 3))
+    await pair.carry()
+    (event,) = pair.there.being_written(lambda session_id: True)
+    assert isinstance(event, PartUpdated)
+    assert isinstance(event.part, TextPart)
+    assert event.part.text == "so far"
+    pair.there.publish(part("so far.", end=2))
+    assert pair.there.being_written(lambda session_id: True) == []
+
+
+async def test_pieces_of_others_are_not_sent_on(pair: Pair) -> None:
+    pair.there.publish(part(""))
+    pair.here.publish(delta("abc", 0))
+    await pair.carry()
+    await asyncio.sleep(0.06)
+    assert pair.far.said == []
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 30_000, "é" * 9_000, '"' * 9_000, "\U0001f600" * 5_000, "\x01" * 5_000]
+)
+def test_no_payload_is_too_large_and_nothing_is_left_out(text: str) -> None:
+    pieces = [Piece(SESSION, MESSAGE, PART, "text", 0, text), Piece(SESSION, MESSAGE, PART, "text", 0, "y")]
+    told = payloads(pieces)
+    assert max(len(each.encode()) for each in told) <= PAYLOAD + 1_000
+    assert len(told) < 30

@@ -1,0 +1,75 @@
+"""What a provider allows is shared by the processes that use it, and given back to those who stay."""
+
+import asyncio
+
+import pytest
+
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.limits import Limits
+from asyncagents.testing.clock import FakeClock, SeededRng
+
+MODEL = ModelRef(provider_id="p", model_id="m")
+
+
+class Crowd:
+    def __init__(self, allowed: int, fellows: int) -> None:
+        self.fellows = fellows
+        self.limits = Limits(
+            clock=FakeClock(),
+            rng=SeededRng(1),
+            concurrency=lambda model: allowed,
+            fellows=lambda: self.fellows,
+        )
+        self.open = 0
+
+    async def take(self) -> None:
+        await self.limits.slot(MODEL)
+        self.open += 1
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.spec("X-10")
+@pytest.mark.parametrize(
+    ("allowed", "fellows", "mine"), [(8, 1, 8), (8, 2, 4), (8, 3, 2), (8, 100, 1), (1, 5, 1)]
+)
+async def test_each_process_has_its_part_and_at_least_one_place(
+    allowed: int, fellows: int, mine: int
+) -> None:
+    crowd = Crowd(allowed, fellows)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(crowd.take()) for _ in range(20)]
+        await settle()
+        assert crowd.open == mine
+        assert crowd.limits.crowded(MODEL)
+        for task in tasks:
+            task.cancel()
+
+
+async def test_whoever_waits_is_let_in_when_another_process_has_gone() -> None:
+    crowd = Crowd(8, 4)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(crowd.take()) for _ in range(20)]
+        await settle()
+        assert crowd.open == 2
+        crowd.fellows = 2
+        crowd.limits.share_anew()
+        await settle()
+        assert crowd.open == 4
+        for task in tasks:
+            task.cancel()
+
+
+async def test_a_place_that_was_given_to_one_who_has_left_goes_to_the_next() -> None:
+    crowd = Crowd(1, 1)
+    first = await crowd.limits.slot(MODEL)
+    async with asyncio.TaskGroup() as group:
+        leaves, stays = group.create_task(crowd.take()), group.create_task(crowd.take())
+        await settle()
+        first.release()
+        leaves.cancel()  # in the same moment in which it gets its place
+        await stays
+    assert crowd.open == 1

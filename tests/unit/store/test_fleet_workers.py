@@ -1,0 +1,72 @@
+"""Who lives, as one process knows it, and whose clock counts."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.config.env import Environment
+from asyncagents.config.fleet import fleet_config
+from asyncagents.domain.id import OwnerId
+from asyncagents.errors import ConfigError
+from asyncagents.store.postgres.clock import StoreClock
+from asyncagents.store.postgres.tree import lock_key
+from asyncagents.store.postgres.workers import Worker, Workers
+from asyncagents.testing.clock import FakeClock
+
+HERE = Path("/")
+ME, OTHER = OwnerId("me"), OwnerId("other")
+
+
+def workers() -> Workers:
+    return Workers(Worker(ME, "worker", ("p",), 10.0), StoreClock(FakeClock()))
+
+
+@pytest.mark.spec("X-10")
+async def test_one_who_came_since_the_last_look_is_not_taken_for_dead() -> None:
+    known = workers()
+    assert known.alive(ME)
+    assert known.alive(OTHER)
+    assert known.wanted.is_set()  # it is looked for at once
+    known._looked({ME: (False, 1), OTHER: (False, 1)})
+    assert known.alive(OTHER)
+
+
+async def test_one_who_is_not_there_when_it_is_looked_for_is_dead() -> None:
+    known = workers()
+    died = []
+    known.died = lambda: died.append(1)
+    assert known.alive(OTHER)
+    known._looked({ME: (False, 1)})
+    assert not known.alive(OTHER)
+    assert died
+    known._looked({ME: (False, 1), OTHER: (True, 1)})  # it was only stopped for a while
+    assert known.alive(OTHER)
+    assert (known.listeners, known.fellows, known.served) == (1, 2, True)
+
+
+def test_a_clock_is_put_right_by_what_the_database_says() -> None:
+    local = FakeClock()
+    clock, now = StoreClock(local), local.now()
+    clock.learn(now + 60_010, asked=now, heard=now + 20)
+    assert clock.now() == now + 60_000
+    clock.learn(now + 60_015, asked=now, heard=now + 30)  # as far as one can tell it is right
+    assert clock.now() == now + 60_000
+
+
+def test_locks_of_trees_are_numbers_that_postgres_takes() -> None:
+    keys = {lock_key(f"ses_{n}") for n in range(1000)}
+    assert len(keys) == 1000
+    assert all(-(2**63) <= key < 2**63 for key in keys)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"ASYNCAGENTS_STORE": "sqlite:///x"},
+        {"ASYNCAGENTS_STORE": "postgresql://h/d", "ASYNCAGENTS_HEARTBEAT_SECONDS": "soon"},
+        {"ASYNCAGENTS_STORE": "postgresql://h/d", "ASYNCAGENTS_CONNECTIONS": "1"},
+    ],
+)
+def test_what_is_no_fleet_is_refused_with_what_to_do(variables: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="ASYNCAGENTS_"):
+        fleet_config(Environment(variables=variables, home=HERE, platform="linux", cwd=HERE))
