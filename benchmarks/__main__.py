@@ -12,6 +12,7 @@ from benchmarks import (
     context,
     delegate,
     fan,
+    fleet,
     history,
     machine,
     parked,
@@ -42,6 +43,7 @@ def _figures(full: bool) -> list[Figure]:
             figures += asyncio.run(measure(Path(directory)))
     figures += fan.measure()
     figures += delegate.measure()
+    figures += fleet.measure(full=full)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         figures += asyncio.run(parked.measure(Path(directory), full=full))
         figures += asyncio.run(waiting.measure(Path(directory), full=full))

@@ -21,6 +21,7 @@ RATE = 20.0
 DUE = 500
 SWEEPS = 20
 STARTS = 5
+SIZE = "SELECT pg_database_size(current_database()) / 1e6"
 OVERDUE = "jsonb_set(readable(body)::jsonb #- '{state,warn}', '{state,due}', '1')::text"
 
 
@@ -39,17 +40,21 @@ class Woken(Struct, frozen=True):
     wakes: Wakes
 
 
-async def _fill(store: str, count: int) -> tuple[float, float]:
-    """Seconds until a worker was ready before, and megabytes afterwards."""
+async def _park_one(store: str) -> float:
+    """Returns the size of the database, in megabytes."""
     async with opened(store) as stage:
         (session_id,) = await stage.sessions(1)
         await stage.runtime.send(session_id, "ship")
         await stage.rest()
-    began = await _start(store)
+        return float(await stage.admin.fetchval(SIZE))
+
+
+async def _fill(store: str, count: int) -> float:
+    """Nobody has the database open meanwhile: revisions are counted anew."""
     admin = await asyncpg.connect(store)
     try:
         await multiply(admin, count)
-        return began, await admin.fetchval("SELECT pg_database_size(current_database())") / 1e6
+        return float(await admin.fetchval(SIZE))
     finally:
         await admin.close()
 
@@ -59,7 +64,7 @@ async def _start(store: str) -> float:
     took = []
     for _ in range(STARTS):
         async with a_worker(Orders(store=store)) as worker:
-            took.append(worker.up.ready)
+            took.append(worker.ready)
     return sorted(took)[STARTS // 2]
 
 
@@ -93,7 +98,7 @@ async def _woken(store: str, calls: list[tuple[CallId, SessionId]]) -> Woken:
         }
         wakes = await woken(stage, acts, RATE)
         (told,) = await stage.told()
-        return Woken((stage.workers[0].up.memory, told.memory), backlog, wakes)
+        return Woken((stage.workers[0].memory, told.memory), backlog, wakes)
 
 
 async def _some(store: str, count: int) -> list[tuple[CallId, SessionId]]:
@@ -112,14 +117,15 @@ async def _some(store: str, count: int) -> list[tuple[CallId, SessionId]]:
 async def measure(server: Server, *, full: bool = False, count: int | None = None) -> list[Figure]:
     count = count or (MANY if full else FEW)
     async with a_database(server) as store:
-        start_with_one, size = await _fill(store, count)
+        alone, start_with_one = await _park_one(store), await _start(store)
+        size = await _fill(store, count)
         start = await _start(store)
         some = await _some(store, DUE + WAKES)
         sweeps = await _sweeps(store, [call_id for call_id, _ in some[:DUE]])
         seen = await _woken(store, some[DUE:])
     return [
         Figure(f"PostgreSQL with {count:,} parked sessions: size", size, "MB"),
-        Figure("… a session", size / count * 1e3, "kB"),
+        Figure("… a session", (size - alone) / (count - 1) * 1e3, "kB"),
         Figure("… start of a worker, until its first sweep is over", start * 1e3, "ms"),
         Figure("… with one", start_with_one * 1e3, "ms"),
         Figure("… sweep when nothing is due", sweeps.idle * 1e3, "ms"),

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import tempfile
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from asyncagents import Runtime, open_runtime
 from asyncagents.domain.id import SessionId
-from benchmarks.fleet_worker import Orders, Told, Up, fleet
+from benchmarks.fleet_worker import Orders, Told, fleet
 from benchmarks.parked import MODEL, TOOLS
 from tests.postgres import Server, a_database
 
@@ -32,10 +33,16 @@ class Worker:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self.up = Up(0.0, 0.0)
+        self._turn = asyncio.Lock()
+        self.ready = 0.0
+        """Seconds from the start of the process to the end of its first look at what is to be done."""
+        self.memory = 0.0
+        """Megabytes at that moment."""
 
     async def begin(self, orders: Orders) -> None:
-        self.up = await self._asked(msgspec.json.encode(orders), Up)
+        begun = time.perf_counter()
+        self.memory = (await self._asked(msgspec.json.encode(orders), Told)).memory
+        self.ready = time.perf_counter() - begun
 
     async def tell(self) -> Told:
         return await self._asked(b"tell", Told)
@@ -47,8 +54,9 @@ class Worker:
     async def _asked(self, what: bytes, kind: type[T]) -> T:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(what + b"\n")
-        return msgspec.json.decode(await self._process.stdout.readline(), type=kind)
+        async with self._turn:
+            self._process.stdin.write(what + b"\n")
+            return msgspec.json.decode(await self._process.stdout.readline(), type=kind)
 
     async def end(self) -> None:
         assert self._process.stdin is not None

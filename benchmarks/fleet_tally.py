@@ -1,5 +1,7 @@
 """What a process says to PostgreSQL: how often it sends each statement, and how long the answers take."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +27,7 @@ MARKS = {
     "WITH job_status": "PgQueuer: done",
     "UPDATE pgqueuer SET heartbeat": "PgQueuer: heartbeat",
     "SELECT COUNT(*) AS queued_work": "PgQueuer: is there more",
+    "SELECT execute_after": "PgQueuer: when is there more",
     "INSERT INTO worker": "beat",
     "SELECT id, listens": "who lives",
 }
@@ -35,13 +38,18 @@ class Times(Struct, frozen=True):
     seconds: float
 
 
+NONE = Times(0, 0.0)
+
+
 class Tally:
+    """Of all connections that this process makes while it counts."""
+
     def __init__(self) -> None:
-        self._names = {" ".join(each.text.split()): name for name, each in load_statements().items()}
+        self._names = {_plain(each.text): name for name, each in load_statements().items()}
         self._counted: dict[str, Times] = {}
 
-    def begin(self) -> None:
-        """For all connections that this process makes from here on."""
+    @contextmanager
+    def counting(self) -> Iterator[None]:
         connect = pool.connect
 
         async def counted(dsn: str) -> Connection:
@@ -50,18 +58,35 @@ class Tally:
             return connection
 
         pool.connect = counted
+        try:
+            yield
+        finally:
+            pool.connect = connect
 
     def counted(self) -> dict[str, Times]:
+        """So far."""
         return dict(self._counted)
 
     def _sent(self, record: Any) -> None:
-        name, before = self._name(record.query), Times(0, 0.0)
-        before = self._counted.get(name, before)
+        name = self._name(_plain(record.query))
+        before = self._counted.get(name, NONE)
         self._counted[name] = Times(before.count + 1, before.seconds + record.elapsed)
 
     def _name(self, text: str) -> str:
-        text = " ".join(line for line in text.split("\n") if not line.lstrip().startswith("--"))
-        text = " ".join(text.split())
         if text in self._names:
             return self._names[text]
-        return next((name for mark, name in MARKS.items() if text.startswith(mark)), text[:50])
+        return next((name for mark, name in MARKS.items() if text.startswith(mark)), text[:60])
+
+
+def since(before: dict[str, Times], after: dict[str, Times]) -> dict[str, Times]:
+    found = {}
+    for name, late in after.items():
+        early = before.get(name, NONE)
+        if late.count > early.count:
+            found[name] = Times(late.count - early.count, late.seconds - early.seconds)
+    return found
+
+
+def _plain(text: str) -> str:
+    """In one line, without comments."""
+    return " ".join(" ".join(line.partition("--")[0] for line in text.splitlines()).split())

@@ -17,7 +17,7 @@ from msgspec import Struct
 from asyncagents import Runtime, open_runtime
 from asyncagents.domain.id import SessionId
 from benchmarks.fleet_stage import Stage, a_stage
-from benchmarks.fleet_tally import Times
+from benchmarks.fleet_tally import NONE, Tally, Times, since
 from benchmarks.fleet_worker import Orders
 from benchmarks.parked import MODEL, TOOLS
 from benchmarks.report import Figure
@@ -90,22 +90,19 @@ def _file(sessions: int, turns: int) -> Spent:
     return msgspec.json.decode(done.stdout, type=Spent)
 
 
-async def tallied(server: Server, sessions: int = TALLIED) -> dict[str, Times]:
-    """What a worker says to the database for a turn, in the mean."""
-    async with a_stage(server, Orders(store="", tally=True)) as stage:
-        await _turns(stage.runtime, await stage.sessions(WARM))
-        await stage.rest()
-        ids = await stage.sessions(sessions)
-        (before,) = await stage.told()
-        await _turns(stage.runtime, ids)
-        await stage.rest()
-        (after,) = await stage.told()
-    none = Times(0, 0.0)
-    return {
-        name: Times(times.count - (was := before.statements.get(name, none)).count, times.seconds - was.seconds)
-        for name, times in after.statements.items()
-        if times.count > before.statements.get(name, none).count
-    }
+async def tallied(server: Server, sessions: int = TALLIED) -> tuple[dict[str, Times], dict[str, Times]]:
+    """What a worker, and a client, say to the database for so many turns."""
+    client = Tally()
+    with client.counting():
+        async with a_stage(server, Orders(store="", tally=True)) as stage:
+            await _turns(stage.runtime, await stage.sessions(WARM))
+            await stage.rest()
+            ids = await stage.sessions(sessions)
+            (before,), was = await stage.told(), client.counted()
+            await _turns(stage.runtime, ids)
+            await stage.rest()
+            (after,), said = await stage.told(), client.counted()
+    return since(before.statements, after.statements), since(was, said)
 
 
 async def measure(server: Server, *, sessions: int = SESSIONS, thinking: int = SESSIONS) -> list[Figure]:
@@ -121,13 +118,15 @@ async def measure(server: Server, *, sessions: int = SESSIONS, thinking: int = S
     return [
         *_instant(alone, instant, sessions),
         *_slow(slow),
-        *_said(await tallied(server), TALLIED),
+        *_said(await tallied(server)),
     ]
 
 
 def _instant(alone: Spent, seen: dict[int, Spent], sessions: int) -> list[Figure]:
     figures = [
-        Figure(f"{sessions} sessions × {TURNS} turns of an instant model, SQLite, one process", alone.rate, "1/s"),
+        Figure(
+            f"{sessions} sessions × {TURNS} turns of an instant model, SQLite, one process", alone.rate, "1/s"
+        ),
         Figure("… CPU, a turn", alone.workers * 1e3, "ms"),
     ]
     for workers, spent in seen.items():
@@ -155,13 +154,15 @@ def _slow(seen: dict[int, Spent]) -> list[Figure]:
     return figures
 
 
-def _said(times: dict[str, Times], turns: int) -> list[Figure]:
-    count = sum(each.count for each in times.values())
-    commits = times.get("COMMIT", Times(0, 0.0)).count
-    return [
-        Figure("statements that a worker sends, a turn", count / turns, ""),
-        Figure("… transactions that write", commits / turns, ""),
-    ]
+def _said(both: tuple[dict[str, Times], dict[str, Times]]) -> list[Figure]:
+    figures = []
+    for who, said in zip(("a worker", "whoever sends the prompt"), both, strict=True):
+        count = sum(each.count for each in said.values())
+        figures += [
+            Figure(f"statements of {who}, a turn", count / TALLIED, ""),
+            Figure("… transactions that write", said.get("COMMIT", NONE).count / TALLIED, ""),
+        ]
+    return figures
 
 
 def _crew(workers: int) -> str:

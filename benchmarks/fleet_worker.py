@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 
 import msgspec
 import uvloop
@@ -54,12 +55,6 @@ class Orders(Struct, frozen=True, kw_only=True):
     """Whether statements are counted, which costs time."""
 
 
-class Up(Struct, frozen=True):
-    ready: float
-    """Seconds from the first import to the first look at what is to be done."""
-    memory: float
-
-
 class Told(Struct, frozen=True):
     """So far."""
 
@@ -98,11 +93,16 @@ class Claims(Unwatched):
 
 def fleet(store: str, *, concurrency: int = 64, heartbeat: float = 10.0) -> Fleet:
     return Fleet(
-        store=store, pool=POOL, pools=(POOL,), concurrency=concurrency, heartbeat_seconds=heartbeat, kind="worker"
+        store=store,
+        pool=POOL,
+        pools=(POOL,),
+        concurrency=concurrency,
+        heartbeat_seconds=heartbeat,
+        kind="worker",
     )
 
 
-async def work(orders: Orders, begun: float) -> None:
+async def work(orders: Orders) -> None:
     claims, tally = Claims(), Tally()
     setup = Setup(
         model=Talker(orders) if orders.seconds or orders.words else MODEL,
@@ -110,15 +110,20 @@ async def work(orders: Orders, begun: float) -> None:
         concurrency=lambda model: UNLIMITED,
         watch=claims,
     )
-    if orders.tally:
-        tally.begin()
     here = fleet(orders.store, concurrency=orders.concurrency, heartbeat=orders.heartbeat)
-    async with open_shared(here) as world, start(world, setup) as runtime:
-        while runtime._dispatcher._next_look == float("inf"):  # noqa: ASYNC110  no event tells
-            await asyncio.sleep(0.001)
-        _say(Up(time.perf_counter() - begun, memory()))
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            _say(await _done(line.split(), runtime, claims, tally))
+    counting = tally.counting() if orders.tally else nullcontext()
+    with counting:
+        async with open_shared(here) as world, start(world, setup) as runtime:
+            await _obey(runtime, claims, tally)
+
+
+async def _obey(runtime: Runtime, claims: Claims, tally: Tally) -> None:
+    while runtime._dispatcher._next_look == float("inf"):  # noqa: ASYNC110  no event tells
+        await asyncio.sleep(0.001)
+    line = "tell"
+    while line:
+        _say(await _done(line.split(), runtime, claims, tally))
+        line = await asyncio.to_thread(sys.stdin.readline)
 
 
 async def _done(order: list[str], runtime: Runtime, claims: Claims, tally: Tally) -> object:
@@ -137,10 +142,9 @@ def _say(what: object) -> None:
 
 
 def main() -> None:
-    begun = time.perf_counter()
     orders = msgspec.json.decode(sys.stdin.readline(), type=Orders)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work(orders, begun))
+        runner.run(work(orders))
 
 
 if __name__ == "__main__":

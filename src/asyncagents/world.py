@@ -58,8 +58,8 @@ class Bond(Struct):
     """True: others may think that we have died. False: again they do not."""
     fellows: Callable[[], int] = lambda: 1
     """How many share what a provider allows."""
-    served: Callable[[], bool] = lambda: False
-    """Whether another process may be at work on sessions."""
+    served: Callable[[str], bool] = lambda pool: False
+    """Whether somebody is at work on the sessions of a pool; of whichever, if it has no name."""
 
 
 class World(Struct, frozen=True):
@@ -151,7 +151,7 @@ def _introduce(workers: Any, bond: Bond) -> None:
     """`workers`: those of the database. What they ask is asked when the runtime has said whom."""
     workers.runs, workers.capacity = lambda: bond.runs(), lambda: bond.capacity()
     workers.listens, workers.died = lambda: bond.listens(), lambda: bond.died()
-    bond.fellows, bond.served = lambda: workers.fellows, lambda: workers.served
+    bond.fellows, bond.served = lambda: workers.fellows, workers.serve
 
 
 def tie(world: World, dispatcher: Dispatcher, limits: Limits, bus: Bus) -> None:

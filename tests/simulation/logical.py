@@ -11,7 +11,7 @@ import asyncpg
 Row: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, list[Row]]
 
-OWN = {"schema", "revision", "mark", "worker", "asyncagents_schema"}
+OWN = {"schema", "revision", "mark", "worker", "noted_day", "asyncagents_schema"}
 """What each database keeps of itself; and a queue of jobs, which only says where to look."""
 QUEUE = "pgqueuer"
 REVISIONS = {

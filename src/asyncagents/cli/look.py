@@ -26,5 +26,5 @@ async def look(data: Path, see: Callable[[Runtime], Awaitable[T]], *, nothing: T
     listen(Screen())
     async with open_runtime(data, serve=False) as runtime:
         if fleet_config(system_environment()) is None:
-            runtime.tasks.served_elsewhere = lambda: find_worker(data) is not None
+            runtime.tasks.served_elsewhere = lambda pool: find_worker(data) is not None
         return await see(runtime)

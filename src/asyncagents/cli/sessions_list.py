@@ -14,6 +14,7 @@ from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.tasks import ANY
 
 
 class Listed(Struct, frozen=True):
@@ -52,7 +53,7 @@ async def status_word(
         case Busy():
             if any(call.asking for call in await runtime.open_calls(session_id)):
                 return "asks"
-            taken = runtime.tasks.served_elsewhere() or await runtime.is_run(session_id)
+            taken = runtime.tasks.served_elsewhere(ANY) or await runtime.is_run(session_id)
             return "busy" if taken else "left"
 
 

@@ -51,7 +51,7 @@ class Dispatcher:
         self.reverts = runner.reverts
         self._owner = owner
         self._alive = alive
-        self._pools = pools
+        self.pools = pools
         self._clock = clock
         self._runs: dict[SessionId, Run] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
@@ -214,7 +214,7 @@ class Dispatcher:
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
     async def _take_up(self) -> None:
-        for pool in self._pools:
+        for pool in self.pools:
             await self._take_up_of(pool)
 
     async def _take_up_of(self, pool: str) -> None:

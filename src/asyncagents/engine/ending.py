@@ -53,7 +53,6 @@ class Ending:
     def owner_lives(self, owner: OwnerId | None) -> bool:
         return owner is not None and self._alive(owner)
 
-    @property
-    def serves(self) -> bool:
-        """Whether sessions are run here."""
-        return self._dispatcher.serves
+    def serves_pool(self, pool: str) -> bool:
+        """Whether its sessions are run here."""
+        return self._dispatcher.serves and pool in self._dispatcher.pools

@@ -21,8 +21,8 @@ class Tasks:
     """Get it from a runtime: `runtime.tasks`."""
 
     def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
-        self.served_elsewhere: Callable[[], bool] = _nobody
-        """Whether another process is known to work on all sessions: whoever opened the runtime may know."""
+        self.served_elsewhere: Callable[[str], bool] = _nobody
+        """Whether another process is known to work on all of a pool: whoever opened the runtime may know."""
         self._store = store
         self._intake = intake
         self._ending = ending
@@ -105,10 +105,15 @@ class Tasks:
             said = f"Its rows cannot be read: {error}"
             return Why(session_id=session_id, code="unreadable", sentence=said)
         lives = self._ending.owner_lives(about.control.owner)
-        return why(replace(about, owner_lives=lives, served=self._ending.serves or self.served_elsewhere()))
+        served = self._ending.serves_pool(about.control.pool) or self.served_elsewhere(about.control.pool)
+        return why(replace(about, owner_lives=lives, served=served))
 
 
-def _nobody() -> bool:
+ANY = ""
+"""Whichever pool."""
+
+
+def _nobody(pool: str) -> bool:
     return False
 
 

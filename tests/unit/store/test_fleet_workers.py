@@ -10,10 +10,11 @@ from asyncagents.domain.id import OwnerId
 from asyncagents.errors import ConfigError
 from asyncagents.store.postgres.clock import StoreClock
 from asyncagents.store.postgres.tree import lock_key
-from asyncagents.store.postgres.workers import Worker, Workers
+from asyncagents.store.postgres.workers import Fellow, Worker, Workers
 from asyncagents.testing.clock import FakeClock
 
 HERE = Path("/")
+QUIET = Fellow(False, 1, ("p",))
 ME, OTHER = OwnerId("me"), OwnerId("other")
 
 
@@ -27,7 +28,7 @@ async def test_one_who_came_since_the_last_look_is_not_taken_for_dead() -> None:
     assert known.alive(ME)
     assert known.alive(OTHER)
     assert known.wanted.is_set()  # it is looked for at once
-    known._looked({ME: (False, 1), OTHER: (False, 1)})
+    known.looked({ME: QUIET, OTHER: QUIET})
     assert known.alive(OTHER)
 
 
@@ -36,12 +37,15 @@ async def test_one_who_is_not_there_when_it_is_looked_for_is_dead() -> None:
     died = []
     known.died = lambda: died.append(1)
     assert known.alive(OTHER)
-    known._looked({ME: (False, 1)})
+    known.looked({ME: QUIET})
     assert not known.alive(OTHER)
     assert died
-    known._looked({ME: (False, 1), OTHER: (True, 1)})  # it was only stopped for a while
+    known.looked({ME: QUIET, OTHER: Fellow(True, 1, ("p",))})  # it was only stopped for a while
     assert known.alive(OTHER)
-    assert (known.listeners, known.fellows, known.served) == (1, 2, True)
+    assert (known.listeners, known.fellows) == (1, 2)
+    assert known.serve("p")
+    assert known.serve("")
+    assert not known.serve("q")
 
 
 def test_a_clock_is_put_right_by_what_the_database_says() -> None:

@@ -17,6 +17,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
 from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.retention import tidy_forever
 from asyncagents.store.postgres.trouble import LOST
 
 COUNTED = 500
@@ -84,6 +85,12 @@ class Jobs:
 
     async def work(self, run: Run) -> None:
         """`run` returns when there is nothing more to do: so long its place is taken. False: not here."""
+        async with asyncio.TaskGroup() as group:
+            tidying = group.create_task(tidy_forever(self._dsn, self._rng))
+            await self._take(run)
+            tidying.cancel()
+
+    async def _take(self, run: Run) -> None:
         while not self._stopped.is_set():
             try:
                 await self._work(run)

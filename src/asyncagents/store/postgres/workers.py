@@ -24,21 +24,27 @@ class Worker(Struct, frozen=True):
     patience: float
 
 
+class Fellow(Struct, frozen=True):
+    """What others know of it."""
+
+    listens: bool
+    capacity: int
+    pools: tuple[str, ...]
+
+
 class Workers:
     """An owner that nobody has heard of is dead once it was looked for after it was asked about."""
 
     def __init__(self, me: Worker, clock: StoreClock) -> None:
         self._me = me
         self._clock = clock
-        self._living: frozenset[str] = frozenset({me.id})
+        self._living: dict[str, Fellow] = {me.id: Fellow(False, 0, me.pools)}
         self._looks = 0
         self._asked: dict[OwnerId, int] = {}
         self.listeners = 0
         """Others who would like to hear texts as they grow."""
         self.fellows = 1
         """How many run sessions, with this one."""
-        self.served = False
-        """Whether anybody runs sessions."""
         self.wanted = asyncio.Event()
         """Somebody asked about one who is not known."""
         self.runs: Callable[[], int] = lambda: 0
@@ -79,18 +85,22 @@ class Workers:
             timeout=timeout,
         )
         self._clock.learn(told, asked=asked, heard=self._clock.local())
-        living = "SELECT id, listens, capacity FROM worker WHERE beat > clock_timestamp() - patience"
+        living = "SELECT id, listens, capacity, pools FROM worker WHERE beat > clock_timestamp() - patience"
         rows = await connection.fetch(living, timeout=timeout)
-        self._looked({row[0]: (row[1], row[2]) for row in rows})
+        self.looked({row[0]: Fellow(row[1], row[2], tuple(row[3])) for row in rows})
 
-    def _looked(self, found: dict[str, tuple[bool, int]]) -> None:
+    def looked(self, found: dict[str, Fellow]) -> None:
+        """These live."""
         self._looks += 1
-        before, self._living = self._living, frozenset(found)
-        self.listeners = sum(listens for who, (listens, _) in found.items() if who != self.me)
-        working = sum(capacity > 0 for _, capacity in found.values())
-        self.fellows, self.served = max(1, working), working > 0
-        if before - self._living or any(asked < self._looks for asked in self._asked.values()):
+        before, self._living = self._living, found
+        self.listeners = sum(each.listens for who, each in found.items() if who != self.me)
+        self.fellows = max(1, sum(each.capacity > 0 for each in found.values()))
+        if before.keys() - found.keys() or any(asked < self._looks for asked in self._asked.values()):
             self.died()
+
+    def serve(self, pool: str) -> bool:
+        """Whether anybody does; of whichever, if it has no name."""
+        return any(each.capacity > 0 and (not pool or pool in each.pools) for each in self._living.values())
 
     async def leave(self, connection: Connection, *, timeout: float) -> None:
         """And clear away those who are long dead."""

@@ -264,6 +264,9 @@ CREATE INDEX delivery_state ON delivery (state, id);
 CREATE INDEX delivery_ended ON delivery (ended) WHERE state <> 'owed';
 CREATE INDEX delivery_rev ON delivery (rev);
 
+-- Which revision a day began with, for what is kept for some time.
+CREATE TABLE noted_day (day DATE PRIMARY KEY, rev BIGINT NOT NULL);
+
 -- Who lives: a process that has not beaten for a while, by this database's clock, is dead. Ids are never used twice.
 CREATE TABLE worker (
   id TEXT COLLATE "C" PRIMARY KEY,

@@ -1,0 +1,80 @@
+"""What nobody asks for any more goes, a piece at a time, while everything goes on."""
+
+import asyncio
+import logging
+
+import asyncpg
+
+from asyncagents.domain.port import Rng
+from asyncagents.errors import StoreError
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.trouble import LOST
+
+EVERY_SECONDS = 3_600
+PIECE = 2_000
+KEEP_DAYS = 30
+"""Readers who were away for longer start afresh."""
+_ALONE = 0x74_69_64_79
+_TOMBSTONES = (
+    "DELETE FROM tombstone WHERE ctid = ANY(ARRAY(SELECT ctid FROM tombstone WHERE rev <= $1 LIMIT $2))"
+)
+_QUEUE_LOG = (
+    "DELETE FROM pgqueuer_log WHERE ctid = ANY(ARRAY(SELECT ctid FROM pgqueuer_log"
+    " WHERE aggregated AND created < clock_timestamp() - interval '1 day' LIMIT $1))"
+)
+_QUEUE_SUMS = (
+    "DELETE FROM pgqueuer_statistics WHERE ctid = ANY(ARRAY(SELECT ctid FROM pgqueuer_statistics"
+    " WHERE created < clock_timestamp() - interval '7 days' LIMIT $1))"
+)
+_DEAD = "DELETE FROM worker WHERE beat < clock_timestamp() - interval '1 day'"
+
+_log = logging.getLogger(__name__)
+
+
+async def tidy_forever(dsn: str, rng: Rng) -> None:
+    while True:
+        await asyncio.sleep(EVERY_SECONDS * (0.5 + rng.below(1000) / 1000))
+        try:
+            connection = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+            try:
+                await tidy(connection)
+            finally:
+                connection.terminate()
+        except (StoreError, *LOST, asyncpg.PostgresError) as error:
+            _log.warning("nothing was cleared away; it is tried again: %s", error)
+
+
+async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int = PIECE) -> bool:
+    """False: somebody else is at it."""
+    if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _ALONE):
+        return False
+    try:
+        await _forget_deleted(connection, keep_days, piece)
+        for statement in (_QUEUE_LOG, _QUEUE_SUMS):
+            while _count(await connection.execute(statement, piece)) == piece:
+                pass
+        await connection.execute(_DEAD)
+    finally:
+        await connection.execute("SELECT pg_advisory_unlock($1)", _ALONE)
+    return True
+
+
+async def _forget_deleted(connection: Connection, keep_days: int, piece: int) -> None:
+    """A day's revision is known once the day is noted. The horizon rises first: nobody misses anything."""
+    await connection.execute(
+        "INSERT INTO noted_day (day, rev) SELECT current_date, base + settled() - 1 FROM revision"
+        " ON CONFLICT DO NOTHING"
+    )
+    upto = await connection.fetchval(
+        "SELECT MAX(rev) FROM noted_day WHERE day <= current_date - $1::int", keep_days
+    )
+    if upto is None:
+        return
+    await connection.execute("UPDATE revision SET horizon = GREATEST(horizon, $1)", upto)
+    while _count(await connection.execute(_TOMBSTONES, upto, piece)) == piece:
+        pass
+    await connection.execute("DELETE FROM noted_day WHERE rev < $1", upto)
+
+
+def _count(status: str) -> int:
+    return int(status.rpartition(" ")[2])

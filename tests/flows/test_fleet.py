@@ -1,0 +1,97 @@
+"""Runtimes on one database: whose sessions they run, and what they forget."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.config.fleet import Fleet
+from asyncagents.domain.status import Idle
+from asyncagents.engine.runtime import Runtime
+from asyncagents.llm.scripted import ScriptedModel, say
+from asyncagents.store.postgres.retention import tidy
+from tests.flows.kit import PATIENCE
+from tests.postgres import Server, a_database
+
+
+@pytest.fixture
+async def dsn(postgres_server: Server) -> AsyncIterator[str]:
+    async with a_database(postgres_server) as address:
+        yield address
+
+
+@asynccontextmanager
+async def member(
+    dsn: str, data: Path, pool: str, *pools: str, serve: bool = True
+) -> AsyncIterator[tuple[Runtime, ScriptedModel]]:
+    model = ScriptedModel({"hi": [[say(f"Hello from {pools[0] if pools else pool}.")]] * 50})
+    fleet = Fleet(store=dsn, pool=pool, pools=pools or (pool,), heartbeat_seconds=2.0, concurrency=4)
+    async with open_runtime(data, model=model, fleet=fleet, serve=serve) as runtime:
+        yield runtime, model
+
+
+@pytest.mark.spec("X-10")
+async def test_a_session_is_run_by_whoever_serves_its_pool_and_nobody_else(dsn: str, tmp_path: Path) -> None:
+    async with (
+        member(dsn, tmp_path / "a", "one") as (here, mine),
+        member(dsn, tmp_path / "b", "two") as (there, others),
+        asyncio.timeout(PATIENCE),
+    ):
+        ours, theirs = await here.create_session(), await there.create_session()
+        await here.prompt(theirs.id, "hi")  # sent here, run there
+        await there.prompt(ours.id, "hi")
+        assert (len(mine.requests), len(others.requests)) == (1, 1)
+
+
+@pytest.mark.spec("X-10")
+async def test_what_waits_for_a_pool_that_nobody_serves_says_so_and_goes_on_when_somebody_does(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with member(dsn, tmp_path / "a", "far", serve=False) as (client, _), asyncio.timeout(PATIENCE):
+        session = await client.create_session()
+        await client.send(session.id, "hi")
+        async with member(dsn, tmp_path / "c", "elsewhere"):
+            while (await client.tasks.why(session.id)).code != "no_worker":  # noqa: ASYNC110  no event tells
+                await asyncio.sleep(0.1)  # after a moment it is no longer about to be taken up
+        async with member(dsn, tmp_path / "b", "near", "near", "far") as (_, model):
+            await client.wait(session.id)
+            assert len(model.requests) == 1
+        assert isinstance(await client.status(session.id), Idle)
+
+
+async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: str, tmp_path: Path) -> None:
+    async with member(dsn, tmp_path, "p") as (runtime, _), asyncio.timeout(PATIENCE):
+        old = await runtime._store.cursor()
+        for _ in range(5):
+            await runtime.delete_session((await runtime.create_session()).id)
+        kept = await runtime.create_session()
+        connection = await asyncpg.connect(dsn)
+        try:
+            assert await tidy(connection, piece=2)
+            assert await connection.fetchval("SELECT COUNT(*) FROM tombstone") == 5
+            await connection.execute("UPDATE noted_day SET day = day - 40")
+            late = await runtime.create_session()
+            await runtime.delete_session(late.id)
+            assert await tidy(connection, piece=2)
+            assert await connection.fetchval("SELECT COUNT(*) FROM tombstone") == 1
+        finally:
+            await connection.close()
+        await runtime.prompt(kept.id, "hi")
+        assert (await runtime._store.feed(old)).reset
+        assert not (await runtime._store.feed(await runtime._store.cursor())).reset
+
+
+@pytest.mark.spec("X-10")
+async def test_who_leaves_is_gone_at_once_and_what_it_did_goes_on(dsn: str, tmp_path: Path) -> None:
+    async with member(dsn, tmp_path / "a", "p", serve=False) as (client, _), asyncio.timeout(PATIENCE):
+        session = await client.create_session()
+        async with member(dsn, tmp_path / "b", "p"):
+            await client.prompt(session.id, "hi")
+        await client.send(session.id, "hi")
+        async with member(dsn, tmp_path / "c", "p") as (_, model):
+            await client.wait(session.id)
+            assert len(model.requests) == 1
