@@ -35,7 +35,6 @@ class Ears:
         self.first: dict[SessionId, float] = {}
         """How old the first piece of a session's text was, in milliseconds: it says when it was made."""
         self.pieces = 0
-        self.characters = 0
 
     async def hear(self, runtime: Runtime) -> None:
         async with runtime.events() as events:
@@ -43,13 +42,11 @@ class Ears:
                 self._heard(event, time.time_ns())
 
     def _heard(self, event: Event, at: int) -> None:
-        match event:
-            case PartDelta():
-                self.pieces += 1
-                self.characters += len(event.delta)
-                self._said(event.session_id, event.delta, at)
-            case PartUpdated(part=TextPart(text=text)):
-                self._said(event.session_id, text, at)
+        if isinstance(event, PartDelta):
+            self.pieces += 1
+            self._said(event.session_id, event.delta, at)
+        elif isinstance(event, PartUpdated) and isinstance(event.part, TextPart):
+            self._said(event.session_id, event.part.text, at)
 
     def _said(self, session_id: SessionId, text: str, at: int) -> None:
         made = text.partition(" ")[0]

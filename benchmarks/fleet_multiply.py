@@ -12,15 +12,15 @@ async def multiply(admin: Any, count: int) -> None:
     revisions and due times differ. The queue is empty, as it is when all are parked."""
     ids, times = await _ids(admin), await _due_times(admin)
     await admin.execute("SET statement_timeout = 0")
-    await admin.execute(f"UPDATE revision SET base = base + {REVISIONS * count}")
+    await admin.execute("UPDATE revision SET base = base + $1", REVISIONS * count)
     rows = [(table, row) for table in TABLES for row in await admin.fetch(f"SELECT * FROM {table}")]  # noqa: S608
     for first in range(1, count, CHUNK):
         last = min(first + CHUNK, count) - 1
         for table, row in rows:
             picked = ", ".join(_copied(column, value, ids, times) for column, value in row.items())
             await admin.execute(
-                f"INSERT INTO {table} SELECT {picked} FROM "  # noqa: S608
-                f"(SELECT i, lpad(i::text, {DIGITS}, '0') AS s FROM generate_series({first}, {last}) AS i) AS copy"
+                f"WITH copy AS (SELECT i, lpad(i::text, {DIGITS}, '0') AS s "  # noqa: S608
+                f"FROM generate_series({first}, {last}) AS i) INSERT INTO {table} SELECT {picked} FROM copy"
             )
     await admin.execute("VACUUM ANALYZE")
     await admin.execute("CHECKPOINT")

@@ -5,8 +5,9 @@ the worker has the session: its claim is committed, and the turn begins. Both by
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from tests.postgres import Server
 WAKES = 400
 RATE = 20.0
 WARM = 40
+Act: TypeAlias = Callable[[], Awaitable[object]]
 
 
 class Signal(Struct, frozen=True):
@@ -41,13 +43,13 @@ class Wakes(Struct, frozen=True):
         return [sum(both) for both in zip(self.acknowledged, self.claimed, strict=True)]
 
 
-async def _signal(session_id: SessionId, act: Callable[[], Awaitable[object]]) -> Signal:
+async def _signal(session_id: SessionId, act: Act) -> Signal:
     begun = time.time_ns()
     await act()
     return Signal(session_id, begun, time.time_ns())
 
 
-async def woken(stage: Stage, acts: dict[SessionId, Callable[[], Awaitable[object]]], rate: float) -> Wakes:
+async def woken(stage: Stage, acts: Mapping[SessionId, Act], rate: float) -> Wakes:
     """Each act wakes the session that it stands for."""
     signals: list[Signal] = await evenly([partial(_signal, *each) for each in acts.items()], rate)
     await stage.rest()

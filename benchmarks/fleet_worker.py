@@ -1,7 +1,7 @@
 """A process of a fleet: works on the sessions of a database, and tells what that took.
 
-`python -m benchmarks.fleet_worker`: the first line of its standard input are its orders, the others what it is
-to do; each is answered by a line. It ends when there are no more.
+`python -m benchmarks.fleet_worker`: the first line of its standard input are its orders, the others are what
+it is to do; each is answered by a line. It ends when there are no more.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Orders(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """So long the model thinks before it answers."""
     words: int = 0
-    """It says the time, by the clock that all processes here share, and then so many words. 0: it says "ok"."""
+    """It says the time, in nanoseconds, and then so many words. 0: it says "ok"."""
     gap: float = 0.0
     """Seconds between two of them."""
     tally: bool = False
@@ -61,7 +61,7 @@ class Told(Struct, frozen=True):
     cpu: float
     memory: float
     claims: list[tuple[SessionId, int]]
-    """When each claim of a session came through, in nanoseconds of the clock that all processes here share."""
+    """When each claim of a session came through, in nanoseconds."""
     statements: dict[str, Times] = {}
 
 
@@ -133,7 +133,8 @@ async def _done(order: list[str], runtime: Runtime, claims: Claims, tally: Tally
         case ["send", session_id, text]:
             await runtime.send(SessionId(session_id), text)
             return time.time_ns()
-    raise ValueError(f"nobody knows how to {order}")
+        case _:
+            raise ValueError(f"nobody knows how to {order}")
 
 
 def _say(what: object) -> None:

@@ -169,7 +169,7 @@ async def fairness(directory: Path, server: Server, *, crowd: int, concurrency: 
 async def interlude(directory: Path) -> float:
     """The database starts anew while a turn is under way that takes long: seconds until the same worker,
     which has no other to help it, takes up what comes next."""
-    with open_server() as server:
+    with open_server(durable=True) as server:
         async with (
             a_database(server) as store,
             crew(directory, store, heartbeat=10.0) as workers,

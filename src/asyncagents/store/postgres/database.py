@@ -125,7 +125,7 @@ class PostgresDatabase:
                     raise judged(error) from error
                 if tx.connection is not None:
                     await self._finish(tx, tx.connection, until)
-                self.others.reported(tx.known_rev)
+                self.others.reported(tx.known_rev, [event.session_id for event in tx.events])
                 self.report(Commit(tx.events, tx.woken, tx.interrupted, tx.due, tx.posts, at=tx.known_rev))
         return value
 

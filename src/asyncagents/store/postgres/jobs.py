@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import asyncpg
@@ -102,11 +102,25 @@ class Jobs:
         until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         connection = await patiently(self._dsn, self._rng, until=until)
 
+        turns: set[asyncio.Task[Any] | None] = set()
+
         async def turn(job: Job) -> None:
-            if job.payload is not None and not await run(SessionId(job.payload.decode())):
-                raise RetryRequested(delay=timedelta(seconds=PAUSE_SECONDS))
+            turns.add(mine := asyncio.current_task())
+            try:
+                if job.payload is not None and not await run(SessionId(job.payload.decode())):
+                    raise RetryRequested(delay=timedelta(seconds=PAUSE_SECONDS))
+            finally:
+                turns.discard(mine)
+
+        def lost(_: object) -> None:
+            """What runs goes on, but is not waited for here: the next queue takes what comes meanwhile."""
+            manager.shutdown.set()
+            for each in turns:
+                assert each is not None
+                each.cancel()
 
         manager = self._manager = QueueManager(Queries(AsyncpgDriver(connection)))
+        connection.add_termination_listener(lost)
         for pool in self._pools:
             manager.entrypoint(entrypoint(pool))(turn)
         try:

@@ -1,10 +1,11 @@
 """What other processes commit: read from the rows, up to the oldest transaction that is still under way."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from asyncagents.domain.id import SessionId
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.tx import Commit, Row, Tx, Verb
@@ -35,6 +36,8 @@ class Others:
         self._seen: int | None = None
         self._looking = False
         self._again = False
+        self._meanwhile: set[SessionId | None] = set()
+        """Of which ours have told something since the last look began."""
         self.wanted: Callable[[], bool] = lambda: True
         """Whether anybody listens to more than what work depends on."""
 
@@ -46,7 +49,8 @@ class Others:
         finally:
             del self._flying[tx]
 
-    def reported(self, rev: int) -> None:
+    def reported(self, rev: int, sessions: Iterable[SessionId | None]) -> None:
+        self._meanwhile.update(sessions)
         if rev and self._seen is not None and rev > self._seen:
             self._told.add(rev)
 
@@ -67,10 +71,14 @@ class Others:
             self._looking = False
 
     async def _step(self) -> None:
+        self._meanwhile.clear()
         whole = self.wanted()
         upto, found = await self._database.read(lambda tx: self._changes(tx, whole=whole))
         if self.wanted() and not whole:  # somebody came meanwhile, who would miss what was left out
             self._again = True
+            return
+        if found is not None and any(event.session_id in self._meanwhile for event in found.events):
+            self._again = True  # what was read is older than what ours told meanwhile: read again
             return
         if upto <= (self._seen or 0) and self._seen is not None:
             return

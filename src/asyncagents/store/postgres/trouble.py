@@ -8,6 +8,7 @@ LOST = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -29,7 +30,7 @@ UNFIT = (
 )
 
 
-UNSYNCED = (asyncpg.InterfaceError, asyncpg.DataError)
+UNSYNCED = (asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.DataError)
 """Found by asyncpg in the middle of a statement: what the server was told of it may still be under way."""
 
 
