@@ -30,6 +30,11 @@ class Server:
         return self._url.hostname or "127.0.0.1", self._url.port or 5432
 
     @property
+    def is_shared_by_others(self) -> bool:
+        """Whether it goes on after the tests."""
+        return self._url.geturl() == os.environ.get(GIVEN)
+
+    @property
     def home_database(self) -> str:
         """From where databases are created and dropped."""
         return self._url.path.lstrip("/") or "postgres"

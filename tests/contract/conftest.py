@@ -16,7 +16,7 @@ from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.world import PolledDatabase
 from tests.contract.build import Lab
-from tests.postgres import Server, a_database
+from tests.postgres import Server, an_empty_database
 
 Another: TypeAlias = Callable[[], AbstractAsyncContextManager[PolledDatabase]]
 
@@ -44,7 +44,7 @@ async def another(
     match request.param:
         case "postgres":
             server: Server = request.getfixturevalue("postgres_server")
-            async with a_database(server) as dsn:
+            async with an_empty_database(server) as dsn:
                 yield lambda: open_postgres(dsn, clock=clock, rng=SeededRng(2), ids=ids, size=4)
         case "sqlite":
             path = tmp_path / "store.db"

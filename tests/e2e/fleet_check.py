@@ -193,6 +193,17 @@ def _counts(history: History, office: Office) -> Counter[str]:
     counts["sent twice"] = office.repeats
     counts["turns answered"] = len({row[5] for row in history.inputs if row[6] == "person"})
     counts["cut off steps"] = sum(each.error == CUT_OFF for each in history.messages)
+    counts["slowest signal in ms"] = max(_waits(history, office)) // 1000
     results = map(_result, history.calls.values())
     counts["in doubt"] = sum(isinstance(each, Failed) and each.error == IN_DOUBT for each in results)
     return counts
+
+
+def _waits(history: History, office: Office) -> list[int]:
+    """From each acknowledgement to the first request that shows the signal, in microseconds."""
+    shown: dict[str, int] = {}
+    for line in history.lines:
+        for mark in line.told:
+            shown.setdefault(mark, line.at)
+    acks = [*office.prompts.values(), *office.results.values()]
+    return sorted(max(0, shown[ack.mark] - ack.at) for ack in acks)

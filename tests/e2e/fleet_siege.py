@@ -165,30 +165,29 @@ async def stress(
 
 
 async def restarts(
-    directory: Path, *, restarts: int, sessions: int = 20, signals: int = 40, seed: int = 0
+    directory: Path, server: Server, *, restarts: int, sessions: int = 20, signals: int = 40, seed: int = 0
 ) -> Summary:
     """The database dies so often, with `signals` on their way each time. Raises `Violation`."""
     began = time.monotonic()
-    with open_server(durable=True) as server:
-        async with (
-            a_database(server) as store,
-            crew(directory, store, seed=seed) as workers,
-            office(directory, store, seed=seed) as desk,
-        ):
-            await asyncio.gather(*(workers.start() for _ in range(2)))
-            await desk.open(sessions)
-            senders, slowest = Senders(desk, workers.ledger), 0.0
-            for _ in range(restarts):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(senders.send(signals, seconds=1.0))
-                    await asyncio.sleep(0.2 + 0.6 * desk.rng.random())
-                    before = time.monotonic()
-                    await asyncio.to_thread(server.restart, "immediate")
-                    slowest = max(slowest, time.monotonic() - before)
-            await desk.rest(workers)
-            await workers.retire()
-            counts = await check_fleet(desk, workers)
-            counts["restarts"], counts["slowest restart in ms"] = restarts, round(slowest * 1000)
+    async with (
+        a_database(server) as store,
+        crew(directory, store, seed=seed) as workers,
+        office(directory, store, seed=seed) as desk,
+    ):
+        await asyncio.gather(*(workers.start() for _ in range(2)))
+        await desk.open(sessions)
+        senders, slowest = Senders(desk, workers.ledger), 0.0
+        for _ in range(restarts):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(senders.send(signals, seconds=1.0))
+                await asyncio.sleep(0.2 + 0.6 * desk.rng.random())
+                before = time.monotonic()
+                await asyncio.to_thread(server.restart, "immediate")
+                slowest = max(slowest, time.monotonic() - before)
+        await desk.rest(workers)
+        await workers.retire()
+        counts = await check_fleet(desk, workers)
+        counts["restarts"], counts["slowest restart in ms"] = restarts, round(slowest * 1000)
     return Summary(restarts, time.monotonic() - began, dict(counts))
 
 
@@ -207,7 +206,8 @@ async def _run(options: argparse.Namespace, directory: Path) -> list[Summary]:
         done.append(summary)
     if options.restarts:
         (again := directory / "restarts").mkdir()
-        done.append(await restarts(again, restarts=options.restarts, seed=options.seed))
+        with open_server(durable=True) as server:
+            done.append(await restarts(again, server, restarts=options.restarts, seed=options.seed))
     return done
 
 

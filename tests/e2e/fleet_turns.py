@@ -12,7 +12,7 @@ from tests.e2e.fleet import crew, office
 from tests.e2e.fleet_check import check_fleet, read_history
 from tests.e2e.fleet_worker import enough, now
 from tests.postgres import a_database, proxy
-from tests.postgres_server import Server, open_server
+from tests.postgres_server import Server
 from tests.simulation.stage import Violation
 
 HEARTBEAT = 2.0
@@ -166,26 +166,25 @@ async def fairness(directory: Path, server: Server, *, crowd: int, concurrency: 
     return Fairness(ahead=len(since - before), left=crowd - len(before | since))
 
 
-async def interlude(directory: Path) -> float:
+async def interlude(directory: Path, server: Server) -> float:
     """The database starts anew while a turn is under way that takes long: seconds until the same worker,
     which has no other to help it, takes up what comes next."""
-    with open_server(durable=True) as server:
-        async with (
-            a_database(server) as store,
-            crew(directory, store, heartbeat=10.0) as workers,
-            office(directory, store) as desk,
-        ):
-            await desk.open(2)
-            await workers.start()
-            await desk.prompt(0, "tick")
-            await workers.until("tick")
-            await asyncio.to_thread(server.restart, "immediate")
-            sent = (await desk.prompt(1)).at
-            taken = await workers.until("claimed", where=lambda line: line.session == desk.sessions[1])
-            enough(workers.ledger).touch()
-            await desk.rest(workers)
-            await workers.retire()
-            await check_fleet(desk, workers)
-            if workers.lines("cut short"):
-                raise Violation("the turn that was under way did not go on")
+    async with (
+        a_database(server) as store,
+        crew(directory, store, heartbeat=10.0) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open(2)
+        await workers.start()
+        await desk.prompt(0, "tick")
+        await workers.until("tick")
+        await asyncio.to_thread(server.restart, "immediate")
+        sent = (await desk.prompt(1)).at
+        taken = await workers.until("claimed", where=lambda line: line.session == desk.sessions[1])
+        enough(workers.ledger).touch()
+        await desk.rest(workers)
+        await workers.retire()
+        await check_fleet(desk, workers)
+        if workers.lines("cut short"):
+            raise Violation("the turn that was under way did not go on")
     return (taken.at - sent) / 1e6

@@ -1,27 +1,36 @@
 """Many processes, one database: whatever happens to them, to it or to what lies between, nothing is lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.fleet_drain import DRAIN, drain
 from tests.e2e.fleet_siege import restarts, stress
-from tests.e2e.fleet_turns import HEARTBEAT, fairness, handover, partition
-from tests.postgres_server import Server
+from tests.e2e.fleet_turns import HEARTBEAT, fairness, handover, interlude, partition
+from tests.postgres_server import Server, open_server
 
 Record = Callable[[str, object], None]
+SIGNALS = 240
 SLACK = 0.6
 """Seconds that a busy machine may add."""
+
+
+@pytest.fixture(scope="module")
+def durable_server() -> Iterator[Server]:
+    """One that may be killed, and keeps what it acknowledged."""
+    with open_server(durable=True) as server:
+        yield server
 
 
 @pytest.mark.spec("X-10", "X-11")
 async def test_each_signal_is_consumed_once_however_often_workers_are_killed_or_stopped(
     tmp_path: Path, postgres_server: Server, record_property: Record
 ) -> None:
-    summary = await stress(tmp_path, postgres_server, signals=400, sessions=40, seconds=10)
+    summary = await stress(tmp_path, postgres_server, signals=SIGNALS, sessions=30, seconds=6)
     for what in ("prompts", "results", "kills", "stopped for too long", "stale"):
         record_property(f"fleet: {what}", summary.counts.get(what, 0))
-    assert summary.counts["prompts"] + summary.counts["results"] >= 400
+    assert summary.counts["prompts"] + summary.counts["results"] >= SIGNALS
     assert summary.counts["kills"] > 0
     assert summary.counts["stopped for too long"] > 0
 
@@ -38,9 +47,9 @@ async def test_who_wakes_up_after_others_took_over_writes_nothing_any_more(
 
 @pytest.mark.spec("X-10", "X-11")
 async def test_what_was_acknowledged_outlives_a_database_that_dies_again_and_again(
-    tmp_path: Path, record_property: Record
+    tmp_path: Path, durable_server: Server, record_property: Record
 ) -> None:
-    summary = await restarts(tmp_path, restarts=4)
+    summary = await restarts(tmp_path, durable_server, restarts=4)
     record_property("fleet: restarts of the database", summary.counts["restarts"])
     assert summary.counts["prompts"] > 4 * 20
 
@@ -52,6 +61,26 @@ async def test_who_is_cut_off_stops_what_it_does_before_others_go_on_with_it(
     seen = await partition(tmp_path, postgres_server)
     assert seen.stopped <= HEARTBEAT / 2 + SLACK
     assert seen.stopped < seen.taken_over
+
+
+@pytest.mark.spec("X-10")
+async def test_turns_finish_when_a_worker_is_told_to_end_and_what_takes_too_long_goes_on_elsewhere_at_once(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    seen = await drain(tmp_path / "desk", postgres_server)
+    assert seen.code == 0
+    assert seen.asked == {"short": 1, "long": 2, "next": 1}, "what was finished was not asked again"
+    assert seen.answers == {"short": "a short answer", "long": "a long answer", "next": "the next answer"}
+    assert seen.next_answered < DRAIN, "others go on meanwhile"
+    assert DRAIN <= seen.ended < DRAIN + 2
+    assert seen.went_on < 2
+
+
+@pytest.mark.spec("X-10")
+async def test_who_has_a_long_turn_under_way_when_the_database_starts_anew_takes_others_at_once(
+    tmp_path: Path, durable_server: Server
+) -> None:
+    assert await interlude(tmp_path, durable_server) < 3
 
 
 @pytest.mark.spec("X-10")

@@ -18,6 +18,8 @@ from asyncagents.store.verb.expire import PIECE
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 AUDIT_MS = 600_000
+LATE_MS = 25_000
+"""So long after a cut a claim may still come through that nobody waits for: a store tries for less."""
 RUNS = 2_000
 PAGE = 500
 PIECES = 20
@@ -69,6 +71,7 @@ class Dispatcher:
         self._sweep_wanted = asyncio.Event()
         self._next_look = math.inf
         self._next_audit = 0
+        self._uneasy_until = 0
 
     @property
     def live(self) -> int:
@@ -110,7 +113,13 @@ class Dispatcher:
             self._overflow = not self._hinted  # its row stays ready; the next free place looks for it
         else:
             run = self._runs[session_id] = Run(session_id)
-            self._tasks[session_id] = self._group.create_task(self._run(run, dead))
+            task = self._tasks[session_id] = self._group.create_task(self._run(run, dead))
+            task.add_done_callback(lambda done: self._gone(session_id, done))
+
+    def _gone(self, session_id: SessionId, task: asyncio.Task[None]) -> None:
+        """One that was cancelled before it began has not cleared its place."""
+        if self._tasks.get(session_id) is task:
+            del self._runs[session_id], self._tasks[session_id]
 
     async def offered(self, session_id: SessionId) -> bool:
         """Run it, unless there is nothing to do; returns when that has ended. False: not here."""
@@ -135,9 +144,11 @@ class Dispatcher:
         """Others may think that this process has died, and take up its work: so it does nothing."""
         self._cut_off = cut_off
         if cut_off:
+            self._unwritten.update(dict.fromkeys(self._tasks, True))
             for task in self._tasks.values():
                 task.cancel()
         else:
+            self._uneasy_until = self._clock.now() + LATE_MS
             self._sweep_wanted.set()
 
     async def _run(self, run: Run, dead: OwnerId | None) -> None:
@@ -210,7 +221,8 @@ class Dispatcher:
             while await self._store.expire() >= PIECE:
                 pass  # a piece at a time: others write in between
         await self._take_up()
-        longest = RETRY_MS if await self._audit() else SWEEP_MS
+        hurry = await self._audit() or self._clock.now() < self._uneasy_until
+        longest = RETRY_MS if hurry else SWEEP_MS
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
     async def _take_up(self) -> None:

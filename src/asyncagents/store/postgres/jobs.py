@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -42,11 +43,16 @@ def entrypoint(pool: str) -> str:
 
 
 async def install(connection: Connection) -> None:
+    """PgQueuer's own tables, as its version wants them."""
+    ours = version("pgqueuer")
+    if await connection.fetchval("SELECT queue FROM asyncagents_schema") == ours:
+        return
     queries = Queries.from_asyncpg_connection(connection)
     if await queries.schema_is_installed():
         await queries.upgrade()
     else:
         await queries.install()
+    await connection.execute("UPDATE asyncagents_schema SET queue = $1", ours)
 
 
 async def enqueue(connection: Connection, sessions: list[SessionId]) -> None:

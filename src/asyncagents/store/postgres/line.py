@@ -95,8 +95,9 @@ class Line:
         next_beat = 0.0
         while True:
             if self.workers.wanted.is_set() or loop.time() >= next_beat:
+                asked = loop.time()
                 await self.workers.beat(connection, timeout=timeout)
-                self._beaten()
+                self._beaten(asked)
                 next_beat = loop.time() + self._patience / BEATS
             await self._tell(connection, timeout)
             await self._pause(connection, next_beat)
@@ -138,10 +139,11 @@ class Line:
         if pid != connection.get_server_pid():
             self.on_live(payload)
 
-    def _beaten(self) -> None:
+    def _beaten(self, asked: float) -> None:
+        """Counted from the question: the answer may have been on its way for long, or we may have slept."""
         if self._fuse is not None:
             self._fuse.cancel()
-        self._fuse = asyncio.get_running_loop().call_later(self._patience / 2, self._cut)
+        self._fuse = asyncio.get_running_loop().call_at(asked + self._patience / 2, self._cut)
         self.ready.set()
         if self.cut_off:
             self.cut_off = False

@@ -35,7 +35,7 @@ async def _version(connection: Connection) -> int:
     if await connection.fetchval("SELECT to_regclass('asyncagents_schema')") is None:
         await connection.execute(
             "CREATE TABLE asyncagents_schema "
-            "(id INT PRIMARY KEY CHECK (id = 1), version INT NOT NULL, min_reader INT NOT NULL)"
+            "(id INT PRIMARY KEY CHECK (id = 1), version INT NOT NULL, min_reader INT NOT NULL, queue TEXT)"
         )
     return await connection.fetchval("SELECT version FROM asyncagents_schema") or 0
 

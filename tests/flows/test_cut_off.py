@@ -1,0 +1,42 @@
+"""A process that others may take for dead does nothing; when it is heard of again it works as before."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.control import CLAIM_LIMIT
+from asyncagents.llm.scripted import call, say
+from tests.flows.kit import PATIENCE, Gate, answer_of, stage
+
+
+@pytest.mark.spec("X-10")
+async def test_a_run_that_was_cut_off_before_it_began_leaves_its_place(tmp_path: Path) -> None:
+    async with stage(tmp_path, {}) as at:
+        dispatcher = at.runtime._dispatcher
+        dispatcher.dispatch(at.session_id)
+        dispatcher.cut(True)
+        await asyncio.sleep(0)
+        dispatcher.cut(False)
+        async with asyncio.timeout(PATIENCE):
+            await at.prompt("hello")
+
+
+@pytest.mark.spec("X-10")
+async def test_who_is_cut_off_again_and_again_is_in_no_crash_loop(tmp_path: Path) -> None:
+    gate = Gate("gate", effect="none")
+    async with stage(tmp_path, {"wait": [[call("gate")], [say("through")]]}, tools=[gate.tool]) as at:
+        message_id = await at.runtime.send(at.session_id, "wait")
+        for _ in range(CLAIM_LIMIT + 2):
+            await gate.until_started()
+            at.runtime._dispatcher.cut(True)
+            await gate.ended.wait()
+            gate.started.clear()
+            gate.ended.clear()
+            at.runtime._dispatcher.cut(False)
+        gate.go.set()
+        async with asyncio.timeout(PATIENCE):
+            await at.runtime.wait(at.session_id)
+        answer = await at.runtime.answer_to(message_id)
+        assert answer is not None
+        assert answer_of(answer).error is None
