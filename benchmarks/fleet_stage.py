@@ -121,10 +121,9 @@ async def a_stage(server: Server, orders: Orders | None = None, *, workers: int 
 async def opened(store: str, orders: Orders | None = None, *, workers: int = 1) -> AsyncIterator[Stage]:
     """On a database that is there."""
     orders = replace(orders or Orders(store=""), store=store)
-    here = fleet(store, heartbeat=orders.heartbeat)
     async with AsyncExitStack() as stack:
         data = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-fleet"))
-        client = open_runtime(data, model=MODEL, tools=TOOLS, serve=False, fleet=here)
+        client = open_runtime(data, model=MODEL, tools=TOOLS, serve=False, fleet=fleet(orders))
         runtime = await stack.enter_async_context(client)
         admin = await asyncpg.connect(store)
         stack.push_async_callback(admin.close)

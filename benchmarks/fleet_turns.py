@@ -56,6 +56,8 @@ async def _measured(stage: Stage, sessions: int, turns: int) -> Spent:
         await _turns(stage.runtime, ids)
         await stage.rest()
     wall, after = time.perf_counter() - wall, await _taken(stage)
+    answered = await stage.admin.fetchval("SELECT COUNT(*) FROM input WHERE answer_id IS NOT NULL")
+    assert answered == WARM + sessions * turns, f"{answered} prompts were answered"
     taken = [(late - early) / (sessions * turns) for early, late in zip(before, after, strict=True)]
     return Spent(sessions * turns / wall, *taken)
 

@@ -12,7 +12,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.id import SessionId
-from benchmarks.fleet_stage import Stage, a_stage, evenly, share
+from benchmarks.fleet_stage import Stage, a_stage, a_worker, evenly, share
+from benchmarks.fleet_worker import Orders
 from benchmarks.report import Figure
 from tests.postgres import Server
 
@@ -79,8 +80,14 @@ def figures(wakes: Wakes, *, wanted: bool) -> list[Figure]:
 
 
 async def measure(server: Server, *, wakes: int = WAKES) -> list[Figure]:
-    async with a_stage(server) as stage:
+    async with a_stage(server) as stage, a_worker(Orders(store=stage.store, pool="elsewhere")) as idle:
         await _prompted(stage, WARM)
+        before, begun = (await idle.tell()).cpu, time.perf_counter()
         seen = await _prompted(stage, wakes)
+        looking = ((await idle.tell()).cpu - before) / (time.perf_counter() - begun)
     what = f"prompts to sessions at rest, {RATE:g} a second, acknowledged here and claimed by a worker"
-    return [Figure(what, wakes, ""), *figures(seen, wanted=True)]
+    return [
+        Figure(what, wakes, ""),
+        *figures(seen, wanted=True),
+        Figure("… CPU of a worker of another pool, which has nothing to do", looking * 1e3, "ms/s"),
+    ]

@@ -43,6 +43,7 @@ WORD = " word"
 
 class Orders(Struct, frozen=True, kw_only=True):
     store: str
+    pool: str = POOL
     concurrency: int = 64
     heartbeat: float = 10.0
     seconds: float = 0.0
@@ -91,13 +92,13 @@ class Claims(Unwatched):
         return super().run(run, snapshot)
 
 
-def fleet(store: str, *, concurrency: int = 64, heartbeat: float = 10.0) -> Fleet:
+def fleet(orders: Orders) -> Fleet:
     return Fleet(
-        store=store,
-        pool=POOL,
-        pools=(POOL,),
-        concurrency=concurrency,
-        heartbeat_seconds=heartbeat,
+        store=orders.store,
+        pool=orders.pool,
+        pools=(orders.pool,),
+        concurrency=orders.concurrency,
+        heartbeat_seconds=orders.heartbeat,
         kind="worker",
     )
 
@@ -110,10 +111,9 @@ async def work(orders: Orders) -> None:
         concurrency=lambda model: UNLIMITED,
         watch=claims,
     )
-    here = fleet(orders.store, concurrency=orders.concurrency, heartbeat=orders.heartbeat)
     counting = tally.counting() if orders.tally else nullcontext()
     with counting:
-        async with open_shared(here) as world, start(world, setup) as runtime:
+        async with open_shared(fleet(orders)) as world, start(world, setup) as runtime:
             await _obey(runtime, claims, tally)
 
 

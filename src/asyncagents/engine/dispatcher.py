@@ -109,7 +109,7 @@ class Dispatcher:
             run.poke()
         elif not self.serves or self._cut_off or self._draining:
             return
-        elif len(self._runs) >= self._most:
+        elif len(self._runs) >= self._most and (dead is None or not self._hinted):
             self._overflow = not self._hinted  # its row stays ready; the next free place looks for it
         else:
             run = self._runs[session_id] = Run(session_id)
@@ -232,8 +232,8 @@ class Dispatcher:
     async def _take_up_of(self, pool: str) -> None:
         after = "~"
         while page := await self._store.active(pool, after=after, limit=PAGE):
-            if len(self._runs) >= self._most:
-                self._overflow = not self._hinted
+            if len(self._runs) >= self._most and not self._hinted:
+                self._overflow = True
                 return
             for session in page:
                 if session.session_id in self._runs:
