@@ -22,6 +22,7 @@ from asyncagents.errors import AlreadySettled, StoreError
 from tests.e2e.fleet_worker import POOL, Line, Orders, Reader, What, live, now
 from tests.simulation.stage import Violation
 
+AT_ONCE = 25
 LOOK_SECONDS = 0.01
 START_SECONDS = 30.0
 REST_SECONDS = 60.0
@@ -178,8 +179,12 @@ class Office:
 
     async def open(self, sessions: int = 1, *, directory: str = "/project") -> None:
         """So many more."""
-        for _ in range(sessions):
-            self.sessions.append((await self.runtime.create_session(directory=directory)).id)
+        for first in range(0, sessions, AT_ONCE):
+            new = (
+                self.runtime.create_session(directory=directory)
+                for _ in range(first, min(first + AT_ONCE, sessions))
+            )
+            self.sessions += [session.id for session in await asyncio.gather(*new)]
 
     async def prompt(self, session: int, wish: str = "say", *, twice: bool = False) -> Ack:
         """Until it is acknowledged, under one key; `twice`: whoever heard nothing says it again."""

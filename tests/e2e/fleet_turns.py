@@ -2,15 +2,17 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from asyncagents.domain.call import IN_DOUBT, Failed, Settled
-from tests.e2e.fleet import crew, office
+from asyncagents.domain.id import MessageId
+from tests.e2e.fleet import AT_ONCE, Office, crew, office
 from tests.e2e.fleet_check import check_fleet, read_history
-from tests.e2e.fleet_worker import enough, now
+from tests.e2e.fleet_worker import Line, enough, now
 from tests.postgres import a_database, proxy
 from tests.postgres_server import Server
 from tests.simulation.stage import Violation
@@ -141,8 +143,10 @@ class Fairness(Struct, frozen=True):
     """Those that still waited then."""
 
 
-async def fairness(directory: Path, server: Server, *, crowd: int, concurrency: int = 4) -> Fairness:
-    """One project has many sessions that wait; then another one wants something."""
+async def fairness(
+    directory: Path, server: Server, *, crowd: int, served: int = 1, concurrency: int = 4
+) -> Fairness:
+    """One project has many sessions that wait; when some were served another one wants something."""
     async with (
         a_database(server) as store,
         crew(directory, store) as workers,
@@ -150,13 +154,11 @@ async def fairness(directory: Path, server: Server, *, crowd: int, concurrency: 
     ):
         await desk.open(crowd, directory="/crowd")
         await desk.open(directory="/single")
-        async with asyncio.TaskGroup() as group:
-            for number in range(crowd):
-                group.create_task(desk.prompt(number))
-                if number % 100 == 99:
-                    await asyncio.sleep(0.1)
+        for first in range(0, crowd, AT_ONCE):
+            await asyncio.gather(*map(desk.prompt, range(first, min(first + AT_ONCE, crowd))))
         await workers.start(concurrency=concurrency, think=0.05)
-        await workers.until("claimed")
+        while len(workers.lines("claimed")) < served:
+            await asyncio.sleep(0.1)
         woken = (await desk.prompt(crowd)).at
         single = desk.sessions[crowd]
         mine = await workers.until("claimed", where=lambda line: line.session == single)
@@ -188,3 +190,94 @@ async def interlude(directory: Path, server: Server) -> float:
         if workers.lines("cut short"):
             raise Violation("the turn that was under way did not go on")
     return (taken.at - sent) / 1e6
+
+
+class Shares(Struct, frozen=True):
+    """Turns that began in the same time."""
+
+    crowd: int
+    steady: int
+
+
+async def shares(directory: Path, server: Server, *, crowd: int, steady: int, seconds: float) -> Shares:
+    """One project has many sessions that wait; another has few, which are spoken to as soon as they answer,
+    and would be enough to keep the worker busy."""
+    async with (
+        a_database(server) as store,
+        crew(directory, store) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open(steady, directory="/steady")
+        await desk.open(crowd, directory="/crowd")
+        for number in range(steady, steady + crowd):
+            await desk.prompt(number)
+        async with asyncio.TaskGroup() as group:
+            speaking = [group.create_task(_speak_on(desk, number)) for number in range(steady)]
+            await workers.start(concurrency=max(2, steady // 2), think=0.1)
+            await asyncio.sleep(seconds)
+            for each in speaking:
+                each.cancel()
+        begun = [line.session in desk.sessions[:steady] for line in workers.lines("claimed")]
+    return Shares(crowd=begun.count(False), steady=begun.count(True))
+
+
+async def _speak_on(desk: Office, number: int) -> None:
+    while True:
+        ack = await desk.prompt(number)
+        while await desk.runtime.answer_to(MessageId(ack.id)) is None:  # noqa: ASYNC110  another process does
+            await asyncio.sleep(0.01)
+
+
+async def burst(directory: Path, server: Server) -> float:
+    """A session is spoken to many times before it is run, and its turn takes long: seconds until another
+    one is run that was woken after it."""
+    async with (
+        a_database(server) as store,
+        crew(directory, store) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open(2)
+        await desk.prompt(0, "tick")
+        for _ in range(20):
+            await desk.prompt(0)
+        await desk.prompt(1)
+        up = await workers.start(concurrency=4)
+        began = (await workers.until("up", up)).at
+        taken = await workers.until("claimed", where=lambda line: line.session == desk.sessions[1])
+        enough(workers.ledger).touch()
+        await desk.rest(workers)
+        await workers.retire()
+        await check_fleet(desk, workers)
+    return (taken.at - began) / 1e6
+
+
+async def crowded(directory: Path, server: Server, *, places: int = 2) -> float:
+    """A worker dies when the only other one has no place left: seconds until all of its turns go on."""
+    async with (
+        a_database(server) as store,
+        crew(directory, store, heartbeat=HEARTBEAT) as workers,
+        office(directory, store) as desk,
+    ):
+        await desk.open(2 * places)
+        first = await workers.start(concurrency=places)
+        for number in range(places):
+            await desk.prompt(number, "again")
+        for number in range(places):
+            await workers.until("tick", first, _ticks(desk, number))
+        second = await workers.start(concurrency=places)
+        for number in range(places, 2 * places):
+            await desk.prompt(number, "again")
+        for number in range(places, 2 * places):
+            await workers.until("tick", second, _ticks(desk, number))
+        died = now()
+        await workers.kill(first)
+        taken = [await workers.until("tick", second, _ticks(desk, number)) for number in range(places)]
+        enough(workers.ledger).touch()
+        await desk.rest(workers)
+        await workers.retire()
+        await check_fleet(desk, workers)
+    return (max(line.at for line in taken) - died) / 1e6
+
+
+def _ticks(desk: Office, number: int) -> Callable[[Line], bool]:
+    return lambda line: line.session == desk.sessions[number]

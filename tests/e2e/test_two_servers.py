@@ -103,3 +103,14 @@ async def test_a_prompt_to_one_server_streams_to_a_client_of_another(
         assert any(isinstance(event, SessionStatus) for event in events)
         assert await other.messages(session.id) == await one.messages(session.id)
         assert (await other.prompt(session.id, "again")).info.session_id == session.id
+
+
+async def test_a_run_works_alone_where_nobody_else_does(tmp_path: Path, postgres_server: Server) -> None:
+    async with a_database(postgres_server) as dsn, open_desk(tmp_path, SCRIPT) as (desk, _):
+        env = {"ASYNCAGENTS_STORE": dsn, **BRISK}
+        ran = await desk.run("run", "again", env=env)
+        assert (ran.code, ran.out.strip()) == (0, "Yes.")
+        listed = await desk.run("sessions", "--json", env=env)
+        assert len(listed.json) == 1
+        looked = await desk.run("doctor", env=env)
+        assert "PostgreSQL" in looked.out

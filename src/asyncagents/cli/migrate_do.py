@@ -20,7 +20,7 @@ async def bring() -> None:
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
     async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng()):
-        click.echo(f"the database has schema {len(load_scripts())}, this version's")
+        click.echo(f"the database is ready for this version, which knows schema {len(load_scripts())}")
 
 
 async def move_in(source: Path, pool: str | None) -> None:

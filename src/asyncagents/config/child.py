@@ -2,6 +2,7 @@
 
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
+from asyncagents.config.fleet import STORE_VARIABLE
 from asyncagents.config.known import known_providers
 from asyncagents.config.place import FAMILIES
 from asyncagents.config.veil import is_secret_name
@@ -9,7 +10,7 @@ from asyncagents.config.veil import is_secret_name
 # A file may refer to these with {env:…}; no program gets far without them.
 ESSENTIAL = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 # Keys that neither their names nor a table give away.
-OTHERS = frozenset({"AWS_BEARER_TOKEN_BEDROCK"})
+OTHERS = frozenset({"AWS_BEARER_TOKEN_BEDROCK", STORE_VARIABLE})
 # Shorter values would be found by chance in innocent variables.
 SHORTEST_KEY = 8
 

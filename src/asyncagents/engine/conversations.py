@@ -111,7 +111,8 @@ class Conversations:
         )
         made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
         own_key = f"fork:{session_id}:{key}" if key is not None else None
-        return await self._store.conversation.copy(NewSession(info=info, pool=self._pool, key=own_key), made)
+        pool = (await self._store.control(session_id)).pool  # its directory is where it was
+        return await self._store.conversation.copy(NewSession(info=info, pool=pool, key=own_key), made)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
         """Raises `SessionBusy` unless the session rests; so do the next two."""

@@ -49,10 +49,8 @@ class Dispatcher:
         self._most, self._hinted, self._cut_off, self._draining = most, hinted, False, False
         self._keep_ms = keep_ms
         self._store = store
-        self._runner = runner
-        self.reverts = runner.reverts
-        self._owner = owner
-        self._alive = alive
+        self._runner, self.reverts = runner, runner.reverts
+        self._owner, self._alive = owner, alive
         self.pools = pools
         self._clock = clock
         self._runs: dict[SessionId, Run] = {}
@@ -123,9 +121,10 @@ class Dispatcher:
 
     async def offered(self, session_id: SessionId) -> bool:
         """Run it, unless there is nothing to do; returns when that has ended. False: not here."""
+        known = session_id in self._runs  # it was offered before: once is enough to take a place
         self.dispatch(session_id)
         task = self._tasks.get(session_id)
-        if task is not None:
+        if task is not None and not known:
             await asyncio.wait({task})
         return task is not None
 
@@ -226,8 +225,19 @@ class Dispatcher:
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
     async def _take_up(self) -> None:
+        if self._hinted and self._root is not None:  # what it works on alone may have jobs that nobody takes
+            await self._take_up_tree(self._root)
+            return
         for pool in self.pools:
             await self._take_up_of(pool)
+
+    async def _take_up_tree(self, root_id: SessionId) -> None:
+        for session_id in await self._store.at_work(root_id):
+            control = await self._store.control(session_id)
+            if control.state == "ready":
+                self.dispatch(session_id)
+            elif control.state == "running" and self._is_left(control.owner) and session_id not in self._runs:
+                self.dispatch(session_id, dead=control.owner)
 
     async def _take_up_of(self, pool: str) -> None:
         after = "~"

@@ -22,11 +22,15 @@ from asyncagents.store.postgres.retention import tidy_forever
 from asyncagents.store.postgres.trouble import LOST
 
 COUNTED = 500
-"""A project's sessions that are at work or wait: so many are told apart."""
+"""A project's sessions that are at work or wait; one that has more waits behind everybody."""
 _WAITING = (
-    "SELECT id, pool, (SELECT COUNT(*) FROM (SELECT 1 FROM session AS other"
-    " WHERE other.project_id = session.project_id AND other.state <> 'idle' LIMIT $2) AS before)"
-    " FROM session WHERE id = ANY($1) AND state = 'ready'"
+    "SELECT id, pool, CASE WHEN busy < $2 THEN first - busy ELSE LEAST(first - busy, last - 1) END"
+    " FROM session,"
+    " LATERAL (SELECT COALESCE(MAX(priority), 0) AS first, COALESCE(MIN(priority), 0) AS last FROM pgqueuer"
+    "  WHERE status = 'queued' AND entrypoint = 'turn.' || session.pool) AS line,"
+    " LATERAL (SELECT COUNT(*) AS busy FROM (SELECT 1 FROM session AS other"
+    "  WHERE other.project_id = session.project_id AND other.state <> 'idle' LIMIT $2) AS kin) AS project"
+    " WHERE id = ANY($1) AND state = 'ready'"
 )
 
 LOOK_SECONDS = 5
@@ -56,8 +60,9 @@ async def install(connection: Connection) -> None:
 
 
 async def enqueue(connection: Connection, sessions: list[SessionId]) -> None:
-    """In the transaction that woke them. A project's next session waits behind as many as it has at work:
-    of one with ten thousand and one with a single one, the single one is next."""
+    """In the transaction that woke them. Counted from who is first in line, a project's next session waits
+    behind as many as it has at work: of one with ten thousand and one with a single one, the single one is
+    next; and as the line moves on, nobody who waits is overtaken for ever."""
     rows = await connection.fetch(_WAITING, list(dict.fromkeys(sessions)), COUNTED)
     if not rows:
         return
@@ -67,7 +72,7 @@ async def enqueue(connection: Connection, sessions: list[SessionId]) -> None:
     await queries.enqueue(
         [entrypoint(row[1]) for row in rows],
         [row[0].encode() for row in rows],
-        [-row[2] for row in rows],
+        [row[2] for row in rows],
     )
 
 
