@@ -25,7 +25,6 @@ POOL = "local"
 POLL_SECONDS = 0.075
 FLEET_POLL_SECONDS = 1.0
 """Others tell when they have committed; this is for what was not heard."""
-RUNS = 2_000
 MISSING = "asyncagents[postgres] is not installed, and ASYNCAGENTS_STORE names a database: install it"
 
 
@@ -76,8 +75,8 @@ class World(Struct, frozen=True):
     """Of sessions that are made here."""
     pools: tuple[str, ...] = (POOL,)
     """Whose sessions are run here."""
-    most: int = RUNS
-    """Sessions at work here at once."""
+    most: int = 0
+    """Sessions at work here at once; 0: as many as there may be."""
     jobs: Jobs | None = None
     """None: whoever hears that a session was woken runs it."""
     bond: Bond = field(default_factory=Bond)

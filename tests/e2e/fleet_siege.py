@@ -179,8 +179,8 @@ async def restarts(
         senders, slowest = Senders(desk, workers.ledger), 0.0
         for _ in range(restarts):
             async with asyncio.TaskGroup() as group:
-                group.create_task(senders.send(signals, seconds=1.0))
-                await asyncio.sleep(0.2 + 0.6 * desk.rng.random())
+                group.create_task(senders.send(signals, seconds=0.1))  # many at once: some are cut in COMMIT
+                await asyncio.sleep(0.1 + 0.3 * desk.rng.random())
                 before = time.monotonic()
                 await asyncio.to_thread(server.restart, "immediate")
                 slowest = max(slowest, time.monotonic() - before)

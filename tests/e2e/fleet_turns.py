@@ -157,7 +157,7 @@ async def fairness(
         for first in range(0, crowd, AT_ONCE):
             await asyncio.gather(*map(desk.prompt, range(first, min(first + AT_ONCE, crowd))))
         await workers.start(concurrency=concurrency, think=0.05)
-        while len(workers.lines("claimed")) < served:
+        while len(workers.lines("claimed")) < served:  # noqa: ASYNC110  others do
             await asyncio.sleep(0.1)
         woken = (await desk.prompt(crowd)).at
         single = desk.sessions[crowd]
@@ -199,9 +199,9 @@ class Shares(Struct, frozen=True):
     steady: int
 
 
-async def shares(directory: Path, server: Server, *, crowd: int, steady: int, seconds: float) -> Shares:
+async def shares(directory: Path, server: Server, *, crowd: int, steady: int, turns: int) -> Shares:
     """One project has many sessions that wait; another has few, which are spoken to as soon as they answer,
-    and would be enough to keep the worker busy."""
+    and would be enough to keep the worker busy. Until these have had so many turns."""
     async with (
         a_database(server) as store,
         crew(directory, store) as workers,
@@ -214,10 +214,12 @@ async def shares(directory: Path, server: Server, *, crowd: int, steady: int, se
         async with asyncio.TaskGroup() as group:
             speaking = [group.create_task(_speak_on(desk, number)) for number in range(steady)]
             await workers.start(concurrency=max(2, steady // 2), think=0.1)
-            await asyncio.sleep(seconds)
+            few, begun = set(desk.sessions[:steady]), [False]
+            while begun.count(True) < turns:
+                await asyncio.sleep(0.1)
+                begun = [line.session in few for line in workers.lines("claimed")]
             for each in speaking:
                 each.cancel()
-        begun = [line.session in desk.sessions[:steady] for line in workers.lines("claimed")]
     return Shares(crowd=begun.count(False), steady=begun.count(True))
 
 

@@ -7,12 +7,21 @@ import pytest
 
 from tests.e2e.fleet_drain import DRAIN, drain
 from tests.e2e.fleet_siege import restarts, stress
-from tests.e2e.fleet_turns import HEARTBEAT, fairness, handover, interlude, partition
+from tests.e2e.fleet_turns import (
+    HEARTBEAT,
+    burst,
+    crowded,
+    fairness,
+    handover,
+    interlude,
+    partition,
+    shares,
+)
 from tests.postgres_server import Server, open_server
 
 Record = Callable[[str, object], None]
-SIGNALS = 240
-SLACK = 0.6
+SIGNALS = 200
+SLACK = 0.8
 """Seconds that a busy machine may add."""
 
 
@@ -27,7 +36,7 @@ def durable_server() -> Iterator[Server]:
 async def test_each_signal_is_consumed_once_however_often_workers_are_killed_or_stopped(
     tmp_path: Path, postgres_server: Server, record_property: Record
 ) -> None:
-    summary = await stress(tmp_path, postgres_server, signals=SIGNALS, sessions=30, seconds=6)
+    summary = await stress(tmp_path, postgres_server, signals=SIGNALS, sessions=25, seconds=5)
     for what in ("prompts", "results", "kills", "stopped for too long", "stale"):
         record_property(f"fleet: {what}", summary.counts.get(what, 0))
     assert summary.counts["prompts"] + summary.counts["results"] >= SIGNALS
@@ -51,7 +60,7 @@ async def test_what_was_acknowledged_outlives_a_database_that_dies_again_and_aga
 ) -> None:
     summary = await restarts(tmp_path, durable_server, restarts=4)
     record_property("fleet: restarts of the database", summary.counts["restarts"])
-    assert summary.counts["prompts"] > 4 * 20
+    assert summary.counts["prompts"] + summary.counts["results"] >= 4 * 40
 
 
 @pytest.mark.spec("X-10", "X-11")
@@ -71,16 +80,16 @@ async def test_turns_finish_when_a_worker_is_told_to_end_and_what_takes_too_long
     assert seen.code == 0
     assert seen.asked == {"short": 1, "long": 2, "next": 1}, "what was finished was not asked again"
     assert seen.answers == {"short": "a short answer", "long": "a long answer", "next": "the next answer"}
-    assert seen.next_answered < DRAIN, "others go on meanwhile"
-    assert DRAIN <= seen.ended < DRAIN + 2
-    assert seen.went_on < 2
+    assert seen.next_answered < DRAIN + 3, "others go on meanwhile"
+    assert DRAIN <= seen.ended < DRAIN + 6
+    assert seen.went_on < 6
 
 
 @pytest.mark.spec("X-10")
 async def test_who_has_a_long_turn_under_way_when_the_database_starts_anew_takes_others_at_once(
     tmp_path: Path, durable_server: Server
 ) -> None:
-    assert await interlude(tmp_path, durable_server) < 3
+    assert await interlude(tmp_path, durable_server) < 8
 
 
 @pytest.mark.spec("X-10")
@@ -88,5 +97,25 @@ async def test_a_project_with_one_session_does_not_wait_for_one_with_hundreds(
     tmp_path: Path, postgres_server: Server
 ) -> None:
     seen = await fairness(tmp_path, postgres_server, crowd=300, concurrency=4)
+    assert seen.ahead <= 10
     assert seen.left > 100, "the crowd was gone: this proves nothing"
-    assert seen.ahead <= 8
+
+
+@pytest.mark.spec("X-10")
+async def test_a_project_with_few_sessions_that_never_rest_leaves_others_their_share(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    seen = await shares(tmp_path, postgres_server, crowd=24, steady=6, turns=60)
+    assert seen.crowd >= 20, seen
+
+
+@pytest.mark.spec("X-10")
+async def test_who_was_spoken_to_often_takes_one_place(tmp_path: Path, postgres_server: Server) -> None:
+    assert await burst(tmp_path, postgres_server) < 8
+
+
+@pytest.mark.spec("X-10")
+async def test_turns_of_who_died_go_on_though_all_places_are_taken(
+    tmp_path: Path, postgres_server: Server
+) -> None:
+    assert await crowded(tmp_path, postgres_server) < HEARTBEAT + 8

@@ -56,7 +56,7 @@ async def test_what_another_process_serves_is_about_to_be_taken_up(tmp_path: Pat
         session, _ = await runtime.begin("go", directory=tmp_path)
         clock.advance(60_000)
         alone = await runtime.tasks.why(session.id)
-        runtime.tasks.served_elsewhere = lambda: True
+        runtime.tasks.served_elsewhere = lambda pool: True
         beside = await runtime.tasks.why(session.id)
 
     assert (alone.code, beside.code) == ("no_worker", "ready")

@@ -14,7 +14,7 @@ COMMANDS = {
     "run": "Send a prompt and watch the answer being written.",
     "serve": "Work on all sessions of a data directory, and answer over HTTP.",
     "worker": "Work on sessions of a shared database, beside others.",
-    "migrate": "Bring a shared database to this version, or move a data directory into it.",
+    "migrate": "Bring a shared database up to date, or a data directory into it.",
     "sessions": "List the sessions of this directory, newest first.",
     "show": "Print the transcript of a session.",
     "asks": "List what waits for a person, the newest last.",

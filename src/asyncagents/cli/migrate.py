@@ -18,12 +18,12 @@ import click
     "--pool", metavar="NAME", help="The pool that they belong to from then on; else ASYNCAGENTS_POOL."
 )
 def migrate(*, source: Path | None, pool: str | None) -> None:
-    """Bring the database of ASYNCAGENTS_STORE to this version's schema.
+    """Bring a shared database up to date, or a data directory into it.
 
-    Every process does that by itself when it starts; this is for whoever wants it done before. Old and new
-    processes may run side by side as long as the schema lets them. With --from everything that a data
-    directory keeps in its file is copied in one transaction: all of it, or nothing. The file stays as it is;
-    nobody may use it meanwhile.
+    The database is that of ASYNCAGENTS_STORE, and gets this version's schema. Every process does that by
+    itself when it starts; this is for whoever wants it done before. Old and new processes may run side by
+    side as long as the schema lets them. With --from everything that a data directory keeps in its file is
+    copied in one transaction: all of it, or nothing. The file stays as it is; nobody may use it meanwhile.
 
     Exit codes: 0 done; 1 the database or the file cannot be used; 2 wrong usage; 4 the file is in use, or
     the database has sessions.

@@ -33,13 +33,13 @@ from asyncagents.config.fleet import CONCURRENCY
 def worker(
     *, pools: str | None, concurrency: int, drain: float, directory: Path, data_dir: Path | None
 ) -> None:
-    """Work on sessions that are kept in the database of ASYNCAGENTS_STORE; nobody is listened to.
+    """Work on sessions of a shared database, beside others.
 
-    Start as many as you like, on as many machines: each session is run by one of them at a time, and if one
-    dies others go on with what it did. A session belongs to a pool: that of the machine it was made on, or
-    the one that ASYNCAGENTS_POOL names there, for machines that share their directories. SIGINT or SIGTERM:
-    it takes nothing new, and ends when its turns have, at the latest after --drain; a second one ends it
-    at once, and nothing is lost by that.
+    The database is that of ASYNCAGENTS_STORE. Start as many as you like, on as many machines: each session is
+    run by one of them at a time, and if one dies others go on with what it did. A session belongs to a pool:
+    that of the machine it was made on, or the one that ASYNCAGENTS_POOL names there, for machines that share
+    their directories. SIGINT or SIGTERM: it takes nothing new, and ends when its turns have, at the latest
+    after --drain; a second one ends it at once, and nothing is lost by that.
 
     Exit codes: 0 stopped; 1 the database cannot be used; 2 wrong usage; 130 and 143 ended at once.
     """

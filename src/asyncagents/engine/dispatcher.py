@@ -42,11 +42,11 @@ class Dispatcher:
         clock: Clock,
         group: asyncio.TaskGroup,
         keep_ms: int,
-        most: int = RUNS,
+        most: int = 0,
         hinted: bool = False,
     ) -> None:
         """`hinted`: woken sessions are offered to whoever has room, here or elsewhere."""
-        self._most, self._hinted, self._cut_off, self._draining = most, hinted, False, False
+        self._most, self._hinted, self._cut_off, self._draining = most or RUNS, hinted, False, False
         self._keep_ms = keep_ms
         self._store = store
         self._runner, self.reverts = runner, runner.reverts

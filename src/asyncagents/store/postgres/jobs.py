@@ -25,10 +25,10 @@ COUNTED = 500
 """A project's sessions that are at work or wait; one that has more waits behind everybody."""
 _WAITING = (
     "SELECT id, pool, CASE WHEN busy < $2 THEN first - busy ELSE LEAST(first - busy, last - 1) END"
-    " FROM session,"
-    " LATERAL (SELECT COALESCE(MAX(priority), 0) AS first, COALESCE(MIN(priority), 0) AS last FROM pgqueuer"
-    "  WHERE status = 'queued' AND entrypoint = 'turn.' || session.pool) AS line,"
-    " LATERAL (SELECT COUNT(*) AS busy FROM (SELECT 1 FROM session AS other"
+    " FROM session, LATERAL ("
+    "  SELECT COALESCE(MAX(priority), 0) AS first, COALESCE(MIN(priority), 0) AS last"
+    "  FROM pgqueuer WHERE status = 'queued' AND entrypoint = 'turn.' || session.pool) AS line, LATERAL ("
+    "  SELECT COUNT(*) AS busy FROM (SELECT 1 FROM session AS other"
     "  WHERE other.project_id = session.project_id AND other.state <> 'idle' LIMIT $2) AS kin) AS project"
     " WHERE id = ANY($1) AND state = 'ready'"
 )
