@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     walks = [each for each in items if isinstance(each, pytest.Function) and each.originalname in WALKS]
     in_databases = [each for each in walks if each.callspec.params.get("another") == "postgres"]
-    left_out = {each for number, each in enumerate(in_databases) if number % 3}
+    in_order = sorted(in_databases, key=lambda each: each.nodeid)
+    left_out = {each for number, each in enumerate(in_order) if number % 3}
     if left_out:
         config.hook.pytest_deselected(items=sorted(left_out, key=lambda each: each.nodeid))
         items[:] = [each for each in items if each not in left_out]
