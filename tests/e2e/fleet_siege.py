@@ -1,6 +1,6 @@
 """Signals by the thousand while workers are killed and stopped, or their database is:
 
-`python -m tests.e2e.fleet_siege --signals 3000 --sessions 200` or `… --restarts 20`.
+`python -m tests.e2e.fleet_siege --signals 3000 --sessions 200 --restarts 20 --crowd 10000 --wakes 300`.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import StoreError
 from tests.e2e.fleet import Crew, Office, Worker, count, crew, office
 from tests.e2e.fleet_check import check_fleet
+from tests.e2e.fleet_turns import fairness, latency
 from tests.e2e.fleet_worker import Reader
 from tests.e2e.siege import Summary
 from tests.postgres import a_database
@@ -29,6 +30,7 @@ from tests.simulation.stage import Violation
 WORKERS = 3
 SENDERS = 12
 BREATH_SECONDS = 20.0
+STRIKES = ("kill", "kill", "kill", "stop for too long", "stop for too long", "stop for a moment")
 TIRED = "SELECT COUNT(*) FROM session WHERE state <> 'idle' AND claims > 1"
 WISHES = ("say", "say", "say", "say", "say", "pay 20", "pay 200", "put 60", "job 0", "job 60")
 
@@ -99,6 +101,8 @@ class Striker:
         self._crew = workers
         self._rng = random.Random(f"strikes:{seed}")
         self._stopped: set[int] = set()
+        self._first = ["kill", "stop for too long"]
+        """Whatever chance brings after that."""
         self.counts: Counter[str] = Counter()
 
     async def strike_on(self, until: asyncio.Event) -> None:
@@ -110,15 +114,15 @@ class Striker:
                 if len(awake) < 2 or until.is_set():
                     continue
                 victim = self._rng.choice(awake)
-                if self._rng.random() < 0.5:
+                how = self._first.pop() if self._first else self._rng.choice(STRIKES)
+                if how == "kill":
                     await self._crew.kill(victim)
                     await self._crew.start(wait=False)
                     self.counts["kills"] += 1
                 else:
-                    group.create_task(self._stop(victim))
+                    group.create_task(self._stop(victim, long=how == "stop for too long"))
 
-    async def _stop(self, victim: Worker) -> None:
-        long = self._rng.random() < 0.6
+    async def _stop(self, victim: Worker, *, long: bool) -> None:
         self.counts["stopped for too long" if long else "stopped for a moment"] += 1
         self._stopped.add(victim.number)
         victim.signal(signal.SIGSTOP)
@@ -191,24 +195,35 @@ async def restarts(
     return Summary(restarts, time.monotonic() - began, dict(counts))
 
 
-async def _run(options: argparse.Namespace, directory: Path) -> list[Summary]:
-    done = []
-    if options.signals:
-        with open_server() as server:
-            summary = await stress(
-                directory,
-                server,
-                signals=options.signals,
-                sessions=options.sessions,
-                seconds=options.seconds,
-                seed=options.seed,
+async def _run(of: argparse.Namespace, directory: Path) -> list[object]:
+    done: list[object] = []
+    with open_server() as server:
+        if of.signals:
+            done.append(
+                await stress(
+                    _folder(directory, "stress"),
+                    server,
+                    signals=of.signals,
+                    sessions=of.sessions,
+                    seconds=of.seconds,
+                    seed=of.seed,
+                )
             )
-        done.append(summary)
-    if options.restarts:
-        (again := directory / "restarts").mkdir()
+        if of.wakes:
+            done.append(await latency(_folder(directory, "wakes"), server, signals=of.wakes))
+        if of.crowd:
+            place, served = _folder(directory, "crowd"), of.crowd // 15
+            done.append(await fairness(place, server, crowd=of.crowd, served=served, concurrency=16))
+    if of.restarts:
         with open_server(durable=True) as server:
-            done.append(await restarts(again, server, restarts=options.restarts, seed=options.seed))
+            place = _folder(directory, "restarts")
+            done.append(await restarts(place, server, restarts=of.restarts, seed=of.seed))
     return done
+
+
+def _folder(directory: Path, name: str) -> Path:
+    (made := directory / name).mkdir()
+    return made
 
 
 def main() -> int:
@@ -216,7 +231,9 @@ def main() -> int:
     parser.add_argument("--signals", type=int, default=0)
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=30.0, help="at least so long signals are sent")
-    parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--restarts", type=int, default=0, help="of the database, with signals on their way")
+    parser.add_argument("--wakes", type=int, default=0, help="of sessions that rest: how long each takes")
+    parser.add_argument("--crowd", type=int, default=0, help="sessions that wait before another project's")
     parser.add_argument("--seed", type=int, default=0)
     directory = Path(tempfile.mkdtemp(prefix="fleet"))
     try:
@@ -226,7 +243,7 @@ def main() -> int:
         return 1
     shutil.rmtree(directory)
     for each in done:
-        sys.stdout.write(f"{each.seconds:.0f} s: {each.counts}\n")
+        sys.stdout.write(f"{each}\n")
     return 0
 
 
