@@ -1,6 +1,7 @@
 """The databases that must keep the contract."""
 
 import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -19,15 +20,8 @@ from asyncagents.world import PolledDatabase
 from tests.contract.build import Lab
 from tests.postgres import Server, an_empty_database
 
-WALKS = frozenset(
-    {
-        "test_readers_that_come_and_go_end_where_the_store_is",
-        "test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot",
-        "test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot",
-        "test_the_rows_always_agree",
-    }
-)
-"""Of many seeds: in a database every third is walked, unless examples are drawn."""
+MANY = 8
+"""A test with so many cases is asked every third of them in a database, unless examples are drawn."""
 Another: TypeAlias = Callable[[], AbstractAsyncContextManager[PolledDatabase]]
 
 
@@ -39,10 +33,12 @@ def connect(path: Path) -> Connection:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if os.environ.get("ASYNCAGENTS_EXAMPLES") == "drawn":
         return
-    walks = [each for each in items if isinstance(each, pytest.Function) and each.originalname in WALKS]
-    in_databases = [each for each in walks if each.callspec.params.get("another") == "postgres"]
-    in_order = sorted(in_databases, key=lambda each: each.nodeid)
-    left_out = {each for number, each in enumerate(in_order) if number % 3}
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for each in items:
+        if isinstance(each, pytest.Function) and "postgres" in each.name and "another" in each.fixturenames:
+            cases[each.nodeid.partition("[")[0]].append(each)
+    crowds = [sorted(each, key=lambda item: item.nodeid) for each in cases.values() if len(each) >= MANY]
+    left_out = {each for crowd in crowds for number, each in enumerate(crowd) if number % 3}
     if left_out:
         config.hook.pytest_deselected(items=sorted(left_out, key=lambda each: each.nodeid))
         items[:] = [each for each in items if each not in left_out]
