@@ -25,8 +25,8 @@ from tests.postgres import Server
 
 CREWS = (1, 2, 4)
 SESSIONS, TURNS = 400, 2
-WARM = 32
-"""Turns that are not counted: connections are made by then, and statements known."""
+WARM = 200
+"""Turns of each worker that are not counted: connections are made by then, and statements known on all."""
 THINK = 1.0
 PLACES = 16
 """Sessions at work in a worker at once, with a model that thinks."""
@@ -48,7 +48,8 @@ async def _turns(runtime: Runtime, sessions: list[SessionId]) -> None:
 
 
 async def _measured(stage: Stage, sessions: int, turns: int) -> Spent:
-    await _turns(stage.runtime, await stage.sessions(WARM))
+    warm = await stage.sessions(WARM * len(stage.workers))
+    await _turns(stage.runtime, warm)
     await stage.rest()
     ids = await stage.sessions(sessions)
     before, wall = await _taken(stage), time.perf_counter()
@@ -57,7 +58,7 @@ async def _measured(stage: Stage, sessions: int, turns: int) -> Spent:
         await stage.rest()
     wall, after = time.perf_counter() - wall, await _taken(stage)
     answered = await stage.admin.fetchval("SELECT COUNT(*) FROM input WHERE answer_id IS NOT NULL")
-    assert answered == WARM + sessions * turns, f"{answered} prompts were answered"
+    assert answered == len(warm) + sessions * turns, f"{answered} prompts were answered"
     taken = [(late - early) / (sessions * turns) for early, late in zip(before, after, strict=True)]
     return Spent(sessions * turns / wall, *taken)
 

@@ -291,7 +291,7 @@ def _assemble(
         reach=reach,
         pool=world.pool,
     )
-    tie(world, dispatcher, limits, bus)
+    tie(world, dispatcher, limits, bus=bus, answers=answers)
     runtime.tasks.served_elsewhere = world.bond.served
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)

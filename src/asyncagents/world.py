@@ -12,6 +12,7 @@ from asyncagents.config.fleet import Fleet
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.relay import Relay, Wire
@@ -51,6 +52,8 @@ class Bond(Struct):
     capacity: Callable[[], int] = lambda: 0
     """How many could be; 0: it runs none."""
     listens: Callable[[], bool] = lambda: False
+    waits: Callable[[], bool] = lambda: False
+    """Whether anybody waits for an answer here."""
     died: Callable[[], None] = lambda: None
     """Somebody has: what he did is to be taken up."""
     cut: Callable[[bool], None] = lambda cut: None
@@ -125,11 +128,13 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
         open_line(fleet.store, rng, workers, patience=patience) as line,
     ):
         database.before_commit, database.committed = enqueue, line.committed
-        database.others.wanted, line.on_news = lambda: bond.listens(), database.poll
-        line.on_cut = lambda cut: bond.cut(cut)
+        database.others.wanted, database.others.urgent = lambda: bond.listens(), lambda: bond.waits()
+        line.on_news = database.poll
         _introduce(workers, bond)
         await line.begun()
         jobs = Jobs(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
+        jobs.fellows = lambda: workers.fellows
+        line.on_jobs, line.on_cut = jobs.hint, lambda cut: _cut(bond, jobs, cut)
         yield World(
             database,
             workers,
@@ -146,6 +151,12 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
         )
 
 
+def _cut(bond: Bond, jobs: Any, cut: bool) -> None:
+    bond.cut(cut)
+    if cut:
+        jobs.cut()
+
+
 def _introduce(workers: Any, bond: Bond) -> None:
     """`workers`: those of the database. What they ask is asked when the runtime has said whom."""
     workers.runs, workers.capacity = lambda: bond.runs(), lambda: bond.capacity()
@@ -153,7 +164,7 @@ def _introduce(workers: Any, bond: Bond) -> None:
     bond.fellows, bond.served = lambda: workers.fellows, workers.serve
 
 
-def tie(world: World, dispatcher: Dispatcher, limits: Limits, bus: Bus) -> None:
+def tie(world: World, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: Answers) -> None:
     """To the other processes of the same database, if there are any."""
 
     def died() -> None:
@@ -162,7 +173,8 @@ def tie(world: World, dispatcher: Dispatcher, limits: Limits, bus: Bus) -> None:
 
     bond = world.bond
     bond.runs, bond.capacity = lambda: dispatcher.live, lambda: world.most if dispatcher.serves else 0
-    bond.listens, bond.cut, bond.died = lambda: bus.is_heard, dispatcher.cut, died
+    bond.listens, bond.waits = lambda: bus.is_heard, lambda: answers.are_waited_for
+    bond.cut, bond.died = dispatcher.cut, died
     if world.wire is not None:
         bus.pass_on(Relay(bus, world.wire))
 

@@ -23,6 +23,10 @@ class Answers:
     def __init__(self) -> None:
         self._waiting: dict[MessageId, list[_Waiting]] = {}
 
+    @property
+    def are_waited_for(self) -> bool:
+        return bool(self._waiting)
+
     def expect(self, session_id: SessionId, message_id: MessageId) -> asyncio.Future[MessageId]:
         """Ask before the prompt is stored: the answer may be there at once."""
         future = asyncio.get_running_loop().create_future()

@@ -19,7 +19,7 @@ from asyncagents.store.postgres.statement import load_statements
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.postgres.tree import Trees
 from asyncagents.store.postgres.trouble import LOST, UNSYNCED, Again, judged
-from asyncagents.store.tx import Commit, Verb
+from asyncagents.store.tx import Commit, Row, Verb
 
 T = TypeVar("T")
 SIZE = 8
@@ -43,10 +43,10 @@ class PostgresDatabase:
         self._listeners: list[Callable[[Commit], None]] = []
         self._works: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self.before_commit: Callable[[Connection, list[SessionId]], Awaitable[None]] | None = None
-        """What else belongs into a transaction that wakes sessions."""
-        self.committed: Callable[[], None] = lambda: None
-        """Something was written: others may want to know."""
+        self.before_commit: Callable[[Connection, list[SessionId]], Awaitable[frozenset[str]]] | None = None
+        """What else belongs into a transaction that wakes sessions; returns their pools."""
+        self.committed: Callable[[frozenset[str]], None] = lambda pools: None
+        """Something was written: others may want to know. For these pools there is work among it."""
         self.others = Others(self)
 
     async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
@@ -55,6 +55,12 @@ class PostgresDatabase:
 
     async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
         return await asyncio.shield(self._begin(self._tried(lambda until: self._read(verb, until))))
+
+    async def ask(self, statement: str, *params: object) -> list[Row]:
+        """One that reads: it is its own transaction."""
+        return await asyncio.shield(
+            self._begin(self._tried(lambda until: self._ask(statement, params, until)))
+        )
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._listeners.append(listener)
@@ -115,6 +121,13 @@ class PostgresDatabase:
             await _undo(tx)
             return value
 
+    async def _ask(self, statement: str, params: tuple[object, ...], until: float) -> list[Row]:
+        try:
+            async with self._pool.take(until=until) as connection:
+                return [tuple(row) for row in await connection.fetch(self._sql[statement].text, *params)]
+        except (*LOST, asyncpg.PostgresError) as error:
+            raise judged(error) from error
+
     async def _commit(self, verb: Verb[T], until: float) -> T:
         async with self._tx(until, base=self.base) as tx:
             with self.others.aware_of(tx):
@@ -130,15 +143,16 @@ class PostgresDatabase:
         return value
 
     async def _finish(self, tx: PostgresTx, connection: Connection, until: float) -> None:
+        pools: frozenset[str] = frozenset()
         if tx.woken and self.before_commit is not None:
             try:
-                await self.before_commit(connection, tx.woken)
+                pools = await self.before_commit(connection, tx.woken)
             except Exception as error:
                 await _undo(tx, error)
                 raise judged(error) from error
         await self._end(connection, tx, until)
         if tx.xid:
-            self.committed()
+            self.committed(pools)
 
     async def _end(self, connection: Connection, tx: PostgresTx, until: float) -> None:
         try:

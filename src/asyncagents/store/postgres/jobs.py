@@ -10,13 +10,14 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 from pgqueuer import QueueManager, RetryRequested
-from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
+from asyncagents.store.postgres.gate import GatedDriver, GatedQueries
+from asyncagents.store.postgres.news import EVERY_POOL
 from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
 from asyncagents.store.postgres.retention import tidy_forever
 from asyncagents.store.postgres.trouble import LOST
@@ -48,7 +49,7 @@ def entrypoint(pool: str) -> str:
 
 async def install(connection: Connection) -> None:
     """PgQueuer's own tables, as its version wants them."""
-    ours = version("pgqueuer")
+    ours = f"{version('pgqueuer')}, silent"
     if await connection.fetchval("SELECT queue FROM asyncagents_schema") == ours:
         return
     queries = Queries.from_asyncpg_connection(connection)
@@ -56,16 +57,18 @@ async def install(connection: Connection) -> None:
         await queries.upgrade()
     else:
         await queries.install()
+    settings = queries.qbe.settings  # its notifications would be one for each statement: our line tells
+    await connection.execute(f"ALTER TABLE {settings.queue_table} DISABLE TRIGGER {settings.trigger}")
     await connection.execute("UPDATE asyncagents_schema SET queue = $1", ours)
 
 
-async def enqueue(connection: Connection, sessions: list[SessionId]) -> None:
+async def enqueue(connection: Connection, sessions: list[SessionId]) -> frozenset[str]:
     """In the transaction that woke them. Counted from who is first in line, a project's next session waits
     behind as many as it has at work: of one with ten thousand and one with a single one, the single one is
-    next; and as the line moves on, nobody who waits is overtaken for ever."""
+    next; and as the line moves on, nobody who waits is overtaken for ever. Returns the pools."""
     rows = await connection.fetch(_WAITING, list(dict.fromkeys(sessions)), COUNTED)
     if not rows:
-        return
+        return frozenset()
     queries = _queries.get(connection)
     if queries is None:
         queries = _queries[connection] = Queries.from_asyncpg_connection(connection)
@@ -74,12 +77,15 @@ async def enqueue(connection: Connection, sessions: list[SessionId]) -> None:
         [row[0].encode() for row in rows],
         [row[2] for row in rows],
     )
+    return frozenset(row[1] for row in rows)
 
 
 class Jobs:
     """PgQueuer's manager, made anew when its connection breaks."""
 
     def __init__(self, dsn: str, rng: Rng, *, pools: tuple[str, ...], most: int, heartbeat: float) -> None:
+        self.fellows: Callable[[], int] = lambda: 1
+        """How many work, with this one."""
         self._dsn = dsn
         self._rng = rng
         self._pools = pools
@@ -87,6 +93,18 @@ class Jobs:
         self._heartbeat = heartbeat
         self._stopped = asyncio.Event()
         self._manager: QueueManager | None = None
+        self._gate: GatedDriver | None = None
+        self._connection: Connection | None = None
+
+    def hint(self, pools: frozenset[str]) -> None:
+        """There may be something to take for those who work for these."""
+        if self._gate is not None and (EVERY_POOL in pools or not pools.isdisjoint(self._pools)):
+            self._gate.hint()
+
+    def cut(self) -> None:
+        """The database is out of reach, and this connection may not have noticed."""
+        if self._connection is not None:
+            self._connection.terminate()
 
     def stop(self) -> None:
         """Take no more; what was taken goes on."""
@@ -130,7 +148,8 @@ class Jobs:
                 assert each is not None
                 each.cancel()
 
-        manager = self._manager = QueueManager(Queries(AsyncpgDriver(connection)))
+        self._connection, self._gate = connection, GatedDriver(connection, self._rng, self.fellows)
+        manager = self._manager = QueueManager(GatedQueries(self._gate))
         connection.add_termination_listener(lost)
         for pool in self._pools:
             manager.entrypoint(entrypoint(pool))(turn)
@@ -142,5 +161,5 @@ class Jobs:
                 heartbeat_timeout=timedelta(seconds=self._heartbeat),
             )
         finally:
-            self._manager = None
+            self._manager = self._gate = self._connection = None
             connection.terminate()

@@ -5,21 +5,17 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
+from asyncagents.store.postgres.news import NEW_WORK, News, pools_of
 from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
 from asyncagents.store.postgres.trouble import LOST
 from asyncagents.store.postgres.workers import BEATS, Workers
 
 NEWS, LIVE = "asyncagents_news", "asyncagents_live"
-GATHER_SECONDS = 0.025
-"""What is committed together is told together, and by one of those who committed at the same time."""
-HEARD_SECONDS = 0.01
-"""All have heard of what was told so long ago; if not, they look by themselves in a while."""
 PAYLOAD = 7_900
 """Bytes that one notification can carry."""
 MOST_LIVE = 512
@@ -37,13 +33,15 @@ class Line:
         self.workers = workers
         self._patience = patience
         self._wake = asyncio.Event()
-        self._news_at: float | None = None
+        self._news = News(rng)
         self._live: deque[str] = deque()
         self._fuse: asyncio.TimerHandle | None = None
         self.cut_off = False
         self.ready = asyncio.Event()
         """It has beaten once."""
         self.on_news: Callable[[], None] = lambda: None
+        self.on_jobs: Callable[[frozenset[str]], None] = lambda pools: None
+        """Somebody, here or elsewhere, has put work into the queue of these pools."""
         self.on_live: Callable[[str], None] = lambda payload: None
         self.on_cut: Callable[[bool], None] = lambda cut: None
         """True: nobody may have heard of us for half of the time after which one is dead. False: again."""
@@ -56,11 +54,12 @@ class Line:
         except TimeoutError as error:
             raise StoreError("the database is out of reach: it did not answer in time") from error
 
-    def committed(self) -> None:
+    def committed(self, pools: frozenset[str]) -> None:
         """Others are told in a moment, unless somebody tells them first."""
-        if self._news_at is None:
-            self._news_at = asyncio.get_running_loop().time() + GATHER_SECONDS
-            self._wake.set()
+        self._news.committed(asyncio.get_running_loop().time(), pools)
+        self._wake.set()
+        if pools:
+            self.on_jobs(pools)
 
     @property
     def heard_elsewhere(self) -> bool:
@@ -88,9 +87,15 @@ class Line:
                     connection.terminate()
 
     async def _attend(self, connection: Connection) -> None:
-        await connection.add_listener(NEWS, self._heard_news)
-        await connection.add_listener(LIVE, self._heard_live)
-        self.on_news()  # whatever was told while nobody listened
+        own = connection.get_server_pid()
+
+        def heard(_: object, pid: int, channel: str, said: str) -> None:
+            if pid != own:
+                self._heard_news(said) if channel == NEWS else self.on_live(said)
+
+        await connection.add_listener(NEWS, heard)
+        await connection.add_listener(LIVE, heard)
+        self._heard_news(NEW_WORK)  # whatever was told while nobody listened
         loop, timeout = asyncio.get_running_loop(), self._patience / 2
         next_beat = 0.0
         while True:
@@ -106,7 +111,7 @@ class Line:
         """Until there is something to do."""
         if connection.is_closed():
             raise ConnectionResetError("it was closed")
-        due = next_beat if self._news_at is None else min(next_beat, self._news_at)
+        due = next_beat if self._news.at is None else min(next_beat, self._news.at)
         self._wake.clear()
         if self._live or self.workers.wanted.is_set():
             return
@@ -123,21 +128,16 @@ class Line:
                 payloads,
                 timeout=timeout,
             )
-        if self._news_at is not None and asyncio.get_running_loop().time() >= self._news_at:
-            self._news_at = None
-            await connection.execute("SELECT pg_notify($1, '')", NEWS, timeout=timeout)
+        now = asyncio.get_running_loop().time()
+        if self._news.at is not None and now >= self._news.at:
+            await connection.execute("SELECT pg_notify($1, $2)", NEWS, self._news.say(now), timeout=timeout)
 
-    def _heard_news(self, connection: Any, pid: int, channel: str, payload: str) -> None:
-        """All look at what was committed by then: what we did a while ago need not be told again."""
-        if pid != connection.get_server_pid():
-            now = asyncio.get_running_loop().time()
-            if self._news_at is not None and self._news_at - GATHER_SECONDS < now - HEARD_SECONDS:
-                self._news_at = None
-            self.on_news()
-
-    def _heard_live(self, connection: Any, pid: int, channel: str, payload: str) -> None:
-        if pid != connection.get_server_pid():
-            self.on_live(payload)
+    def _heard_news(self, said: str) -> None:
+        pools = pools_of(said)
+        self._news.heard(asyncio.get_running_loop().time(), pools)
+        self.on_news()
+        if pools:
+            self.on_jobs(pools)
 
     def _beaten(self, asked: float) -> None:
         """Counted from the question: the answer may have been on its way for long, or we may have slept."""
@@ -163,7 +163,7 @@ class Line:
             connection = await patiently(self._dsn, self._rng, until=until)
             try:
                 await self.workers.leave(connection, timeout=1)
-                await connection.execute("SELECT pg_notify($1, '')", NEWS, timeout=1)
+                await connection.execute("SELECT pg_notify($1, $2)", NEWS, NEW_WORK, timeout=1)
             finally:
                 connection.terminate()
         except (StoreError, *LOST, asyncpg.PostgresError) as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -48,6 +48,15 @@ from asyncagents.store.verb.task import decode_task
 from asyncagents.store.verb.todo import decode_todos
 
 WINDOW = 500
+
+
+class Rows(Protocol):
+    """What is asked for them: a transaction, or what it would say."""
+
+    @property
+    def now(self) -> int: ...
+    async def one(self, statement: str, *params: object) -> Row | None: ...
+    async def all(self, statement: str, *params: object) -> list[Row]: ...
 
 
 class Changes(Struct, frozen=True):
@@ -123,7 +132,7 @@ def _parse(text: str) -> tuple[str, int]:
             raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
 
 
-async def changes(tx: Tx, after: int, upto: int, *, whole: bool = True) -> Changes:
+async def changes(tx: Rows, after: int, upto: int, *, whole: bool = True) -> Changes:
     """Deletions first: what is there now was made after them. Statuses and answers last.
 
     But what is deleted may have been answered before, and who waits for that has not heard of it. If not
@@ -172,7 +181,7 @@ def _gone(kind: str, gone: str, body: bytes) -> Event:
             return TaskCleared(session_id=SessionId(gone))
 
 
-async def _content(tx: Tx, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:
+async def _content(tx: Rows, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:
     for _, session_id, info, version, _, _ in sessions:
         with _spared(events, session_id):
             events.append(SessionUpdated(session_id=session_id, info=decode_session(upcast(version, info))))

@@ -56,6 +56,39 @@ SELECT next_at FROM delivery WHERE rev > $1 AND rev <= $2 AND state = 'owed' ORD
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > $1 AND rev <= $2 ORDER BY rev, kind, id;
 
+-- name: changed_work
+-- All that work depends on, at once, each row with the name of the statement that would give it.
+WITH reach AS MATERIALIZED (SELECT base + settled() - 1 AS upto FROM revision WHERE id = 1)
+SELECT 'revision', upto, NULL::text, NULL::text, NULL::text, NULL::bytea, NULL::bigint FROM reach
+UNION ALL
+SELECT 'changed_inputs', rev, session_id, message_id, answer_id, NULL,
+  EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id)::int
+FROM input WHERE rev > $1 AND rev <= (SELECT upto FROM reach) AND answer_id IS NOT NULL
+UNION ALL
+SELECT 'changed_tombstones', rev, kind, id, NULL, body, NULL
+FROM tombstone WHERE rev > $1 AND rev <= (SELECT upto FROM reach)
+UNION ALL
+SELECT 'changed_sessions', rev, id, NULL, NULL, NULL,
+  (cancel_rev > turn_rev AND (in_turn <> 0 OR cancel_rev > $1))::int
+FROM session WHERE rev > $1 AND rev <= (SELECT upto FROM reach)
+UNION ALL
+SELECT 'changed_due', NULL, NULL, NULL, NULL, NULL, MIN(due)
+FROM (SELECT due, state FROM call WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
+WHERE state = 'open'
+UNION ALL
+SELECT 'changed_backoffs', NULL, NULL, NULL, NULL, NULL, MIN(next_at)
+FROM (SELECT backoff FROM session WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
+JOIN request ON request.id = changed.backoff WHERE request.state = 'backoff'
+UNION ALL
+SELECT 'changed_deadlines', NULL, NULL, NULL, NULL, NULL, MIN(due)
+FROM (SELECT due, live FROM task WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
+WHERE live = 1
+UNION ALL
+SELECT 'changed_deliveries', NULL, NULL, NULL, NULL, NULL, MIN(next_at)
+FROM (SELECT next_at, state FROM delivery WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
+WHERE state = 'owed'
+ORDER BY 2, 3, 4;
+
 -- name: forget_tombstones
 DELETE FROM tombstone WHERE rev <= $1;
 

@@ -1,0 +1,67 @@
+"""What PgQueuer hears: by itself it tells every worker of every change, and each of them looks four times."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from pgqueuer.db import AsyncpgDriver
+from pgqueuer.queries import Queries
+
+from asyncagents.domain.port import Rng
+from asyncagents.store.postgres.pool import Connection
+
+GAP_SECONDS = 0.02
+"""Between two looks for what others put in."""
+SPREAD_SECONDS = 0.002
+"""For each worker there is: the first with room takes what there is, and the others look by and by."""
+
+_CHANGED = {
+    "type": "table_changed_event",
+    "table": "pgqueuer",
+    "operation": "insert",
+    "sent_at": "1970-01-01T00:00:00Z",
+}
+
+
+class GatedDriver(AsyncpgDriver):
+    """It listens to nobody: whoever has our line says when there is something. Many hints are one look, and
+    the workers of a fleet do not look at the same moment."""
+
+    def __init__(self, connection: Connection, rng: Rng, fellows: Callable[[], int]) -> None:
+        super().__init__(connection)
+        self._rng = rng
+        self._fellows = fellows
+        self._hear: Callable[[str], None] = lambda payload: None
+        self._channel = ""
+        self._next = 0.0
+        self._waits: asyncio.TimerHandle | None = None
+
+    async def add_listener(self, channel: str, callback: Callable[[str], None]) -> None:
+        self._channel, self._hear = channel, callback
+
+    async def notify(self, channel: str, payload: str) -> None:
+        """PgQueuer asks itself whether it listens."""
+        self._hear(payload)
+
+    def hint(self) -> None:
+        """Somebody put something in."""
+        if self._waits is None:
+            loop = asyncio.get_running_loop()
+            spread = (self._fellows() - 1) * SPREAD_SECONDS * self._rng.below(1000) / 1000
+            self._waits = loop.call_at(max(self._next, loop.time() + spread), self.look)
+
+    def look(self) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
+        self._next = asyncio.get_running_loop().time() + GAP_SECONDS
+        self._hear(msgspec.json.encode(_CHANGED | {"channel": self._channel}).decode())
+
+
+class GatedQueries(Queries):
+    async def log_jobs(self, job_status: list[Any]) -> None:
+        """They are done: there is room for others."""
+        await super().log_jobs(job_status)
+        if isinstance(self.driver, GatedDriver):
+            self.driver.look()
