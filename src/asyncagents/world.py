@@ -125,7 +125,7 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
     workers = Workers(Worker(me, fleet.kind, fleet.pools, patience), clock)
     async with (
         open_postgres(fleet.store, clock=clock, rng=rng, ids=ids, size=fleet.connections) as database,
-        open_line(fleet.store, rng, workers, patience=patience) as line,
+        open_line(fleet.store, rng, workers, patience=patience, check=database.standing.check) as line,
     ):
         database.before_commit, database.committed = enqueue, line.committed
         database.others.wanted, database.others.urgent = lambda: bond.listens(), lambda: bond.waits()

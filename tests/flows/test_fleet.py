@@ -10,11 +10,15 @@ import pytest
 
 from asyncagents.app import open_runtime
 from asyncagents.config.fleet import Fleet
+from asyncagents.config.system import SystemRng
 from asyncagents.domain.status import Idle
 from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import SchemaMismatch
 from asyncagents.llm.scripted import ScriptedModel, say
+from asyncagents.store.postgres.migrate import begin_afresh
 from asyncagents.store.postgres.retention import tidy
 from tests.flows.kit import PATIENCE
+from tests.flows.serving import serve
 from tests.postgres import Server, a_database
 
 
@@ -61,6 +65,40 @@ async def test_what_waits_for_a_pool_that_nobody_serves_says_so_and_goes_on_when
             await client.wait(session.id)
             assert len(model.requests) == 1
         assert isinstance(await client.status(session.id), Idle)
+
+
+@pytest.mark.spec("X-10")
+async def test_a_runtime_whose_database_was_restored_ends_and_its_readers_start_anew(
+    dsn: str, tmp_path: Path
+) -> None:
+    cursors = []
+
+    async def work() -> None:
+        async with member(dsn, tmp_path, "p") as (runtime, _), asyncio.timeout(PATIENCE):
+            await runtime.create_session()
+            cursors.append(await runtime._store.cursor())
+            await begin_afresh(dsn, SystemRng())
+            await asyncio.Event().wait()
+
+    with pytest.raises(SchemaMismatch, match="start this process anew"):
+        await work()
+    async with member(dsn, tmp_path, "p") as (runtime, _):
+        assert len(await runtime._store.roots()) == 1
+        assert (await runtime._store.feed(cursors[0])).reset
+        await runtime.prompt((await runtime.create_session()).id, "hi")
+
+
+@pytest.mark.spec("X-10")
+async def test_who_only_takes_in_is_ready_while_somebody_works(dsn: str, tmp_path: Path) -> None:
+    async with (
+        member(dsn, tmp_path / "a", "p", serve=False) as (front, _),
+        serve(front, tmp_path / "a") as caller,
+        asyncio.timeout(PATIENCE),
+    ):
+        assert (await caller.get("/ready")).status == 503
+        async with member(dsn, tmp_path / "b", "p"):
+            while (await caller.get("/ready")).status != 200:  # noqa: ASYNC110  no event tells
+                await asyncio.sleep(0.1)
 
 
 async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: str, tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ async def test_who_opens_the_database_meanwhile_waits_and_finds_what_was_moved(
         await begun.wait()
         async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
             await Store(there).cancel(rich.sessions["ship"])
-            return len(await Store(there).roots()), there.epoch
+            return len(await Store(there).roots()), there.standing.epoch
 
     async with asyncio.TaskGroup() as group:
         opening = group.create_task(opened())

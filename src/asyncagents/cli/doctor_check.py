@@ -36,8 +36,8 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
     found = [*_programs(), *check_programs(), *check_system()]
     try:
         data = data_folder(system_environment(), chosen)[0]
-        found += _data(data)
         fleet = fleet_config(system_environment())
+        found += _data(data, shared=fleet is not None)
         found += await check_fleet(fleet) if fleet is not None else ()
         loaded = load(system_environment(), directory=directory, data_dir=chosen)
     except ConfigError as error:
@@ -65,7 +65,8 @@ def _programs() -> Iterator[Check]:
         yield Check("ok", "sqlite", version)
 
 
-def _data(data: Path) -> Iterator[Check]:
+def _data(data: Path, *, shared: bool) -> Iterator[Check]:
+    """`shared`: sessions are in a database that many use, and the file here is not used."""
     if not data.exists():
         yield _missing(data)
     elif not data.is_dir():
@@ -74,7 +75,14 @@ def _data(data: Path) -> Iterator[Check]:
         yield Check("fail", DATA, f"{data} is not yours to write", f"`chmod u+rwx {data}`, or {ELSEWHERE}")
     else:
         yield from _privacy_and_room(data)
-        yield from _database(data / "asyncagents.db")
+        yield from _unused(data / "asyncagents.db") if shared else _database(data / "asyncagents.db")
+
+
+def _unused(path: Path) -> Iterator[Check]:
+    yield _server(path.parent)
+    if path.exists():
+        told = f"{path} is not looked at while ASYNCAGENTS_STORE names another one"
+        yield Check("ok", "file", f"{told}; `asyncagents migrate --from {path.parent}` moves its sessions")
 
 
 def _missing(data: Path) -> Check:

@@ -12,6 +12,8 @@ from asyncagents.world import MISSING
 MIB = 1024 * 1024
 LONG_SECONDS = 30
 CROWDED = 0.8
+POOLS = 5
+"""That are named."""
 
 
 async def check_fleet(fleet: Fleet) -> list[Check]:
@@ -56,8 +58,12 @@ def _troubles(seen: Any) -> Iterator[Check]:
         told = f"one has been writing for {seen.oldest_seconds:.0f} s: readers of changes wait for it"
         yield Check("warn", "transactions", told, "look for it in pg_stat_activity, and end it")
     if seen.left:
-        hint = "`asyncagents worker --pools NAMES` for them"
-        yield Check("warn", "sessions", f"{seen.left} have work, in pools that nobody serves", hint)
+        pools = ", ".join(f"{count} in {pool}" for pool, count in list(seen.left.items())[:POOLS])
+        more = f" and {len(seen.left) - POOLS} more pools" if len(seen.left) > POOLS else ""
+        hint = (
+            f"`asyncagents worker --pools {','.join(list(seen.left)[:POOLS])}`, where their directories are"
+        )
+        yield Check("warn", "sessions", f"work that nobody does: {pools}{more}", hint)
     dead = sum(not each.lives for each in seen.neighbours)
     if dead:
         yield Check("ok", "processes", f"{dead} died in the last days; others go on with what they did")

@@ -12,14 +12,17 @@ from asyncagents.errors import ConfigError, Conflict
 from asyncagents.world import MISSING
 
 
-async def bring() -> None:
+async def bring(*, restored: bool = False) -> None:
     fleet = _fleet()
     try:
         from asyncagents.store.postgres.database import open_postgres  # optional extra
-        from asyncagents.store.postgres.migrate import load_scripts  # optional extra
+        from asyncagents.store.postgres.migrate import begin_afresh, load_scripts  # optional extra
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
     async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng()):
+        if restored:
+            await begin_afresh(fleet.store, SystemRng())
+            click.echo("whoever follows its events, or has it open, starts anew")
         click.echo(f"the database is ready for this version, which knows schema {len(load_scripts())}")
 
 

@@ -142,6 +142,7 @@ class Dispatcher:
     def cut(self, cut_off: bool) -> None:
         """Others may think that this process has died, and take up its work: so it does nothing."""
         self._cut_off = cut_off
+        self.trouble = StoreError("the database is out of reach") if cut_off else None
         if cut_off:
             self._unwritten.update(dict.fromkeys(self._tasks, True))
             for task in self._tasks.values():

@@ -20,7 +20,7 @@ async def ready(site: Site, request: Request) -> Answer:
     """What is wrong is said in a word: anybody may ask, and a path or a row is not for anybody."""
     if site.closing.is_set():
         return refused(503, "the server stops")
-    if not site.runtime.serves:
+    if not site.runtime.serves and not site.runtime.tasks.served_elsewhere(""):
         return refused(503, "no session is worked on here: it only reads and takes in")
     if site.runtime.trouble is not None:
         return refused(503, "what is done cannot be written down; it is tried again, and the log says why")

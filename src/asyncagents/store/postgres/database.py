@@ -12,7 +12,7 @@ from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.postgres.jobs import install
-from asyncagents.store.postgres.migrate import TURN, load_scripts, migrate, refuse_newer
+from asyncagents.store.postgres.migrate import TURN, Standing, load_scripts, migrate
 from asyncagents.store.postgres.others import Others
 from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Pool, patiently
 from asyncagents.store.postgres.statement import load_statements
@@ -25,15 +25,19 @@ T = TypeVar("T")
 SIZE = 8
 """Connections of a process."""
 TRIES = 20
+LOCK_SECONDS = 1
+"""Who waits longer for a tree that another process holds lets others use the connection, and tries again."""
 PAUSE = 0.005
 
 _log = logging.getLogger(__name__)
 
 
 class PostgresDatabase:
-    def __init__(self, pool: Pool, *, epoch: str, base: int, clock: Clock, rng: Rng, ids: Ids) -> None:
+    def __init__(
+        self, pool: Pool, *, standing: Standing, base: int, clock: Clock, rng: Rng, ids: Ids
+    ) -> None:
         self._pool = pool
-        self.epoch = epoch
+        self.standing = standing
         self.base = base
         self._clock = clock
         self._rng = rng
@@ -226,16 +230,15 @@ async def open_postgres(
     """Open a database, and bring it to our schema. Any number of processes may have the same one open."""
     scripts = load_scripts()
     epoch, base = await _prepared(dsn, rng, scripts)
+    standing = Standing(epoch, len(scripts))
 
     async def greet(connection: Connection) -> None:
-        await refuse_newer(connection, len(scripts))
-        now = await connection.fetchval("SELECT epoch FROM revision WHERE id = 1")
-        if now != epoch:
-            raise StoreError("the database was replaced or restored meanwhile: start this process anew")
+        await standing.check(connection)
+        await connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
 
     pool = Pool(dsn, rng, size=size, greet=greet)
     ids = ids or Ids(clock, rng)
-    database = PostgresDatabase(pool, epoch=epoch, base=base, clock=clock, rng=rng, ids=ids)
+    database = PostgresDatabase(pool, standing=standing, base=base, clock=clock, rng=rng, ids=ids)
     try:
         yield database
     finally:

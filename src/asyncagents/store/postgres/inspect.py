@@ -38,8 +38,8 @@ class Seen(Struct, frozen=True):
     sessions: int
     bytes: int
     neighbours: tuple[Neighbour, ...] = ()
-    left: int = 0
-    """Sessions with work that are of no pool that anybody serves."""
+    left: dict[str, int] = {}
+    """Sessions with work, by pools that nobody serves."""
     waiting: int = 0
     """Jobs that nobody has taken."""
     connections: tuple[int, int] = (0, 0)
@@ -78,9 +78,7 @@ async def _seen(connection: Connection) -> Seen:
         sessions=await connection.fetchval("SELECT COUNT(*) FROM session"),
         bytes=size,
         neighbours=neighbours,
-        left=await connection.fetchval(
-            "SELECT COUNT(*) FROM session WHERE state <> 'idle' AND NOT pool = ANY($1)", served
-        ),
+        left=await _left(connection, served),
         waiting=await connection.fetchval(_QUEUED) if queue else 0,
         connections=tuple(
             await connection.fetchrow(
@@ -93,6 +91,15 @@ async def _seen(connection: Connection) -> Seen:
             " FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND datname = current_database()"
         ),
     )
+
+
+async def _left(connection: Connection, served: list[str]) -> dict[str, int]:
+    rows = await connection.fetch(
+        "SELECT pool, COUNT(*) FROM session WHERE state <> 'idle' AND NOT pool = ANY($1)"
+        " GROUP BY pool ORDER BY 2 DESC, 1",
+        served,
+    )
+    return dict(tuple(row) for row in rows)
 
 
 async def _neighbours(connection: Connection) -> tuple[Neighbour, ...]:

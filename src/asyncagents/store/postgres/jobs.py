@@ -43,6 +43,11 @@ _log = logging.getLogger(__name__)
 _queries: WeakKeyDictionary[Connection, Queries] = WeakKeyDictionary()
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """What PgQueuer says of a connection that broke we have said, and jobs that are not struck off are hints."""
+    return not str(record.msg).startswith(("Shutdown flush failed", "Flush failed"))
+
+
 def entrypoint(pool: str) -> str:
     return f"turn.{pool}"
 
@@ -114,6 +119,7 @@ class Jobs:
 
     async def work(self, run: Run) -> None:
         """`run` returns when there is nothing more to do: so long its place is taken. False: not here."""
+        logging.getLogger("pgqueuer").addFilter(_is_news)
         async with asyncio.TaskGroup() as group:
             tidying = group.create_task(tidy_forever(self._dsn, self._rng))
             await self._take(run)

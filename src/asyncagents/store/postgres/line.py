@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import asyncpg
 
 from asyncagents.domain.port import Rng
-from asyncagents.errors import StoreError
+from asyncagents.errors import SchemaMismatch, StoreError
 from asyncagents.store.postgres.news import NEW_WORK, News, pools_of
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Greet, patiently
 from asyncagents.store.postgres.trouble import LOST
 from asyncagents.store.postgres.workers import BEATS, Workers
 
@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 class Line:
     """Nothing that is told here is the only word of it: rows are, and whoever misses a word reads them."""
 
-    def __init__(self, dsn: str, rng: Rng, workers: Workers, *, patience: float) -> None:
+    def __init__(self, dsn: str, rng: Rng, workers: Workers, *, patience: float, check: Greet) -> None:
+        self._check = check
         self._dsn = dsn
         self._rng = rng
         self.workers = workers
@@ -36,7 +37,7 @@ class Line:
         self._news = News(rng)
         self._live: deque[str] = deque()
         self._fuse: asyncio.TimerHandle | None = None
-        self.cut_off = False
+        self.cut_off = self._broken = False
         self.ready = asyncio.Event()
         """It has beaten once."""
         self.on_news: Callable[[], None] = lambda: None
@@ -72,14 +73,17 @@ class Line:
             self._wake.set()
 
     async def keep(self) -> None:
-        """For as long as the process works."""
+        """For as long as the process works. Raises `SchemaMismatch` when it may not any more."""
         while True:
             connection: Connection | None = None
             try:
                 until = asyncio.get_running_loop().time() + self._patience
                 connection = await patiently(self._dsn, self._rng, until=until)
                 await self._attend(connection)
+            except SchemaMismatch:
+                raise
             except (StoreError, *LOST, asyncpg.PostgresError) as error:
+                self._broken = True
                 _log.warning("the line to the database broke; it is made anew: %s", error)
                 await asyncio.sleep(0.05)
             finally:
@@ -102,6 +106,7 @@ class Line:
             if self.workers.wanted.is_set() or loop.time() >= next_beat:
                 asked = loop.time()
                 await self.workers.beat(connection, timeout=timeout)
+                await self._check(connection)
                 self._beaten(asked)
                 next_beat = loop.time() + self._patience / BEATS
             await self._tell(connection, timeout)
@@ -145,6 +150,9 @@ class Line:
             self._fuse.cancel()
         self._fuse = asyncio.get_running_loop().call_at(asked + self._patience / 2, self._cut)
         self.ready.set()
+        if self._broken:
+            self._broken = False
+            _log.warning("the database is reached again")
         if self.cut_off:
             self.cut_off = False
             self.on_cut(False)
@@ -171,16 +179,22 @@ class Line:
 
 
 @asynccontextmanager
-async def open_line(dsn: str, rng: Rng, workers: Workers, *, patience: float) -> AsyncIterator[Line]:
-    line = Line(dsn, rng, workers, patience=patience)
+async def open_line(
+    dsn: str, rng: Rng, workers: Workers, *, patience: float, check: Greet
+) -> AsyncIterator[Line]:
+    """`check`: whether the database is still the one that this process has opened."""
+    line = Line(dsn, rng, workers, patience=patience, check=check)
     failure: BaseException | None = None
-    async with asyncio.TaskGroup() as group:
-        keeping = group.create_task(line.keep())
-        try:
-            yield line
-        except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
-            failure = error
-        keeping.cancel()
-        await line.end()
+    try:
+        async with asyncio.TaskGroup() as group:
+            keeping = group.create_task(line.keep())
+            try:
+                yield line
+            except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
+                failure = error
+            keeping.cancel()
+            await line.end()
+    except BaseExceptionGroup as over:  # the line cannot be kept, which has ended what was done meanwhile
+        raise over.exceptions[0] from failure
     if failure is not None:
         raise failure

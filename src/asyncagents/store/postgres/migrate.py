@@ -1,11 +1,14 @@
 """Bring a database to this program's schema: forward only, one process at a time, refused when too new."""
 
+import asyncio
 import re
 
 import asyncpg
+from msgspec import Struct
 
+from asyncagents.domain.port import Rng
 from asyncagents.errors import SchemaMismatch, StoreError
-from asyncagents.store.postgres.pool import Connection
+from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
 from asyncagents.store.postgres.statement import migration_files
 
 OLDEST = 140_000
@@ -77,6 +80,32 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
         epoch,
         least,
     )
+
+
+async def begin_afresh(dsn: str, rng: Rng) -> None:
+    """It was restored where it has been: whoever has a cursor, or has it open, starts anew."""
+    connection = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", TURN)
+            await count_above(connection, epoch=f"{rng.below(2**48):012x}")
+    except asyncpg.PostgresError as error:
+        raise StoreError(f"the database could not be begun afresh: {error}") from error
+    finally:
+        connection.terminate()
+
+
+class Standing(Struct, frozen=True):
+    """What this process knows of the database since it opened it."""
+
+    epoch: str
+    schema: int
+
+    async def check(self, connection: Connection) -> None:
+        """Raises `SchemaMismatch` if it is another one by now: nothing here may be used any more."""
+        await refuse_newer(connection, self.schema)
+        if await connection.fetchval("SELECT epoch FROM revision WHERE id = 1") != self.epoch:
+            raise SchemaMismatch("the database was replaced or restored meanwhile: start this process anew")
 
 
 async def refuse_newer(connection: Connection, ours: int) -> None:

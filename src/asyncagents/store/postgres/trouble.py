@@ -18,7 +18,12 @@ LOST = (
 )
 """The connection is gone, or there is none to be had just now: somebody may answer in a moment."""
 
-RETRIED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError)
+RETRIED = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.UniqueViolationError,
+    asyncpg.LockNotAvailableError,
+)
 """Somebody else was first: the verb is run again, and sees what he did."""
 
 UNFIT = (
