@@ -1,8 +1,8 @@
 """The big counts: `python -m tests.soak --seconds 1200`.
 
-Simulated crashes fill the time on both cores; kills of real processes, power cuts and newly drawn
-examples of every property follow. Seeds go on from where the last run of the same commit stopped, and the
-counts of one commit are added up.
+Simulated crashes fill the time on both cores; kills of real processes, power cuts, sieges of a fleet on
+PostgreSQL and newly drawn examples of every property follow. Seeds go on from where the last run of the
+same commit stopped, and the counts of one commit are added up.
 """
 
 import argparse
@@ -115,8 +115,8 @@ def _report(tally: Tally) -> None:
         )
 
 
-def _run(*words: str, examples: str = "same") -> int:
-    environment = os.environ | {"ASYNCAGENTS_EXAMPLES": examples}
+def _run(*words: str, examples: str = "same", **more: str) -> int:
+    environment = os.environ | {"ASYNCAGENTS_EXAMPLES": examples} | more
     return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False).returncode
 
 
@@ -140,6 +140,13 @@ COUNTS = (
     ("requests", 20_000, "requests made of the API's document"),
     ("events", 1_000_000, "events of tasks to streams"),
     ("disconnects", 500, "ends of streams of events"),
+    ("signals", 3000, "signals to a fleet whose workers are killed and stopped"),
+    ("restarts", 20, "restarts of its database"),
+    ("crowd", 10_000, "sessions that wait before another project's"),
+    ("wakes", 400, "wakes of sessions at rest, by another process"),
+    ("replays", 40, "logs of each kind of worlds, replayed on PostgreSQL"),
+    ("races", 500, "writes of each of sixteen writers, against readers of changes"),
+    ("flows", 1, "all flows on PostgreSQL (0 leaves them out)"),
     ("properties", 1, "new examples for properties (0 leaves them out)"),
 )
 
@@ -158,7 +165,15 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
         (of.requests > 0, ("tests.e2e.documented", "--cases", str(of.requests))),
         (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
         (of.disconnects > 0, ("tests.e2e.event_streams", "--cuts", str(of.disconnects))),
+        (of.signals > 0, ("tests.e2e.fleet_siege", *_siege(of))),
+        (of.replays > 0, ("tests.simulation.replay", "--first", "10000", "--seeds", str(of.replays))),
+        (of.races > 0, ("tests.flows.feed_race", "--writes", str(of.races))),
     ]
+
+
+def _siege(of: argparse.Namespace) -> tuple[str, ...]:
+    named = {name: getattr(of, name) for name in ("signals", "restarts", "crowd", "wakes")}
+    return ("--sessions", "200", *(word for name, many in named.items() for word in (f"--{name}", str(many))))
 
 
 def main() -> int:
@@ -170,6 +185,8 @@ def main() -> int:
     file.write_bytes(encode(tally))
     _report(tally)
     failed = [_run(*words) != 0 for wanted, words in _plan(options) if wanted]
+    if options.flows:
+        failed.append(_run("pytest", "-q", "-n", "4", "tests/flows", ASYNCAGENTS_TEST_FLOWS="postgres") != 0)
     if options.properties:
         failed.append(_run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0)
     return int(bool(tally.broken) or any(failed))

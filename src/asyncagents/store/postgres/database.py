@@ -28,6 +28,13 @@ TRIES = 20
 LOCK_SECONDS = 1
 """Who waits longer for a tree that another process holds lets others use the connection, and tries again."""
 PAUSE = 0.005
+_UNDER_WAY = (
+    "SELECT CASE WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot())"
+    " THEN pg_xact_status($1::text::xid8) = 'in progress' END"
+)
+"""A server that has started anew may not have come to its number again: then it is not."""
+_IS_THERE = "SELECT EXISTS (SELECT 1 FROM mark WHERE slot = $1 AND token = $2)"
+_UNKNOWN = "whether the write was done is not known"
 
 _log = logging.getLogger(__name__)
 
@@ -163,25 +170,22 @@ class PostgresDatabase:
             await connection.execute("COMMIT")
         except (*LOST, asyncpg.PostgresError) as error:
             connection.terminate()
-            if tx.xid and not await self._is_there(tx.xid, error, until):
+            if tx.xid and not await self._is_there(tx, error, until):
                 raise Again(error, lost=True) from error
 
-    async def _is_there(self, xid: int, error: BaseException, until: float) -> bool:
-        """The answer to a COMMIT was lost: the database knows what became of it."""
+    async def _is_there(self, tx: PostgresTx, error: BaseException, until: float) -> bool:
+        """The answer to a COMMIT was lost: once it is not under way any more, its mark tells."""
         while True:
             try:
                 async with self._pool.take(until=until) as connection:
-                    fate = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
+                    if not await connection.fetchval(_UNDER_WAY, str(tx.xid)):
+                        return bool(await connection.fetchval(_IS_THERE, *tx.mark))
             except LOST:
                 if asyncio.get_running_loop().time() < until:
                     continue
-                fate = None
-            except (StoreError, asyncpg.PostgresError):
-                fate = None
-            if fate is None:
-                raise StoreError(f"{error}; whether the write was done is not known") from error
-            if fate != "in progress":
-                return bool(fate == "committed")
+                raise StoreError(f"{error}; {_UNKNOWN}") from error
+            except (StoreError, asyncpg.PostgresError) as again:
+                raise StoreError(f"{error}; {again}; {_UNKNOWN}") from error
             await asyncio.sleep(0.02)
 
     def _tx(self, until: float, *, base: int | None) -> PostgresTx:
@@ -235,6 +239,8 @@ async def open_postgres(
     async def greet(connection: Connection) -> None:
         await standing.check(connection)
         await connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+        if await connection.fetchval("SHOW synchronous_commit") == "off":
+            await connection.execute("SET synchronous_commit = on")  # what is acknowledged is on the disk
 
     pool = Pool(dsn, rng, size=size, greet=greet)
     ids = ids or Ids(clock, rng)

@@ -44,7 +44,7 @@ _queries: WeakKeyDictionary[Connection, Queries] = WeakKeyDictionary()
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """What PgQueuer says of a connection that broke we have said, and jobs that are not struck off are hints."""
+    """What PgQueuer says of a broken connection we have said; and a job that is not struck off is a hint."""
     return not str(record.msg).startswith(("Shutdown flush failed", "Flush failed"))
 
 

@@ -80,6 +80,11 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
         epoch,
         least,
     )
+    await connection.execute(
+        "WITH gone AS (DELETE FROM mark WHERE slot <> 0) INSERT INTO mark (slot, token, xid) "
+        "VALUES (0, 0, pg_current_xact_id()::text::bigint) "
+        "ON CONFLICT (slot) DO UPDATE SET xid = excluded.xid"
+    )
 
 
 async def begin_afresh(dsn: str, rng: Rng) -> None:

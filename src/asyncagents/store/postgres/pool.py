@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -82,6 +83,13 @@ class Pool:
         self._idle: list[Connection] = []
         self._places = asyncio.Semaphore(size)
         self._closed = False
+        self._marks: WeakKeyDictionary[Connection, tuple[int, int]] = WeakKeyDictionary()
+
+    def mark(self, connection: Connection) -> tuple[int, int]:
+        """Of a transaction on it: the connection's own place, and a number that it has not had before."""
+        slot, token = self._marks.get(connection) or (1 + self._rng.below(2**62), 0)
+        self._marks[connection] = slot, token + 1
+        return slot, token + 1
 
     @asynccontextmanager
     async def take(self, *, until: float) -> AsyncIterator[Connection]:

@@ -26,7 +26,11 @@ _QUEUE_SUMS = (
     "DELETE FROM pgqueuer_statistics WHERE ctid = ANY(ARRAY(SELECT ctid FROM pgqueuer_statistics"
     " WHERE created < clock_timestamp() - interval '7 days' LIMIT $1))"
 )
-_DEAD = "DELETE FROM worker WHERE beat < clock_timestamp() - interval '1 day'"
+_DEAD = (
+    "DELETE FROM worker WHERE beat < clock_timestamp() - interval '1 day'",
+    "DELETE FROM mark WHERE day < CURRENT_DATE - 2 AND xid < (SELECT MAX(xid) FROM mark)",
+)
+"""Processes, and connections."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +57,8 @@ async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int
         for statement in (_QUEUE_LOG, _QUEUE_SUMS):
             while _count(await connection.execute(statement, piece)) == piece:
                 pass
-        await connection.execute(_DEAD)
+        for statement in _DEAD:
+            await connection.execute(statement)
     finally:
         await connection.execute("SELECT pg_advisory_unlock($1)", _ALONE)
     return True
@@ -62,7 +67,7 @@ async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int
 async def _forget_deleted(connection: Connection, keep_days: int, piece: int) -> None:
     """A day's revision is known once the day is noted. The horizon rises first: nobody misses anything."""
     await connection.execute(
-        "INSERT INTO noted_day (day, rev) SELECT current_date, base + settled() - 1 FROM revision"
+        "INSERT INTO noted_day (day, rev) SELECT current_date, base + durable() FROM revision"
         " ON CONFLICT DO NOTHING"
     )
     upto = await connection.fetchval(

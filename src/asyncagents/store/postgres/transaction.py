@@ -18,6 +18,11 @@ _LOOKUP = {
     "ask": "SELECT root_id FROM session WHERE id = COALESCE((SELECT session_id FROM call WHERE ask_id = $1),"
     " (SELECT session_id FROM answered WHERE ask_id = $1))",
 }
+_MARK = (
+    "INSERT INTO mark (slot, token, xid) VALUES ($1, $2, pg_current_xact_id()::text::bigint) "
+    "ON CONFLICT (slot) DO UPDATE SET token = excluded.token, xid = excluded.xid, day = excluded.day "
+    "RETURNING xid"
+)
 
 
 class PostgresTx:
@@ -40,6 +45,7 @@ class PostgresTx:
         "events",
         "ids",
         "interrupted",
+        "mark",
         "now",
         "posts",
         "woken",
@@ -70,6 +76,8 @@ class PostgresTx:
         """None: it has not begun."""
         self.xid = 0
         """0: nothing was written."""
+        self.mark = (0, 0)
+        """Is in the database if this transaction is."""
         self.now = now
         self.ids = ids
         self.events: list[Event] = []
@@ -158,7 +166,8 @@ class PostgresTx:
         assert self._writes, "a reading transaction changes nothing"
         if not self.xid:
             connection = self.connection or await self._open()
-            self.xid = await connection.fetchval("SELECT pg_current_xact_id()::text::bigint")
+            self.mark = self._pool.mark(connection)
+            self.xid = await connection.fetchval(_MARK, *self.mark)
         return self.known_rev
 
     @property

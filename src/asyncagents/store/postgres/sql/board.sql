@@ -35,7 +35,7 @@ WHERE $3::text IS NOT NULL AND position($4 in folded) > 0 AND ($1::text IS NULL 
 
 -- name: board_state
 -- Other than before if a task has changed, or is gone. The newest revision alone does not tell: an older one may come later.
-SELECT newest, gone, CASE WHEN GREATEST(newest, gone) >= base + settled()
+SELECT newest, gone, CASE WHEN GREATEST(newest, gone) > base + durable()
                           THEN pg_current_snapshot()::text ELSE horizon::text END
 FROM revision, (SELECT (SELECT MAX(rev) FROM task) AS newest, (SELECT MAX(rev) FROM tombstone) AS gone) AS last WHERE id = 1;
 

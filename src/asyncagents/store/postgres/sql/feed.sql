@@ -1,6 +1,6 @@
 -- name: revision
 -- Nothing up to there is under way any more: a reader misses nothing.
-SELECT base + settled() - 1, epoch, horizon FROM revision WHERE id = 1;
+SELECT base + durable(), epoch, horizon FROM revision WHERE id = 1;
 
 -- name: next_change
 -- The first revision after one.
@@ -58,7 +58,7 @@ SELECT rev, kind, id, body FROM tombstone WHERE rev > $1 AND rev <= $2 ORDER BY 
 
 -- name: changed_work
 -- All that work depends on, at once, each row with the name of the statement that would give it.
-WITH reach AS MATERIALIZED (SELECT base + settled() - 1 AS upto FROM revision WHERE id = 1)
+WITH reach AS MATERIALIZED (SELECT base + durable() AS upto FROM revision WHERE id = 1)
 SELECT 'revision', upto, NULL::text, NULL::text, NULL::text, NULL::bytea, NULL::bigint FROM reach
 UNION ALL
 SELECT 'changed_inputs', rev, session_id, message_id, answer_id, NULL,

@@ -1,0 +1,123 @@
+"""A server that crashes gives numbers of transactions anew, if nothing of them had reached the disk."""
+
+import asyncio
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+
+from asyncagents.domain.event import MessageUpdated
+from asyncagents.domain.id import Ids
+from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.contract.build import Lab
+from tests.postgres import Server, a_database, open_server
+
+TRIES = 20
+"""The server may have been writing just then; if it was every time, nothing was seen."""
+NUMBER = "SELECT pg_current_xact_id()::text::bigint"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with open_server(durable=True) as server:
+        yield server
+
+
+async def burn(dsn: str, upto: int) -> int:
+    """Commit transactions until that number is used up; the first number that was given."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        number = first = await connection.fetchval(NUMBER)
+        while number < upto:
+            number = await connection.fetchval(NUMBER)
+        return int(first)
+    finally:
+        await connection.close()
+
+
+class Crash:
+    """The server crashes right before a COMMIT, and somebody else uses numbers afterwards."""
+
+    def __init__(self, server: Server, dsn: str, database: PostgresDatabase) -> None:
+        self._server = server
+        self._dsn = dsn
+        self.number = self.first = 0
+        database.before_commit = self
+
+    async def __call__(self, connection: asyncpg.Connection, sessions: object) -> frozenset[str]:
+        if not self.number:
+            self.number = await connection.fetchval(NUMBER)
+            await asyncio.to_thread(self._server.restart)
+            self.first = await burn(self._dsn, self.number)
+        return frozenset()
+
+    @property
+    def gave_it_anew(self) -> bool:
+        return 0 < self.first <= self.number
+
+
+@pytest.mark.spec("X-10", "X-11")
+async def test_a_write_that_a_crash_undid_is_done_again_though_its_number_is_somebody_elses(
+    server: Server,
+) -> None:
+    clock, rng = FakeClock(), SeededRng(1)
+    async with (
+        a_database(server) as dsn,
+        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng)) as database,
+    ):
+        lab = Lab(database, clock, Ids(clock, rng))
+        for _ in range(TRIES):
+            session_id = await lab.session()
+            crash = Crash(server, dsn, database)
+            admitted = await lab.store.admit(lab.input(session_id))
+            assert (await lab.store.input(admitted.message_id)).session_id == session_id
+            if crash.gave_it_anew:
+                return
+    pytest.fail("no number was given anew")
+
+
+@pytest.mark.spec("X-10")
+async def test_a_reader_misses_nothing_that_has_a_number_from_before_the_crash(server: Server) -> None:
+    clock, rng = FakeClock(), SeededRng(1)
+    async with (
+        a_database(server) as dsn,
+        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng)) as database,
+    ):
+        lab = Lab(database, clock, Ids(clock, rng))
+        for _ in range(TRIES):
+            session_id = await lab.session()
+            number = await rolled_back(dsn)
+            cursor = await lab.store.cursor()
+            await asyncio.to_thread(server.restart)
+            admitted = await lab.store.admit(lab.input(session_id))
+            given = await written(dsn)
+            events = (await lab.store.feed(cursor)).events
+            told = [event.info.id for event in events if isinstance(event, MessageUpdated)]
+            assert told == [admitted.message_id]
+            if given <= number:
+                return
+    pytest.fail("no number was given anew")
+
+
+async def rolled_back(dsn: str, times: int = 50) -> int:
+    """The last number that was used for nothing."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        numbers = []
+        for _ in range(times):
+            await connection.execute("BEGIN")
+            numbers.append(await connection.fetchval(NUMBER))
+            await connection.execute("ROLLBACK")
+        return int(numbers[-1])
+    finally:
+        await connection.close()
+
+
+async def written(dsn: str) -> int:
+    """The number of the last transaction that wrote."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return int(await connection.fetchval("SELECT MAX(xid) FROM mark"))
+    finally:
+        await connection.close()
