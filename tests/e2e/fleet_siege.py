@@ -30,6 +30,7 @@ from tests.simulation.stage import Violation
 WORKERS = 3
 SENDERS = 12
 BREATH_SECONDS = 20.0
+STUCK_SECONDS = 300.0
 STRIKES = ("kill", "kill", "kill", "stop for too long", "stop for too long", "stop for a moment")
 TIRED = "SELECT COUNT(*) FROM session WHERE state <> 'idle' AND claims > 1"
 WISHES = ("say", "say", "say", "say", "say", "pay 20", "pay 200", "put 60", "job 0", "job 60")
@@ -49,6 +50,13 @@ class Senders:
     async def send(self, signals: int, *, seconds: float) -> None:
         """In about that time; returns when the last one is acknowledged, and each job has its result."""
         self._left = signals
+        try:
+            async with asyncio.timeout(seconds + STUCK_SECONDS):
+                await self._send(signals, seconds)
+        except TimeoutError:
+            raise Violation(f"stuck: {self._left} signals and {self._jobs} jobs were left") from None
+
+    async def _send(self, signals: int, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
             pause = seconds * SENDERS / signals
             prompting = [group.create_task(self._prompt(pause)) for _ in range(SENDERS)]

@@ -11,6 +11,7 @@ from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
+from tests.flows.kit import PATIENCE
 from tests.postgres import Server, a_database, open_server
 
 TRIES = 20
@@ -75,6 +76,33 @@ async def test_a_write_that_a_crash_undid_is_done_again_though_its_number_is_som
             if crash.gave_it_anew:
                 return
     pytest.fail("no number was given anew")
+
+
+@pytest.mark.spec("X-10", "X-11")
+async def test_writes_on_all_connections_that_a_crash_cuts_in_their_commit_find_out_what_became_of_them(
+    server: Server,
+) -> None:
+    clock, rng = FakeClock(), SeededRng(1)
+    met, crashed = asyncio.Barrier(2), asyncio.Event()
+
+    async def crash(connection: asyncpg.Connection, sessions: object) -> frozenset[str]:
+        if not crashed.is_set() and await met.wait() == 0:
+            await asyncio.to_thread(server.restart)
+            crashed.set()
+        await crashed.wait()
+        return frozenset()
+
+    async with (
+        a_database(server) as dsn,
+        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng), size=2) as database,
+        asyncio.timeout(PATIENCE),
+    ):
+        lab = Lab(database, clock, Ids(clock, rng))
+        sessions = [await lab.session(), await lab.session()]
+        database.before_commit = crash
+        done = await asyncio.gather(*(lab.store.admit(lab.input(each)) for each in sessions))
+        found = [(await lab.store.input(each.message_id)).session_id for each in done]
+        assert found == sessions
 
 
 @pytest.mark.spec("X-10")

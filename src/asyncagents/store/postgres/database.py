@@ -177,7 +177,7 @@ class PostgresDatabase:
         """The answer to a COMMIT was lost: once it is not under way any more, its mark tells."""
         while True:
             try:
-                async with self._pool.take(until=until) as connection:
+                async with self._pool.take_instead(until=until) as connection:
                     if not await connection.fetchval(_UNDER_WAY, str(tx.xid)):
                         return bool(await connection.fetchval(_IS_THERE, *tx.mark))
             except LOST:

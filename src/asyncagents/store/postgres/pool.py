@@ -94,16 +94,26 @@ class Pool:
     @asynccontextmanager
     async def take(self, *, until: float) -> AsyncIterator[Connection]:
         """One that nobody else uses meanwhile; the last used first, so that those not needed rest."""
-        async with self._places:
-            connection = await self._one(until)
-            try:
+        async with asyncio.timeout_at(until):
+            await self._places.acquire()
+        try:
+            async with self.take_instead(until=until) as connection:
                 yield connection
-            except BaseException as error:
-                if not connection.is_closed() and (connection.is_in_transaction() or not _is_clean(error)):
-                    connection.terminate()
-                raise
-            finally:
-                self._put_back(connection)
+        finally:
+            self._places.release()
+
+    @asynccontextmanager
+    async def take_instead(self, *, until: float) -> AsyncIterator[Connection]:
+        """For one that was taken and broke, while its place is still kept."""
+        connection = await self._one(until)
+        try:
+            yield connection
+        except BaseException as error:
+            if not connection.is_closed() and (connection.is_in_transaction() or not _is_clean(error)):
+                connection.terminate()
+            raise
+        finally:
+            self._put_back(connection)
 
     async def _one(self, until: float) -> Connection:
         if self._closed:
