@@ -129,8 +129,10 @@ class Jobs:
         while not self._stopped.is_set():
             try:
                 await self._work(run)
-            except (StoreError, *LOST, asyncpg.PostgresError, ExceptionGroup) as error:
-                _log.warning("the queue is out of reach; it is tried again: %s", error)
+            except Exception as error:  # noqa: BLE001  whatever becomes of hints, work goes on: asyncpg has
+                # no error of its own for a connection that is ended in the middle of a question
+                known = isinstance(error, (StoreError, asyncpg.PostgresError, ExceptionGroup, *LOST))
+                _log.warning("the queue is out of reach; it is tried again: %s", error, exc_info=not known)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _work(self, run: Run) -> None:
