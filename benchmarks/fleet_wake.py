@@ -20,6 +20,8 @@ from tests.postgres import Server
 WAKES = 400
 RATE = 20.0
 WARM = 40
+HERD = 24
+"""Workers of one pool, of which each wake is for one."""
 Act: TypeAlias = Callable[[], Awaitable[object]]
 
 
@@ -29,6 +31,14 @@ class Signal(Struct, frozen=True):
     session_id: SessionId
     begun: int
     acknowledged: int
+
+
+class Herd(Struct, frozen=True):
+    """CPU in seconds, a second."""
+
+    wakes: "Wakes"
+    workers: float
+    postgres: float
 
 
 class Wakes(Struct, frozen=True):
@@ -67,6 +77,19 @@ async def _prompted(stage: Stage, wakes: int) -> Wakes:
     return await woken(stage, acts, RATE)
 
 
+async def _herd(server: Server, workers: int, wakes: int) -> Herd:
+    async with a_stage(server, workers=workers) as stage:
+        await _prompted(stage, WARM)
+        before, begun = await _taken(stage), time.perf_counter()
+        seen = await _prompted(stage, wakes)
+        after, wall = await _taken(stage), time.perf_counter() - begun
+    return Herd(seen, *((late - early) / wall for early, late in zip(before, after, strict=True)))
+
+
+async def _taken(stage: Stage) -> tuple[float, float]:
+    return sum(told.cpu for told in await stage.told()), await stage.postgres_cpu()
+
+
 def figures(wakes: Wakes, *, wanted: bool) -> list[Figure]:
     """What comes after the row that says what was measured."""
     return [
@@ -85,9 +108,19 @@ async def measure(server: Server, *, wakes: int = WAKES) -> list[Figure]:
         before, begun = (await idle.tell()).cpu, time.perf_counter()
         seen = await _prompted(stage, wakes)
         looking = ((await idle.tell()).cpu - before) / (time.perf_counter() - begun)
+    alone, many = await _herd(server, 1, wakes), await _herd(server, HERD, wakes)
     what = f"prompts to sessions at rest, {RATE:g} a second, acknowledged here and claimed by a worker"
     return [
         Figure(what, wakes, ""),
         *figures(seen, wanted=True),
         Figure("… CPU of a worker of another pool, which has nothing to do", looking * 1e3, "ms/s"),
+        Figure(f"… with {HERD} workers of the same pool: p50", share(many.wakes.claimed, 0.5), "ms"),
+        Figure("… … p99", share(many.wakes.claimed, 0.99), "ms"),
+        Figure("… … CPU of each further worker", _more(many.workers - alone.workers), "ms/s"),
+        Figure("… … CPU of PostgreSQL, for each", _more(many.postgres - alone.postgres), "ms/s"),
     ]
+
+
+def _more(seconds: float) -> float:
+    """For each further worker, in milliseconds."""
+    return seconds / (HERD - 1) * 1e3

@@ -51,14 +51,14 @@ MUTANTS = (
                 run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
         return await self._store.advance(lease, moves)
 """,
-        first=231,
+        first=282,
     ),
     Mutant(
         "rerun_of_a_once_call",
         "engine/calls.py",
         """if call.effect != "once" and await""",
         "if await",
-        first=87,
+        first=111,
     ),
     Mutant(
         "late_pending_over_a_result",
@@ -218,7 +218,7 @@ MUTANTS = (
         "store/verb/remind.py",
         "        return control  # the step before",
         "        asked_by = newest  # the step before",
-        first=392,
+        first=431,
     ),
     *TREE_MUTANTS,
     *PARK_MUTANTS,

@@ -33,7 +33,7 @@ PARK_MUTANTS = (
         "store/verb/signal.py",
         "        if not _same(call.state.result, fact.result):\n",
         "        if not _same(call.state.result, fact.result) or call.shown_pending:\n",
-        first=PARKS + 12,
+        first=PARKS + 22,
     ),
     Mutant(
         "reopened_over_a_result",
@@ -161,7 +161,7 @@ PARK_MUTANTS = (
         "store/verb/fact.py",
         "            await owe(tx, call.to(state).to(call.state))\n",
         "            pass\n",
-        first=PARKS + 163,
+        first=PARKS + 253,
     ),
     Mutant(
         "early_result_unchecked",
@@ -189,7 +189,7 @@ PARK_MUTANTS = (
         "domain/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
-        first=PARKS + 32,
+        first=PARKS + 53,
     ),
     Mutant(
         "listed_as_it_was",

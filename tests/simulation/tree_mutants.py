@@ -17,7 +17,7 @@ TREE_MUTANTS = (
         "store/verb/task_end.py",
         "        await save(tx, parent, parent.control.woken())\n",
         "        pass\n",
-        first=TREES + 9,
+        first=TREES + 15,
     ),
     Mutant(
         "notice_told_twice",
@@ -38,7 +38,7 @@ TREE_MUTANTS = (
         "store/verb/task.py",
         '    await tx.run("consume_notices", task.id, fact.run)\n',
         "",
-        first=TREES + 18,
+        first=TREES + 46,
     ),
     Mutant(
         "progress_counted_beside_the_rows",
@@ -59,7 +59,7 @@ TREE_MUTANTS = (
         "        for n, end in enumerate(ends)\n"
         "        for batch in (batches[end.batch],)\n"
         "    )\n",
-        first=TREES + 6,
+        first=TREES + 11,
     ),
     Mutant(
         "launched_in_a_cancelled_turn",
@@ -115,14 +115,14 @@ TREE_MUTANTS = (
         "store/verb/cancel.py",
         '    await tx.run("hush_notices", session_id)\n',
         "",
-        first=TREES + 69,
+        first=TREES + 86,
     ),
     Mutant(
         "cancel_forgets_those_below",
         "store/sqlite/sql/session.sql",
         ")\nSELECT id FROM tree ORDER BY depth, id;\n\n-- name: insert_cancel",
         ")\nSELECT id FROM tree WHERE depth < (SELECT MIN(depth) + 2 FROM tree);\n\n-- name: insert_cancel",
-        first=TREES + 16,
+        first=TREES + 27,
     ),
     Mutant(
         "sync_call_never_settled",
@@ -157,7 +157,7 @@ TREE_MUTANTS = (
         "store/verb/read.py",
         '("next_due", "next_backoff", "next_deadline")',
         '("next_due", "next_backoff")',
-        first=TREES + 65,
+        first=TREES + 98,
     ),
     Mutant(
         "next_in_the_queue_not_woken",

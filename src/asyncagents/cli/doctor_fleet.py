@@ -54,6 +54,9 @@ def _troubles(seen: Any) -> Iterator[Check]:
     if used > CROWDED * allowed:
         hint = "raise max_connections, or lower ASYNCAGENTS_CONNECTIONS"
         yield Check("warn", "connections", f"{used} of {allowed} are in use", hint)
+    for name in seen.unsafe:
+        told = f"{name} is off: a crash of the server may lose what was acknowledged"
+        yield Check("warn", "durability", told, f"`ALTER SYSTEM SET {name} = on`, and reload")
     if seen.oldest_seconds > LONG_SECONDS:
         told = f"one has been writing for {seen.oldest_seconds:.0f} s: readers of changes wait for it"
         yield Check("warn", "transactions", told, "look for it in pg_stat_activity, and end it")

@@ -44,6 +44,8 @@ class Seen(Struct, frozen=True):
     """Jobs that nobody has taken."""
     connections: tuple[int, int] = (0, 0)
     """In use, and allowed."""
+    unsafe: tuple[str, ...] = ()
+    """Settings with which a crash may lose what was acknowledged."""
     oldest_seconds: float = 0.0
     """How long the oldest writing transaction has been under way: readers of changes wait for it."""
 
@@ -84,6 +86,12 @@ async def _seen(connection: Connection) -> Seen:
             await connection.fetchrow(
                 "SELECT (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int,"
                 " current_setting('max_connections')::int"
+            )
+        ),
+        unsafe=tuple(
+            row[0]
+            for row in await connection.fetch(
+                "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"
             )
         ),
         oldest_seconds=await connection.fetchval(
