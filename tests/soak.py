@@ -146,7 +146,7 @@ COUNTS = (
     ("wakes", 400, "wakes of sessions at rest, by another process"),
     ("replays", 40, "logs of each kind of worlds, replayed on PostgreSQL"),
     ("races", 500, "writes of each of sixteen writers, against readers of changes"),
-    ("flows", 1, "all flows on PostgreSQL (0 leaves them out)"),
+    ("flows", 1, "all flows and contracts on PostgreSQL (0 leaves them out)"),
     ("properties", 1, "new examples for properties (0 leaves them out)"),
 )
 
@@ -186,7 +186,8 @@ def main() -> int:
     _report(tally)
     failed = [_run(*words) != 0 for wanted, words in _plan(options) if wanted]
     if options.flows:
-        failed.append(_run("pytest", "-q", "-n", "4", "tests/flows", ASYNCAGENTS_TEST_FLOWS="postgres") != 0)
+        words = ("pytest", "-q", "-n", "4", "tests/flows", "tests/contract")
+        failed.append(_run(*words, examples="drawn", ASYNCAGENTS_TEST_FLOWS="postgres") != 0)
     if options.properties:
         failed.append(_run("pytest", "-q", "-m", "hypothesis", "tests", examples="drawn") != 0)
     return int(bool(tally.broken) or any(failed))

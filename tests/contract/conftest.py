@@ -21,7 +21,7 @@ from tests.contract.build import Lab
 from tests.postgres import Server, an_empty_database
 
 MANY = 8
-"""A test with so many cases is asked every third of them in a database, unless examples are drawn."""
+"""A test with so many cases is asked every sixth of them in a database, unless examples are drawn."""
 Another: TypeAlias = Callable[[], AbstractAsyncContextManager[PolledDatabase]]
 
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(each, pytest.Function) and "postgres" in each.name and "another" in each.fixturenames:
             cases[each.nodeid.partition("[")[0]].append(each)
     crowds = [sorted(each, key=lambda item: item.nodeid) for each in cases.values() if len(each) >= MANY]
-    left_out = {each for crowd in crowds for number, each in enumerate(crowd) if number % 3}
+    left_out = {each for crowd in crowds for number, each in enumerate(crowd) if number % 6}
     if left_out:
         config.hook.pytest_deselected(items=sorted(left_out, key=lambda each: each.nodeid))
         items[:] = [each for each in items if each not in left_out]

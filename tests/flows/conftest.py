@@ -15,8 +15,24 @@ OF_FILES = (
     "test_runtimes_in_one_process_share_nothing",
     "test_the_secret_of_a_call_is_in_no_file_no_event_and_no_log",
     "test_nobody_listens_to_the_bus_when_nobody_listens_to_everything",
+    "test_unreadable_task.py",
+    "test_transfer.py",
+    "test_transfer_page.py",
+    "test_transfer_tasks.py",
+    "test_waiting_cost.py",
+    "test_a_session_that_was_imported_still_asks_and_is_answered_there",
+    "test_a_session_that_cannot_be_read_is_no_trouble_of_the_others",
+    "test_a_session_that_cannot_be_read_harms_no_other",
+    "test_who_comes_late_is_told_nothing_of_before",
+    "test_the_token_is_in_no_log_no_answer_and_no_name_of_anything",
 )
 """They look into the file, or want two of them."""
+BY_TASKS = (
+    "test_sessions_beyond_the_number_of_places_run_when_one_is_free",
+    "test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing",
+    "test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_prompt",
+)
+"""They count what is at work in the process: the queue has tasks of its own, and its own number of places."""
 BY_CURSOR = ("test_webhook_in.py",)
 """They see by the cursor that nothing was written; the queue's transactions move it there."""
 
@@ -24,7 +40,7 @@ BY_CURSOR = ("test_webhook_in.py",)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if POSTGRES:
         for item in items:
-            if any(name in item.nodeid for name in (*OF_FILES, *BY_CURSOR)):
+            if any(name in item.nodeid for name in (*OF_FILES, *BY_TASKS, *BY_CURSOR)):
                 item.add_marker(pytest.mark.skip(reason="it is about a file of SQLite"))
 
 

@@ -17,6 +17,7 @@ from asyncagents.errors import SchemaMismatch
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.postgres.migrate import begin_afresh
 from asyncagents.store.postgres.retention import tidy
+from asyncagents.store.postgres.statement import load_statements
 from tests.flows.kit import PATIENCE
 from tests.flows.serving import serve
 from tests.postgres import Server, a_database
@@ -99,6 +100,20 @@ async def test_who_only_takes_in_is_ready_while_somebody_works(dsn: str, tmp_pat
         async with member(dsn, tmp_path / "b", "p"):
             while (await caller.get("/ready")).status != 200:  # noqa: ASYNC110  no event tells
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.spec("X-10")
+async def test_every_statement_is_understood_by_the_server(dsn: str) -> None:
+    """Also those that no contract asks for."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        for name, statement in load_statements().items():
+            try:
+                await connection.prepare(statement.text)
+            except asyncpg.PostgresError as error:
+                pytest.fail(f"{name}: {error}")
+    finally:
+        await connection.close()
 
 
 async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: str, tmp_path: Path) -> None:
