@@ -1,4 +1,4 @@
-"""Many processes on one PostgreSQL: `python -m benchmarks.fleet [--full] [turns] [wake] [parked] [events]`.
+"""Many processes on one PostgreSQL: `python -m benchmarks.fleet [--full] [turns] [steps] [wake] …`.
 
 `python -m benchmarks.fleet said` lists what a worker and a client say to the database for a turn.
 """
@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from benchmarks import fleet_events, fleet_parked, fleet_turns, fleet_wake
+from benchmarks import fleet_events, fleet_parked, fleet_steps, fleet_turns, fleet_wake
 from benchmarks.fleet_tally import Times
 from benchmarks.report import Figure, table
 from tests.postgres import Server, open_server
 
 PARTS: dict[str, Callable[[Server, bool], Awaitable[list[Figure]]]] = {
     "turns": lambda server, full: fleet_turns.measure(server),
+    "steps": lambda server, full: fleet_steps.measure(server),
     "wake": lambda server, full: fleet_wake.measure(server),
     "events": lambda server, full: fleet_events.measure(server),
     "parked": lambda server, full: fleet_parked.measure(server, full=full),

@@ -105,9 +105,7 @@ class Stage:
         return {session_id: at for told in await self.told() for session_id, at in sorted(told.claims)}
 
     async def postgres_cpu(self) -> float:
-        """Seconds of all its processes, with those that have ended."""
-        pid = int((await self.admin.fetchval("SELECT pg_read_file('postmaster.pid')")).split()[0])
-        return await asyncio.to_thread(cpu_with_children, pid)
+        return await postgres_cpu(self.admin)
 
 
 @asynccontextmanager
@@ -129,6 +127,12 @@ async def opened(store: str, orders: Orders | None = None, *, workers: int = 1) 
         stack.push_async_callback(admin.close)
         crew = [await stack.enter_async_context(a_worker(orders)) for _ in range(workers)]
         yield Stage(store, runtime, admin, crew)
+
+
+async def postgres_cpu(admin: Any) -> float:
+    """Seconds of all its processes, with those that have ended."""
+    pid = int((await admin.fetchval("SELECT pg_read_file('postmaster.pid')")).split()[0])
+    return await asyncio.to_thread(cpu_with_children, pid)
 
 
 def cpu_with_children(pid: int) -> float:
