@@ -16,6 +16,7 @@ from tests.postgres import Server, a_database, open_server
 
 TRIES = 20
 """The server may have been writing just then; if it was every time, nothing was seen."""
+MARK = "INSERT INTO mark VALUES (77, 1, pg_current_xact_id()::text::bigint) RETURNING xid"
 NUMBER = "SELECT pg_current_xact_id()::text::bigint"
 
 
@@ -76,6 +77,30 @@ async def test_a_write_that_a_crash_undid_is_done_again_though_its_number_is_som
             if crash.gave_it_anew:
                 return
     pytest.fail("no number was given anew")
+
+
+@pytest.mark.spec("X-10", "X-11")
+async def test_a_commit_that_is_still_under_way_is_waited_for_though_nothing_later_has_ended(
+    server: Server,
+) -> None:
+    clock, rng = FakeClock(), SeededRng(1)
+    async with (
+        a_database(server) as dsn,
+        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng)) as database,
+        asyncio.timeout(PATIENCE),
+    ):
+        other = await asyncpg.connect(dsn)
+        await other.execute("BEGIN")
+        number = await other.fetchval(MARK)
+        tx = database._tx(0.0, base=database.base)
+        tx.xid, tx.mark = number, (77, 1)
+        until = asyncio.get_running_loop().time() + PATIENCE
+        looking = asyncio.create_task(database._is_there(tx, OSError("cut"), until))
+        done, _ = await asyncio.wait({looking}, timeout=0.3)
+        assert not done, "it may still be committed"
+        await other.execute("COMMIT")
+        assert await looking
+        await other.close()
 
 
 @pytest.mark.spec("X-10", "X-11")

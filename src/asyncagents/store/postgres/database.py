@@ -29,10 +29,11 @@ LOCK_SECONDS = 1
 """Who waits longer for a tree that another process holds lets others use the connection, and tries again."""
 PAUSE = 0.005
 _UNDER_WAY = (
-    "SELECT CASE WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot())"
+    "SELECT CASE WHEN $1::text::xid8 < pg_current_xact_id()"
     " THEN pg_xact_status($1::text::xid8) = 'in progress' END"
 )
-"""A server that has started anew may not have come to its number again: then it is not."""
+"""A server that has started anew may not have come to its number again: then it is not. What was given is
+below a number that is taken now; the end of a snapshot is not, while nothing later has ended."""
 _IS_THERE = "SELECT EXISTS (SELECT 1 FROM mark WHERE slot = $1 AND token = $2)"
 _UNKNOWN = "whether the write was done is not known"
 
@@ -144,6 +145,8 @@ class PostgresDatabase:
             with self.others.aware_of(tx):
                 try:
                     value = await verb(tx)
+                    if tx.changes and not tx.xid:  # or a commit that fails would pass for a read
+                        await tx.rev()
                 except Exception as error:
                     await _undo(tx, error)
                     raise judged(error) from error
@@ -178,14 +181,17 @@ class PostgresDatabase:
         while True:
             try:
                 async with self._pool.take_instead(until=until) as connection:
-                    if not await connection.fetchval(_UNDER_WAY, str(tx.xid)):
-                        return bool(await connection.fetchval(_IS_THERE, *tx.mark))
-            except LOST:
-                if asyncio.get_running_loop().time() < until:
-                    continue
-                raise StoreError(f"{error}; {_UNKNOWN}") from error
+                    under_way = await connection.fetchval(_UNDER_WAY, str(tx.xid))
+                    there = bool(await connection.fetchval(_IS_THERE, *tx.mark))
+                    if there or not under_way:
+                        return there
             except (StoreError, asyncpg.PostgresError) as again:
-                raise StoreError(f"{error}; {again}; {_UNKNOWN}") from error
+                if not isinstance(again, LOST):
+                    raise StoreError(f"{error}; {again}; {_UNKNOWN}") from error
+            except LOST:
+                pass
+            if asyncio.get_running_loop().time() > until:
+                raise StoreError(f"{error}; {_UNKNOWN}") from error
             await asyncio.sleep(0.02)
 
     def _tx(self, until: float, *, base: int | None) -> PostgresTx:

@@ -99,7 +99,8 @@ class Line:
 
         await connection.add_listener(NEWS, heard)
         await connection.add_listener(LIVE, heard)
-        self._heard_news(NEW_WORK)  # whatever was told while nobody listened
+        self.on_news()  # whatever was told while nobody listened
+        self.on_jobs(pools_of(NEW_WORK))
         loop, timeout = asyncio.get_running_loop(), self._patience / 2
         next_beat = 0.0
         while True:
@@ -135,7 +136,14 @@ class Line:
             )
         now = asyncio.get_running_loop().time()
         if self._news.at is not None and now >= self._news.at:
-            await connection.execute("SELECT pg_notify($1, $2)", NEWS, self._news.say(now), timeout=timeout)
+            await self._say(connection, self._news.say(now), timeout)
+
+    async def _say(self, connection: Connection, said: str, timeout: float) -> None:
+        try:
+            await connection.execute("SELECT pg_notify($1, $2)", NEWS, said, timeout=timeout)
+        except BaseException:
+            self._news.committed(asyncio.get_running_loop().time(), pools_of(said))  # it is said later
+            raise
 
     def _heard_news(self, said: str) -> None:
         pools = pools_of(said)

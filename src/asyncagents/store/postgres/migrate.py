@@ -74,14 +74,17 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
         "    UNION ALL SELECT MAX(rev) FROM part UNION ALL SELECT MAX(rev) FROM input"
         "    UNION ALL SELECT MAX(rev) FROM call UNION ALL SELECT MAX(rev) FROM task"
         "    UNION ALL SELECT MAX(rev) FROM todo UNION ALL SELECT MAX(rev) FROM tombstone"
-        "    UNION ALL SELECT MAX(rev) FROM delivery) AS each) AS last "
-        "ON CONFLICT (id) DO UPDATE SET base = excluded.base, epoch = excluded.epoch, "
+        "    UNION ALL SELECT MAX(rev) FROM delivery UNION ALL SELECT MAX(horizon) FROM revision"
+        "    UNION ALL SELECT MAX(rev) FROM noted_day) AS each) AS last "
+        "ON CONFLICT (id) DO UPDATE SET base = GREATEST(revision.base, excluded.base), "
+        "epoch = excluded.epoch, "
         "cluster = excluded.cluster",
         epoch,
         least,
     )
     await connection.execute(
-        "WITH gone AS (DELETE FROM mark WHERE slot <> 0) INSERT INTO mark (slot, token, xid) "
+        "WITH gone AS (DELETE FROM mark WHERE slot <> 0 AND xid >= pg_current_xact_id()::text::bigint) "
+        "INSERT INTO mark (slot, token, xid) "
         "VALUES (0, 0, pg_current_xact_id()::text::bigint) "
         "ON CONFLICT (slot) DO UPDATE SET xid = excluded.xid"
     )

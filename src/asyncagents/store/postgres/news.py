@@ -40,10 +40,11 @@ class News:
         self.at = at if self.at is None else min(at, self.at)
 
     def heard(self, now: float, pools: frozenset[str]) -> None:
-        """All look at what was committed by then: what we did a while ago need not be told again."""
+        """All look at what was committed by then: what we did a while ago need not be told again. But of work
+        we tell ourselves: when the other one told, and not when we heard of it, is what counts."""
         if pools:
             self._told = now
-        if self._last < now - HEARD_SECONDS and (self._pools <= pools or EVERY_POOL in pools):
+        if self._last < now - HEARD_SECONDS and not self._pools:
             self._done()
 
     def say(self, now: float) -> str:

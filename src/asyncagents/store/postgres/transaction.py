@@ -40,6 +40,7 @@ class PostgresTx:
         "_trees",
         "_until",
         "_writes",
+        "changes",
         "connection",
         "due",
         "events",
@@ -74,6 +75,8 @@ class PostgresTx:
         self._ends = AsyncExitStack()
         self.connection: Connection | None = None
         """None: it has not begun."""
+        self.changes = False
+        """Whether rows may be other than before."""
         self.xid = 0
         """0: nothing was written."""
         self.mark = (0, 0)
@@ -114,6 +117,7 @@ class PostgresTx:
         if statement.looks:  # no row has a zero byte in a text: who looks for one finds nothing
             params = tuple(each.replace("\0", "\ufffd") if isinstance(each, str) else each for each in params)
         if self._writes:
+            self.changes = self.changes or not statement.looks
             if statement.kind is not None:
                 await self._take_tree(statement.kind, str(params[statement.place]))
             if statement.lock is not None:

@@ -7,7 +7,7 @@ CREATE TABLE mark (
   token BIGINT NOT NULL,
   xid BIGINT NOT NULL,
   day DATE NOT NULL DEFAULT CURRENT_DATE
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 INSERT INTO mark (slot, token, xid) VALUES (0, 0, pg_current_xact_id()::text::bigint);
 
 -- Up to there every transaction has ended, and none of these numbers is given again, as one of them or a later one is on the
