@@ -23,6 +23,7 @@ from tests.postgres import Server, a_database
 
 T = TypeVar("T")
 AT_REST = "SELECT NOT EXISTS (SELECT 1 FROM session WHERE state <> 'idle')"
+TRANSACTIONS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 LOOK_SECONDS = 0.02
 REST_SECONDS = 600.0
 TICKS = os.sysconf("SC_CLK_TCK")

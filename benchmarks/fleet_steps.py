@@ -11,7 +11,7 @@ import asyncpg
 from msgspec import Struct
 
 from asyncagents import Runtime, ScriptedModel, call, open_runtime, say, tool
-from benchmarks.fleet_stage import postgres_cpu
+from benchmarks.fleet_stage import TRANSACTIONS, postgres_cpu
 from benchmarks.fleet_worker import Orders, fleet
 from benchmarks.report import Figure
 from tests.postgres import Server, a_database
@@ -19,7 +19,6 @@ from tests.postgres import Server, a_database
 SESSIONS = 40
 STEPS = 10
 PROMPTS = 300
-TRANSACTIONS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 
 
 @tool

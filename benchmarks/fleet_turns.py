@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from asyncagents import Runtime, open_runtime
 from asyncagents.domain.id import SessionId
-from benchmarks.fleet_stage import Stage, a_stage
+from benchmarks.fleet_stage import TRANSACTIONS, Stage, a_stage
 from benchmarks.fleet_tally import NONE, Tally, Times, since
 from benchmarks.fleet_worker import Orders
 from benchmarks.parked import MODEL, TOOLS
@@ -64,12 +64,11 @@ async def _measured(stage: Stage, sessions: int, turns: int) -> Spent:
 
 
 async def _taken(stage: Stage) -> tuple[float, float, float, float]:
-    count = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
     return (
         time.process_time(),
         sum(told.cpu for told in await stage.told()),
         await stage.postgres_cpu(),
-        await stage.admin.fetchval(count),
+        await stage.admin.fetchval(TRANSACTIONS),
     )
 
 

@@ -33,14 +33,6 @@ class Signal(Struct, frozen=True):
     acknowledged: int
 
 
-class Herd(Struct, frozen=True):
-    """CPU in seconds, a second."""
-
-    wakes: "Wakes"
-    workers: float
-    postgres: float
-
-
 class Wakes(Struct, frozen=True):
     """Milliseconds."""
 
@@ -52,6 +44,14 @@ class Wakes(Struct, frozen=True):
     @property
     def whole(self) -> list[float]:
         return [sum(both) for both in zip(self.acknowledged, self.claimed, strict=True)]
+
+
+class Herd(Struct, frozen=True):
+    """CPU in seconds, a second."""
+
+    wakes: Wakes
+    workers: float
+    postgres: float
 
 
 async def _signal(session_id: SessionId, act: Act) -> Signal:

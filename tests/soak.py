@@ -165,7 +165,7 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
         (of.requests > 0, ("tests.e2e.documented", "--cases", str(of.requests))),
         (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
         (of.disconnects > 0, ("tests.e2e.event_streams", "--cuts", str(of.disconnects))),
-        (of.signals > 0, ("tests.e2e.fleet_siege", *_siege(of))),
+        (of.signals + of.restarts + of.crowd + of.wakes > 0, ("tests.e2e.fleet_siege", *_siege(of))),
         (of.replays > 0, ("tests.simulation.replay", "--first", "10000", "--seeds", str(of.replays))),
         (of.races > 0, ("tests.flows.feed_race", "--writes", str(of.races))),
     ]

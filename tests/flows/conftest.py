@@ -33,14 +33,12 @@ BY_TASKS = (
     "test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_prompt",
 )
 """They count what is at work in the process: the queue has tasks of its own, and its own number of places."""
-BY_CURSOR = ("test_webhook_in.py",)
-"""They see by the cursor that nothing was written; the queue's transactions move it there."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if POSTGRES:
         for item in items:
-            if any(name in item.nodeid for name in (*OF_FILES, *BY_TASKS, *BY_CURSOR)):
+            if any(name in item.nodeid for name in (*OF_FILES, *BY_TASKS)):
                 item.add_marker(pytest.mark.skip(reason="it is about a file of SQLite"))
 
 

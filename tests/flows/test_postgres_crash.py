@@ -1,14 +1,15 @@
 """A server that crashes gives numbers of transactions anew, if nothing of them had reached the disk."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
 
 from asyncagents.domain.event import MessageUpdated
 from asyncagents.domain.id import Ids
-from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
+from asyncagents.store.postgres.database import SIZE, PostgresDatabase, open_postgres
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
 from tests.flows.kit import PATIENCE
@@ -24,6 +25,18 @@ NUMBER = "SELECT pg_current_xact_id()::text::bigint"
 def server() -> Iterator[Server]:
     with open_server(durable=True) as server:
         yield server
+
+
+@asynccontextmanager
+async def opened(server: Server, *, size: int = SIZE) -> AsyncIterator[tuple[str, PostgresDatabase, Lab]]:
+    """`size`: how many connections there are."""
+    clock, rng = FakeClock(), SeededRng(1)
+    ids = Ids(clock, rng)
+    async with (
+        a_database(server) as dsn,
+        open_postgres(dsn, clock=clock, rng=rng, ids=ids, size=size) as database,
+    ):
+        yield dsn, database, Lab(database, clock, ids)
 
 
 async def burn(dsn: str, upto: int) -> int:
@@ -63,12 +76,7 @@ class Crash:
 async def test_a_write_that_a_crash_undid_is_done_again_though_its_number_is_somebody_elses(
     server: Server,
 ) -> None:
-    clock, rng = FakeClock(), SeededRng(1)
-    async with (
-        a_database(server) as dsn,
-        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng)) as database,
-    ):
-        lab = Lab(database, clock, Ids(clock, rng))
+    async with opened(server) as (dsn, database, lab):
         for _ in range(TRIES):
             session_id = await lab.session()
             crash = Crash(server, dsn, database)
@@ -83,12 +91,7 @@ async def test_a_write_that_a_crash_undid_is_done_again_though_its_number_is_som
 async def test_a_commit_that_is_still_under_way_is_waited_for_though_nothing_later_has_ended(
     server: Server,
 ) -> None:
-    clock, rng = FakeClock(), SeededRng(1)
-    async with (
-        a_database(server) as dsn,
-        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng)) as database,
-        asyncio.timeout(PATIENCE),
-    ):
+    async with opened(server) as (dsn, database, _), asyncio.timeout(PATIENCE):
         other = await asyncpg.connect(dsn)
         await other.execute("BEGIN")
         number = await other.fetchval(MARK)
@@ -107,7 +110,6 @@ async def test_a_commit_that_is_still_under_way_is_waited_for_though_nothing_lat
 async def test_writes_on_all_connections_that_a_crash_cuts_in_their_commit_find_out_what_became_of_them(
     server: Server,
 ) -> None:
-    clock, rng = FakeClock(), SeededRng(1)
     met, crashed = asyncio.Barrier(2), asyncio.Event()
 
     async def crash(connection: asyncpg.Connection, sessions: object) -> frozenset[str]:
@@ -117,12 +119,7 @@ async def test_writes_on_all_connections_that_a_crash_cuts_in_their_commit_find_
         await crashed.wait()
         return frozenset()
 
-    async with (
-        a_database(server) as dsn,
-        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng), size=2) as database,
-        asyncio.timeout(PATIENCE),
-    ):
-        lab = Lab(database, clock, Ids(clock, rng))
+    async with opened(server, size=2) as (_, database, lab), asyncio.timeout(PATIENCE):
         sessions = [await lab.session(), await lab.session()]
         database.before_commit = crash
         done = await asyncio.gather(*(lab.store.admit(lab.input(each)) for each in sessions))
@@ -132,12 +129,7 @@ async def test_writes_on_all_connections_that_a_crash_cuts_in_their_commit_find_
 
 @pytest.mark.spec("X-10")
 async def test_a_reader_misses_nothing_that_has_a_number_from_before_the_crash(server: Server) -> None:
-    clock, rng = FakeClock(), SeededRng(1)
-    async with (
-        a_database(server) as dsn,
-        open_postgres(dsn, clock=clock, rng=rng, ids=Ids(clock, rng)) as database,
-    ):
-        lab = Lab(database, clock, Ids(clock, rng))
+    async with opened(server) as (dsn, _, lab):
         for _ in range(TRIES):
             session_id = await lab.session()
             number = await rolled_back(dsn)

@@ -185,11 +185,10 @@ class PostgresDatabase:
                     there = bool(await connection.fetchval(_IS_THERE, *tx.mark))
                     if there or not under_way:
                         return there
-            except (StoreError, asyncpg.PostgresError) as again:
-                if not isinstance(again, LOST):
-                    raise StoreError(f"{error}; {again}; {_UNKNOWN}") from error
             except LOST:
                 pass
+            except (StoreError, asyncpg.PostgresError) as again:
+                raise StoreError(f"{error}; {again}; {_UNKNOWN}") from error
             if asyncio.get_running_loop().time() > until:
                 raise StoreError(f"{error}; {_UNKNOWN}") from error
             await asyncio.sleep(0.02)

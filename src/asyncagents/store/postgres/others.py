@@ -134,7 +134,7 @@ class _Gathered:
     def __init__(self, rows: list[Row], upto: int) -> None:
         self._rows: dict[str, list[Row]] = {}
         for row in rows:
-            if row[-1] is not None if row[1] is None else row[1] <= upto:
+            if row[1] is None or row[1] <= upto:  # what is due has no revision: it may be told twice
                 self._rows.setdefault(row[0], []).append(_as_asked(row))
 
     async def one(self, statement: str, *params: object) -> Row | None:

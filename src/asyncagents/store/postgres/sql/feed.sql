@@ -74,19 +74,19 @@ FROM session WHERE rev > $1 AND rev <= (SELECT upto FROM reach)
 UNION ALL
 SELECT 'changed_due', NULL, NULL, NULL, NULL, NULL, MIN(due)
 FROM (SELECT due, state FROM call WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
-WHERE state = 'open'
+WHERE state = 'open' HAVING MIN(due) IS NOT NULL
 UNION ALL
 SELECT 'changed_backoffs', NULL, NULL, NULL, NULL, NULL, MIN(next_at)
 FROM (SELECT backoff FROM session WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
-JOIN request ON request.id = changed.backoff WHERE request.state = 'backoff'
+JOIN request ON request.id = changed.backoff WHERE request.state = 'backoff' HAVING MIN(next_at) IS NOT NULL
 UNION ALL
 SELECT 'changed_deadlines', NULL, NULL, NULL, NULL, NULL, MIN(due)
 FROM (SELECT due, live FROM task WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
-WHERE live = 1
+WHERE live = 1 HAVING MIN(due) IS NOT NULL
 UNION ALL
 SELECT 'changed_deliveries', NULL, NULL, NULL, NULL, NULL, MIN(next_at)
 FROM (SELECT next_at, state FROM delivery WHERE rev > $1 AND rev <= (SELECT upto FROM reach) OFFSET 0) AS changed
-WHERE state = 'owed'
+WHERE state = 'owed' HAVING MIN(next_at) IS NOT NULL
 ORDER BY 2, 3, 4;
 
 -- name: forget_tombstones
