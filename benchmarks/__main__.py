@@ -8,14 +8,17 @@ from pathlib import Path
 
 from benchmarks import (
     board,
+    bring,
     commit,
     context,
     delegate,
     fan,
     fleet,
+    fork,
     history,
     machine,
     parked,
+    search,
     status,
     stream,
     turn,
@@ -38,7 +41,8 @@ with the disk and with whatever else runs; ratios and CPU time are steadier.
 
 def _figures(full: bool) -> list[Figure]:
     figures = machine.measure()
-    for measure in (turn.measure, stream.measure, commit.measure, history.measure, context.measure):
+    plain = (turn, stream, commit, history, context, fork, bring, search)
+    for measure in (each.measure for each in plain):
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             figures += asyncio.run(measure(Path(directory)))
     figures += fan.measure()

@@ -39,6 +39,11 @@ class Server:
         """From where databases are created and dropped."""
         return self._url.path.lstrip("/") or "postgres"
 
+    @property
+    def binaries(self) -> Path:
+        """The folder of PostgreSQL's own programs, such as pg_dump; of an own server only."""
+        return Path(self._own().binaries)
+
     def dsn(self, database: str) -> str:
         return self._url._replace(path=f"/{database}").geturl()
 

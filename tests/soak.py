@@ -21,7 +21,7 @@ from tests.simulation.parks import PARKS
 from tests.simulation.play import play
 from tests.simulation.shells import SHELLS
 from tests.simulation.talks import TALKS
-from tests.simulation.trees import TREES
+from tests.simulation.trees import TREES, WAITS
 from tests.simulation.undos import UNDOS
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def _work(first: int, seconds: float) -> Tally:
     while time.monotonic() < deadline:
         for seed in (
             tally.next_seed,
-            *(world + tally.next_seed for world in (TREES, PARKS, SHELLS, UNDOS, TALKS)),
+            *(world + tally.next_seed for world in (TREES, WAITS, PARKS, SHELLS, UNDOS, TALKS)),
         ):
             _play(tally, seed)
         tally.next_seed += WORKERS

@@ -50,6 +50,7 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.message import JsonFormat
 from asyncagents.domain.part_input import AgentInput, FileInput, SubtaskInput, TextInput
 from asyncagents.domain.pending_tool import PendingToolCall, ToolResult
+from asyncagents.domain.result_file import ResultFile
 from asyncagents.domain.session import Rule, Session
 from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
@@ -134,6 +135,7 @@ __all__ = [
     "QuestionRejected",
     "QuestionReplied",
     "Reject",
+    "ResultFile",
     "ResultRefused",
     "Retry",
     "Rule",

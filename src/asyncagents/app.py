@@ -30,6 +30,7 @@ from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.input import Defaults
 from asyncagents.engine.post import Post, switched_off
 from asyncagents.engine.reach import Reach
+from asyncagents.engine.readiness import Readiness
 from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
 from asyncagents.engine.runtime import Runtime
 from asyncagents.engine.title import Titles
@@ -47,7 +48,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 from asyncagents.telemetry.open import chosen_watch
 from asyncagents.tools.post import open_post
-from asyncagents.world import World, open_world, poll_forever, tie, work_on
+from asyncagents.world import World, make_directory, open_world, poll_forever, tie, work_on
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +101,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     concurrency: Concurrency = default_concurrency
     check: Callable[[ModelRef], None] = unchecked
     """Raises what is known to be wrong with a model without asking it."""
+    missing_model: str | None = None
+    """Why there is no model to ask."""
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
     post: Post = switched_off
     watch: Watch = UNWATCHED
@@ -121,25 +124,25 @@ async def open_runtime(
     telemetry: bool | TelemetryConfig | None = None,
     before_rest: BeforeRest = rest_in_peace,
     serve: bool | Literal["later"] = True,
+    needs_model: bool = True,
     fleet: Fleet | None = None,
 ) -> AsyncIterator[Runtime]:
     """Open a data directory and, unless `serve` is false, work on its sessions ("later": by `serve_tree()`).
 
     `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
-    config, by those of the files and the environment; or any `Model` of your own. Several processes may
-    open the same directory; each session is run by one of them at a time.
-    With `coding` there are the built-in tools besides, and agents, rules, skills and instructions: by the
-    configuration given there, or as `config`, or else by the files of each session's directory; and plugins.
-    A `policy` is for a runtime without, and so is `delegation`: tools that launch others; with `coding` they
-    are there. `async_tools` and `telemetry` go before the configuration, `fleet` before ASYNCAGENTS_STORE.
+    config, by those of the files and the environment; or any `Model` of your own; or none, if not needed.
+    Several processes may open the same directory. With `coding` there are the built-in tools besides, and
+    agents, rules, skills, instructions and plugins: by the configuration given there, or as `config`, or else
+    by the files of each session's directory. A `policy` is for a runtime without, and so is `delegation`:
+    tools that launch others. `async_tools` and `telemetry` go before the configuration.
     """
-    _check(tools, policy, plugins, delegation, coding=bool(coding))
+    _check(tools, policy, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
     if config is None and (data is None or model is None or isinstance(model, str)):
         config = _from_files()
-    directory = _private(Path(data) if data is not None else _configured(config).data_dir)
+    directory = make_directory(Path(data) if data is not None else _configured(config).data_dir)
     async with (
-        open_voice(model, config, needed=bool(serve)) as voice,
+        open_voice(model, config, needed=bool(serve) and needs_model) as voice,
         _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
     ):
         outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
@@ -161,6 +164,7 @@ def _setup(
         model_ref=voice.ref,
         concurrency=voice.concurrency,
         check=voice.check,
+        missing_model=voice.missing,
         async_tools=outside,
     )
 
@@ -168,13 +172,10 @@ def _setup(
 def _check(
     tools: Sequence[AnyTool],
     policy: Policy,
-    plugins: Sequence[Plugin],
     delegation: bool | DelegationConfig,
     *,
     coding: bool,
 ) -> None:
-    if plugins and not coding:
-        raise InvalidInput("plugins come with coding: give coding=True, or leave the plugins out")
     if coding and policy is not ask_everything:
         raise InvalidInput("a policy stands in for rules: leave it out, or leave out coding")
     if coding and isinstance(delegation, DelegationConfig):
@@ -203,7 +204,8 @@ async def _furnished(
     delegation: bool | DelegationConfig,
 ) -> AsyncIterator[Furnished]:
     if coding is False:
-        yield Furnished(bare(tools, policy, DelegationConfig() if delegation is True else delegation or None))
+        furnish = bare(tools, policy, DelegationConfig() if delegation is True else delegation or None)
+        yield _with_plugins(furnish, policy, data, plugins) if plugins else Furnished(furnish)
         return
     from asyncagents.plugins.plugins import Plugins  # start-up: as below
     from asyncagents.tools.coding import open_coding  # start-up: who brings tools of his own needs none of it
@@ -219,6 +221,12 @@ async def _furnished(
             return open_projects(desk.store, desk.ids, lambda config: delegation_tools(desk, config))
 
         yield Furnished(furnish, added)
+
+
+def _with_plugins(without: Furnish, policy: Policy, data: Path, plugins: Sequence[Plugin]) -> Furnished:
+    from asyncagents.plugins.bare import plug_in  # start-up: most programs bring none
+
+    return Furnished(*plug_in(without, policy, data, plugins))
 
 
 def _from_files() -> Config:
@@ -272,8 +280,8 @@ def _assemble(
     limits = world.limits(setup.concurrency)
     titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group, watch=counters)
     runner = _runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters, reach))
-    dispatcher = _dispatcher(world, setup, store, runner, group=group)
-    courier = Courier(store, setup.post, dispatcher.serving, clock=world.clock, rng=world.rng, group=group)
+    dispatcher = _dispatcher(world, setup, store, runner, group=group, watch=counters)
+    courier = _courier(world, setup, store, dispatcher, group=group, watch=counters)
     store.listen(courier.committed)
     store.listen(_heard(dispatcher, answers, bus, Mirror(bus=bus, clock=world.clock)))
     runtime = Runtime(
@@ -285,12 +293,14 @@ def _assemble(
         rng=world.rng,
         ids=world.ids,
         alive=world.owners.alive,
-        defaults=Defaults(setup.agent, setup.model_ref, setup.model, setup.check),
+        defaults=Defaults(setup.agent, setup.model_ref, setup.model, setup.check, setup.missing_model),
         workplaces=workplaces,
         counters=counters,
         reach=reach,
         pool=world.pool,
     )
+    dispatcher.expiry.count = counters.stuck.add
+    runtime.readiness = Readiness(store.health, group)
     tie(world, dispatcher, limits, bus=bus, answers=answers)
     runtime.tasks.served_elsewhere = world.bond.served
     if setup.plugins is not None:
@@ -313,7 +323,7 @@ def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -
 
 
 def _dispatcher(
-    world: World, setup: Setup, store: Store, runner: Runner, *, group: asyncio.TaskGroup
+    world: World, setup: Setup, store: Store, runner: Runner, *, group: asyncio.TaskGroup, watch: Watch
 ) -> Dispatcher:
     return Dispatcher(
         store=store,
@@ -326,7 +336,21 @@ def _dispatcher(
         clock=world.clock,
         group=group,
         keep_ms=int(setup.async_tools.keep_days * DAY * 1000),
+        watch=watch,
     )
+
+
+def _courier(
+    world: World,
+    setup: Setup,
+    store: Store,
+    dispatcher: Dispatcher,
+    *,
+    group: asyncio.TaskGroup,
+    watch: Watch,
+) -> Courier:
+    clock, rng = world.clock, world.rng
+    return Courier(store, setup.post, dispatcher.serving, clock=clock, rng=rng, group=group, watch=watch)
 
 
 class Hall(Struct, frozen=True):
@@ -373,9 +397,3 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
     enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)
     before_rest = setup.before_rest if hall.workplaces.bare else in_turn(enforcer, setup.before_rest)
     return Runner(store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock, watch=hall.watch)
-
-
-def _private(directory: Path) -> Path:
-    """A directory that we make is its owner's alone; one that is there stays as it is."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return directory

@@ -4,20 +4,27 @@ AsyncAgentsError                                    who hears of it
 ├─ RequestError      the caller asked for something wrong → the caller, 4xx
 │  ├─ NotFound
 │  ├─ InvalidInput
+│  │  └─ UntrustedInput
 │  ├─ Unauthorized   a signature does not prove what it should
 │  ├─ ResultRefused  a tool does not take the result
 │  └─ Conflict       the world has moved on
 │     ├─ AlreadySettled
+│     ├─ KeyReused   a key came again, with other content
 │     └─ SessionBusy
 ├─ ModelError        the provider failed → the turn ends with this error
 ├─ ToolError         the tool failed; its message is written for the model
 ├─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
 │  ├─ LeaseLost      another run owns this session now
-│  ├─ Damaged        a row of this session cannot be read
+│  ├─ Damaged        a row of this session cannot be read → the caller, 500
+│  ├─ StuckRow       a row that is due cannot be expired; it is put off
+│  ├─ DatabaseGone   the file was deleted or replaced while it was open
 │  ├─ SchemaMismatch this program cannot read that database
 │  └─ Closed         the store was closed
 ├─ Unavailable       not by this process, or not now → the caller, 503; another may
 └─ ConfigError       what the operator set cannot be used → the operator, exit 2
+   └─ UntrustedConfig
+
+NotTrusted marks the two whose cause is a project that the user does not trust.
 """
 
 
@@ -40,6 +47,19 @@ class InvalidInput(RequestError):
     """What was given has the wrong form; the message says what was expected."""
 
 
+class NotTrusted(AsyncAgentsError):
+    """Something is named in a file that counts for nothing, as the user does not trust its project."""
+
+    def __init__(self, sentence: str, *, fact: str) -> None:
+        super().__init__(sentence)
+        self.fact = fact
+        """What is named where; the sentence adds what to do."""
+
+
+class UntrustedInput(NotTrusted, InvalidInput):
+    """What was asked for is named in such a file alone."""
+
+
 class Unauthorized(RequestError):
     """Nobody proved that this comes from whom it should; what was wrong is not told to strangers."""
 
@@ -57,6 +77,14 @@ class AlreadySettled(Conflict):
         super().__init__(f"call {call_id!r} already has another result: {first}")
         self.call_id = call_id
         self.first = first
+
+
+class KeyReused(Conflict):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the key {key!r} was used for another request: send the same content again, or take a new key"
+        )
+        self.key = key
 
 
 class SessionBusy(Conflict):
@@ -87,6 +115,19 @@ class Damaged(StoreError):
     """A row cannot be read; its session cannot go on, all others can. Look at it in a backup."""
 
 
+class StuckRow(StoreError):
+    """A row that is due fails whenever it is expired: put it off, and go on with the others."""
+
+    def __init__(self, kind: str, id: str, why: str) -> None:
+        super().__init__(f"the {kind} {id!r} is due and cannot be ended: {why}")
+        self.kind = kind
+        self.id = id
+
+
+class DatabaseGone(StoreError):
+    """What is written would be lost with the open file; put the file back, and start the program again."""
+
+
 class SchemaMismatch(StoreError):
     """The database is newer than this program; upgrade asyncagents to open it."""
 
@@ -101,3 +142,7 @@ class Unavailable(AsyncAgentsError):
 
 class ConfigError(AsyncAgentsError):
     """A setting cannot be used; the message names the file, the key and what to write instead."""
+
+
+class UntrustedConfig(NotTrusted, ConfigError):
+    """A setting names what stands in such a file alone."""

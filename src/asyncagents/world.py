@@ -12,6 +12,7 @@ from asyncagents.config.fleet import Fleet
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.why import FILE_POOL
 from asyncagents.engine.answers import Answers
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.dispatcher import Dispatcher
@@ -22,11 +23,14 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners, Owners
 from asyncagents.store.tx import Database
 
-POOL = "local"
+POOL = FILE_POOL
 POLL_SECONDS = 0.075
 FLEET_POLL_SECONDS = 1.0
 """Others tell when they have committed; this is for what was not heard."""
-MISSING = "asyncagents[postgres] is not installed, and ASYNCAGENTS_STORE names a database: install it"
+MISSING = (
+    "ASYNCAGENTS_STORE names a database, and what speaks to it is not installed: "
+    "run `pip install 'asyncagents[postgres]'`"
+)
 
 
 class PolledDatabase(Database, Protocol):
@@ -190,3 +194,9 @@ async def poll_forever(world: World) -> None:
     while True:
         await asyncio.sleep(world.poll_seconds)
         world.database.poll()
+
+
+def make_directory(directory: Path) -> Path:
+    """Make a data directory that is its owner's alone; one that is there stays as it is."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory

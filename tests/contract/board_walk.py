@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.board import BoardSnapshot
+from asyncagents.domain.board import BoardSnapshot, KindFilter
 from asyncagents.domain.call import Call, Completed, Requested, Running
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import ClearTasks, Fact, Resume, Retrieve, Spawn
@@ -108,6 +108,7 @@ class TaskWalk(Walk):
             created=now,
             began=now,
             crowd=self.rng.choice([1, 2, 20]),
+            background=self.rng.random() < 0.6,
         )
         return Spawn(info=info, first=lab.input(info.id, "look"), task=task, deepest=3, most=200)
 
@@ -119,7 +120,11 @@ class TaskWalk(Walk):
         task = await self._any_task()
         known = {info.id for info in await self.lab.store.sessions("prj", limit=1_000)}
         if task is not None and task.id in known:
-            await self.lab.store.resume(Resume(task.id, self.lab.input(task.id, "and?"), "and?"))
+            said = self.lab.input(task.id, "and?")
+            if self.rng.random() < 0.5:
+                await self.lab.store.resume(Resume(task.id, said, "and?"))
+            else:
+                await self._by_a_call(lambda call: Resume(task.id, said, "and?", call.id))
 
     async def background(self) -> None:
         if (task := await self._any_task()) is not None and task.live:
@@ -142,8 +147,9 @@ def bodies(board: BoardSnapshot) -> dict[SessionId, bytes]:
 class Watcher:
     """Begins with a snapshot and applies news; it may be cut off after any of them."""
 
-    def __init__(self, board: BoardSnapshot, cursor: str) -> None:
+    def __init__(self, board: BoardSnapshot, cursor: str, kind: KindFilter = "background") -> None:
         self.state = bodies(board)
+        self.kind = kind
         self.cursor = cursor
         self.heard: list[tuple[str, str]] = []
 
@@ -159,8 +165,12 @@ class Watcher:
         self.state[session_id] = news.body
 
 
-async def fresh(lab: Lab) -> dict[SessionId, bytes]:
-    board, _ = await lab.store.board.snapshot()
+async def watching(lab: Lab, kind: KindFilter) -> Watcher:
+    return Watcher(*await lab.store.board.snapshot(kind), kind)
+
+
+async def fresh(lab: Lab, kind: KindFilter = "background") -> dict[SessionId, bytes]:
+    board, _ = await lab.store.board.snapshot(kind)
     return bodies(board)
 
 

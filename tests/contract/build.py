@@ -241,6 +241,13 @@ class Lab:
         )
         return replace(self.waiting("ask", due=due, on_due=on_due), ask=request, ask_hash="h1")
 
+    def exact_ask(self, session_id: SessionId, text: str) -> Open:
+        """For a line that no pattern covers."""
+        opened = self.ask(session_id)
+        assert opened.ask is not None
+        request = replace(opened.ask, patterns=("ls", text), always=(text,), exact=True)
+        return replace(opened, ask=request, ask_hash=text)
+
     def question(self, session_id: SessionId, *texts: str) -> Open:
         asked = tuple(
             Question(question=text, header=text, options=(Option(label="red", description=""),))

@@ -68,8 +68,11 @@ async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(l
     lab.commits.clear()
     await _abort(lab, lease)
     answered = {e.message_id: e.answer_id for e in lab.events if isinstance(e, PromptAnswered)}
-    assert answered == dict.fromkeys([prompt, *queued], step.id)
-    await _aborted_answer(lab, queued[0])
+    answer = await _aborted_answer(lab, queued[0])
+    assert answered == dict.fromkeys(queued, answer.id)
+    said = (await lab.store.message(step.id)).info
+    assert isinstance(said, AssistantMessage)
+    assert ((await lab.store.input(prompt)).answer_id, said.error) == (step.id, None)
     control = await lab.store.control(session_id)
     assert (control.state, control.in_turn) == ("idle", False)
     assert [(await lab.store.input(q)).state for q in queued] == ["aborted"] * 2
@@ -80,7 +83,7 @@ async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(l
     lease = await lab.claim(session_id)
     assert not (await lab.store.snapshot(lease)).cancelled
     second = await lab.step(lease, since=step.started.position + 1)
-    assert [e.info.id for e in second.started.tail] == [*queued, loud]
+    assert [e.info.id for e in second.started.tail] == [answer.id, *queued, loud]
     snapshot = await lab.end(lease, second)
     lab.commits.clear()
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "done")

@@ -164,6 +164,23 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
     assert await lab.store.approvals(PROJECT) == ()
 
 
+@pytest.mark.spec("Z-06")
+async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(lab: Lab) -> None:
+    session_id, lease, call, (other, third) = await lab.asked(None, None)
+    await lab.store.answer(ask_id(call), Once())
+    call, other, third = [
+        await lab.move(lease, each, lab.exact_ask(session_id, text))
+        for each, text in ((call, "ls $(a*)"), (other, "ls $(ab)"), (third, "ls $(a*)"))
+    ]
+    await lab.store.answer(ask_id(call), Always())
+    assert {each.call.id for each in await lab.store.asks()} == {other.id}
+    (rule,) = await lab.store.approvals(PROJECT)
+    assert (rule.permission, rule.pattern, rule.action) == ("exact:bash", "ls $(a*)", "allow")
+    assert await lab.store.withdraw(PROJECT, "edit") == 0
+    assert await lab.store.withdraw(PROJECT, "bash") == 1
+    assert await lab.store.approvals(PROJECT) == ()
+
+
 async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
     session_id, lease, (call, sibling) = await lab.called(None, None)
     asked = await lab.move(lease, call, replace(lab.ask(session_id), blocks=False))

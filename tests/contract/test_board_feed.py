@@ -4,14 +4,16 @@ import random
 
 import pytest
 
+from asyncagents.domain.board import KINDS
 from asyncagents.domain.call import Completed
-from asyncagents.domain.fact import Retrieve
+from asyncagents.domain.fact import Resume, Retrieve
+from asyncagents.domain.id import CallId
 from asyncagents.engine.follower import Follower
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
 from asyncagents.store.verb.board_feed import Look, point
 from asyncagents.store.verb.task import put_task
-from tests.contract.board_walk import TaskWalk, Watcher, fresh, some
+from tests.contract.board_walk import TaskWalk, Watcher, fresh, some, watching
 from tests.contract.build import Lab
 from tests.contract.tasks import parent, rewrite_task, work
 
@@ -24,7 +26,7 @@ async def _look(lab: Lab, follower: Follower, *, progress: bool, window: int) ->
 
 async def _catch_up(lab: Lab, watcher: Watcher, rng: random.Random) -> None:
     """Piece by piece; cut off now and then, it begins again from the last cursor it has."""
-    follower, window = Follower(point(watcher.cursor)), rng.choice([1, 2, 500])
+    follower, window = Follower(point(watcher.cursor), kind=watcher.kind), rng.choice([1, 2, 500])
     while True:
         look = await _look(lab, follower, progress=True, window=window)
         assert not look.reset
@@ -33,12 +35,12 @@ async def _catch_up(lab: Lab, watcher: Watcher, rng: random.Random) -> None:
         for each in heard:
             watcher.apply(each)
         if len(heard) < len(news):
-            follower = Follower(point(watcher.cursor))
+            follower = Follower(point(watcher.cursor), kind=watcher.kind)
         elif not look.more:
             return
 
 
-@pytest.mark.spec("H-06")
+@pytest.mark.spec("H-06", "Z-03")
 @pytest.mark.parametrize("far", [0, 2_000])
 @pytest.mark.parametrize("seed", range(300, 312))
 async def test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot(
@@ -46,16 +48,16 @@ async def test_a_snapshot_and_what_came_after_it_is_a_fresh_snapshot(
 ) -> None:
     monkeypatch.setattr(board_feed, "FAR", far)
     walk, rng = TaskWalk(lab, seed), random.Random(seed)
-    watchers = [Watcher(*await lab.store.board.snapshot())]
+    watchers = [await watching(lab, kind) for kind in KINDS]
     kinds = set()
     for _ in range(40):
         await walk.go(rng.randrange(1, 12))
         if rng.random() < 0.2:
-            watchers.append(Watcher(*await lab.store.board.snapshot()))
+            watchers.append(await watching(lab, rng.choice(KINDS)))
         for watcher in watchers:
             if rng.random() < 0.5:
                 await _catch_up(lab, watcher, rng)
-                assert watcher.state == await fresh(lab)
+                assert watcher.state == await fresh(lab, watcher.kind)
                 kinds |= {kind for kind, _ in watcher.heard}
     assert {"task.created", "task.updated"} <= kinds
 
@@ -135,16 +137,40 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
 async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
     walk, rng = TaskWalk(lab, seed), random.Random(seed)
     reader = Follower(point((await lab.store.board.snapshot())[1]))
-    watching: list[tuple[Watcher, Follower]] = []
+    pairs: list[tuple[Watcher, Follower]] = []
     for _ in range(60):
         await walk.go(rng.randrange(1, 12))
         if rng.random() < 0.3:
-            watcher = Watcher(*await lab.store.board.snapshot())
-            watching.append((watcher, Follower(point(watcher.cursor))))
+            watcher = await watching(lab, rng.choice(KINDS))
+            pairs.append((watcher, Follower(point(watcher.cursor), kind=watcher.kind)))
             await walk.go(rng.randrange(6))
         look = await _look(lab, reader, progress=rng.random() < 0.5, window=rng.choice([1, 3, 500]))
         reader.point = look.point
-        for watcher, follower in watching:
+        for watcher, follower in pairs:
             for news in follower.take(look):
                 watcher.apply(news)
-            assert look.point.level < look.point.rev or watcher.state == await fresh(lab)
+            assert look.point.level < look.point.rev or watcher.state == await fresh(lab, watcher.kind)
+
+
+@pytest.mark.spec("Z-03", "H-06")
+async def test_a_task_that_changes_its_kind_comes_to_one_board_and_leaves_the_other(lab: Lab) -> None:
+    crew = await parent(lab)
+    child = await crew.launch(crew.calls[0], background=False)
+    watchers = {kind: await watching(lab, kind) for kind in KINDS}
+
+    async def heard() -> dict[str, list[str]]:
+        for watcher in watchers.values():
+            watcher.heard.clear()
+            await _catch_up(lab, watcher, random.Random(0))
+        return {kind: [what for what, _ in watcher.heard] for kind, watcher in watchers.items()}
+
+    await lab.store.by_hand.background(child)
+    moved = {"background": ["task.created"], "sync": ["task.removed"], "all": ["task.updated"]}
+    assert await heard() == moved
+    await work(lab, child)
+    assert await heard() == {"background": ["task.completed"], "sync": [], "all": ["task.completed"]}
+    await lab.store.resume(Resume(child, lab.input(child, "and?"), "and?", CallId("tool_1")))
+    again = {"background": ["task.removed"], "sync": ["task.created"], "all": ["task.updated"]}
+    assert await heard() == again
+    await work(lab, child)
+    assert await heard() == {"background": [], "sync": ["task.completed"], "all": ["task.completed"]}

@@ -19,10 +19,14 @@ from asyncagents.domain.call import (
 from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionReplied, QuestionAsked
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.part import FilePart, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.result_file import ResultFile
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.verb.step import Move
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of, state_of
+
+FILE = ResultFile("image/png", f"data:image/png;base64,{'A' * 100_000}", "dot.png")
+SEEN = Completed("[a dot]", files=(FILE,))
 
 
 async def test_a_started_call_knows_its_fence_and_its_time(lab: Lab) -> None:
@@ -228,6 +232,32 @@ async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: La
     texts = [p.text for e in step.started.tail for p in e.parts if isinstance(p, TextPart)]
     assert sum("the answer is 42" in text for text in texts) == 1
     assert step.started.shown == {call.part_id}
+
+
+@pytest.mark.spec("X-04")
+async def test_files_of_a_result_are_kept_with_the_call_and_its_part(lab: Lab) -> None:
+    session_id, lease, (call,) = await lab.called(None)
+    await lab.start(lease, call)
+    await lab.store.finish_call(lease, call.id, SEEN)
+    assert result_of(await lab.store.call(call.id)) == SEEN
+    entries = await lab.store.messages(session_id)
+    (part,) = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
+    assert isinstance(part.state, ToolCompleted)
+    assert part.state.attachments is not None
+    (shown,) = part.state.attachments
+    assert (shown.url, shown.filename, shown.session_id) == (FILE.url, "dot.png", session_id)
+
+
+@pytest.mark.spec("X-04", "X-11")
+async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
+    session_id, call = await _shown_pending(lab, lab.waiting())
+    await lab.store.settle(call.id, SEEN)
+    newest = (await lab.store.messages(session_id))[-1]
+    text, file = newest.parts
+    assert isinstance(text, TextPart)
+    assert text.text.endswith("[a dot]\n\n[attached: dot.png (image/png)]")
+    assert isinstance(file, FilePart)
+    assert (file.url, file.message_id) == (FILE.url, newest.info.id)
 
 
 async def test_a_result_that_was_not_shown_takes_its_place_only(lab: Lab) -> None:

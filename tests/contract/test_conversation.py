@@ -481,21 +481,42 @@ async def test_an_id_that_a_client_chose_is_the_newest_of_its_session(lab: Lab) 
     assert (await lab.store.admit(named(early, "k4", other))).new
 
 
-@pytest.mark.spec("X-01")
-async def test_tools_that_a_prompt_names_become_the_rules_of_its_session(lab: Lab) -> None:
-    session_id = await lab.session()
-    old = Rule(permission="webfetch", pattern="*", action="deny")
-    await lab.store.conversation.change(session_id, Change(permission=(old,)))
+async def use_tools(lab: Lab, session_id: SessionId, tools: dict[str, bool] | None) -> Session:
+    """The session, after a prompt with this map."""
     fact = lab.input(session_id)
-    tools = {"bash": False, "write": True, "edit": False, "read": True}
     await lab.store.admit(replace(fact, message=replace(fact.message, tools=tools)))
+    return await lab.store.session(session_id)
 
-    rules = (await lab.store.session(session_id)).permission
-    assert rules == (
-        Rule(permission="bash", pattern="*", action="deny"),
-        Rule(permission="edit", pattern="*", action="deny"),
-        Rule(permission="read", pattern="*", action="allow"),
-    )
+
+@pytest.mark.spec("Z-04")
+async def test_the_map_of_a_prompt_is_kept_apart_from_the_rules_of_its_session(lab: Lab) -> None:
+    session_id = await lab.session()
+    rule = Rule(permission="webfetch", pattern="*", action="deny")
+    await lab.store.conversation.change(session_id, Change(permission=(rule,)))
+    tools = {"write": True, "bash": False}
+    first = await use_tools(lab, session_id, tools)
+    same = await use_tools(lab, session_id, None)
+    empty = await use_tools(lab, session_id, {})
+    later = await use_tools(lab, session_id, {"read": True})
+
+    assert [each.permission for each in (first, same, empty, later)] == [(rule,)] * 4
+    assert [each.tools for each in (first, same, empty, later)] == [tools, tools, tools, {"read": True}]
+    assert list(first.tools or ()) == ["write", "bash"]  # in the order written: the last that matches wins
+    told = [event.info.tools for event in lab.events if isinstance(event, SessionUpdated)]
+    assert told[-1] == {"read": True}
+
+
+@pytest.mark.spec("Z-04", "D-04")
+async def test_the_map_of_a_prompt_leaves_the_rules_of_a_child_alone(lab: Lab) -> None:
+    denied = tuple(Rule(permission=each, pattern="*", action="deny") for each in ("todowrite", "task"))
+    boss = await parent(lab)
+    fact = boss.spawn(boss.calls[0])
+    fact = replace(fact, info=replace(fact.info, permission=denied))
+    await lab.store.finish_call(boss.lease, boss.calls[0].id, Completed("launched"), (fact,))
+    child = await use_tools(lab, fact.info.id, {"todowrite": True, "task": True})
+
+    assert child.permission == denied
+    assert child.tools == {"todowrite": True, "task": True}
 
 
 @pytest.mark.spec("X-01")

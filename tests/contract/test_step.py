@@ -4,12 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Running
-from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionError
+from asyncagents.domain.event import MessageUpdated, PartUpdated, PromptAnswered, SessionError
 from asyncagents.domain.failure import api
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import StepStartPart, TextPart, ToolPart, ToolPending
 from asyncagents.domain.session import Tokens
-from tests.contract.build import SPENT, Lab, done, state_of
+from asyncagents.engine.decide import is_over
+from asyncagents.store.verb.step import StepEnd
+from tests.contract.build import SPENT, Lab, Step, done, state_of
 
 
 @pytest.mark.spec("S-05", "S-12")
@@ -245,3 +248,47 @@ async def test_calls_start_only_after_the_step_that_made_them_is_committed(lab: 
     call = lab.call(step)
     with pytest.raises(Exception, match=call.id):
         await lab.move(lease, call, Running(lease.fence))
+
+
+def going_on(lab: Lab, session_id: SessionId, step: Step) -> StepEnd:
+    """The end of a step that is not to be the last one."""
+    more = replace(lab.input(session_id, "go on", key="more"), source="system")
+    return replace(lab.step_end(step), over=is_over, goes_on=more)
+
+
+@pytest.mark.spec("C-08")
+async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    after = await lab.store.finish_step(lease, going_on(lab, session_id, step))
+    again = await lab.store.snapshot(lease)
+
+    assert (after.queued, after.control.in_turn, after.control.state) == (1, True, "running")
+    assert again.queued == 1
+    assert not [event for event in lab.events if isinstance(event, PromptAnswered)]
+
+
+@pytest.mark.spec("C-08", "C-10")
+async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(lab: Lab) -> None:
+    cancelled, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.store.cancel(cancelled)
+    after = await lab.store.finish_step(lease, going_on(lab, cancelled, step))
+    assert (after.queued, after.cancelled) == (0, True)
+
+    spoken_to, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.prompt(spoken_to, "wait")
+    after = await lab.store.finish_step(lease, going_on(lab, spoken_to, step))
+    assert (after.queued, await lab.store.count_inputs(spoken_to, "more")) == (1, 0)
+
+
+@pytest.mark.spec("C-10")
+async def test_what_a_step_wants_to_be_told_is_left_out_if_its_turn_was_cancelled(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.store.cancel(session_id)
+    again = replace(lab.input(session_id, "in its form, please", key="again"), source="system")
+    after = await lab.store.finish_step(lease, replace(lab.step_end(step), facts=(again,)))
+    assert await lab.store.rest(lease, after.control.wake_seq, "aborted")
+    assert (await lab.store.control(session_id)).state == "idle"

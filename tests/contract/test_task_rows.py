@@ -168,14 +168,15 @@ async def test_an_end_that_cannot_be_read_is_told_as_one(lab: Lab) -> None:
 
 
 @pytest.mark.spec("D-04")
-async def test_who_is_moved_to_the_background_asks_no_more_questions(lab: Lab) -> None:
+@pytest.mark.parametrize("ruled", [False, True])
+async def test_who_is_moved_to_the_background_asks_no_more_questions(lab: Lab, ruled: bool) -> None:
     boss = await parent(lab)
     (call,) = boss.calls
     fact = boss.spawn(call, background=False)
-    quiet = Rule(permission="todowrite", pattern="*", action="deny")
-    fact = replace(fact, info=replace(fact.info, permission=(quiet,)))
+    own = (Rule(permission="todowrite", pattern="*", action="deny"),) if ruled else ()
+    fact = replace(fact, info=replace(fact.info, permission=own or None))
     await lab.store.open_call(boss.lease, call.id, Open(kind="task", since=0), (fact,))
     await lab.store.by_hand.background(fact.info.id)
     await lab.store.by_hand.background(fact.info.id)
     deny = Rule(permission="question", pattern="*", action="deny")
-    assert (await lab.store.session(fact.info.id)).permission == (quiet, deny)
+    assert (await lab.store.session(fact.info.id)).permission == (*own, deny)

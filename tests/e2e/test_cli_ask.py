@@ -9,7 +9,7 @@ import pytest
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.e2e.cli_kit import CTRL_C, Desk, on_a_terminal, open_desk
 
-MAY_I = "[q] leave it open and quit > "
+MAY_I = "[?] more > "
 WHICH = "do not answer) > "
 WHY = "ends its turn > "
 ASK_EDITS = {"edit": "ask"}
@@ -90,7 +90,7 @@ async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
         made = content(desk, "a.txt")
 
     assert (code, made) == (0, None)
-    assert "answer y, a, n, e, s or q\n" in terminal.text
+    assert "answer y, a, n, e, s or q; ? explains them\n" in terminal.text
     assert "They said: use tabs" in str(provider.requests[-1].body["messages"])
     assert "Done." in terminal.text
 
@@ -419,3 +419,31 @@ async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_p
     assert (code, left.json["asks"]) == (0, [])
     assert "  > write a.txt +1 -0\n" in shown.out
     assert "  >   +1\n" in shown.out
+
+
+@pytest.mark.spec("Z-06", "X-06")
+async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tmp_path: Path) -> None:
+    line = ToolUse("bash", {"command": "echo $(date +%Y) >> years"})
+    async with open_desk(tmp_path, steps(line, line)) as (desk, _):
+        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1", "COLUMNS": "80"}) as terminal:
+            await terminal.answer("?", to=MAY_I)
+            await terminal.answer("a", to=MAY_I)
+            code = await terminal.end()
+        years = content(desk, "years")
+
+    assert code == 0
+    assert (years or "").count("\n") == 2
+    assert terminal.text.count("[a] always (this exact line)") == 2
+    before_the_ask, _, _ = terminal.text.partition("bash asks for the permission")
+    assert "bash: echo" not in before_the_ask
+    assert "  a  yes, and from now on in this project: this exact line\n" in terminal.text
+    assert "  q  leave it open and quit" in terminal.text
+
+
+async def test_the_choices_are_set_off_on_a_terminal_with_colours(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+        desk.configure(permission=ASK_EDITS)
+        async with on_a_terminal(desk, "run", "go") as terminal:
+            await terminal.answer("y", to=MAY_I)
+            await terminal.end()
+    assert f"\x1b[1m[y] once  [a] always (edit: *)  [n] no  {MAY_I}\x1b[0m" in terminal.text

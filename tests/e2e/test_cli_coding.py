@@ -11,7 +11,7 @@ import pytest
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.e2e.cli_kit import Desk, Terminal, on_a_terminal, open_desk
 
-MAY_I = "[q] leave it open and quit > "
+MAY_I = "[?] more > "
 RULES = {"edit": "ask", "bash": "ask"}
 TEST = "#!/bin/sh\ngrep -q 'a + b' calc.py && grep -q add README && echo passed || { echo broken; exit 1; }\n"
 

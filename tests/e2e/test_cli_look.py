@@ -71,3 +71,40 @@ async def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
         ran = await ended(process)
 
     assert (ran.code, ran.err) == (141, "")
+
+
+async def test_models_without_a_key_say_what_to_do(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        (desk.project / "asyncagents.json").write_text(
+            '{"disabled_providers": ["ollama", "lmstudio", "vllm", "llama.cpp"]}'
+        )
+        ran = await desk.run("models")
+        some = await desk.run("models", env={"ANTHROPIC_API_KEY": "k"})
+    assert ran.code == 0
+    assert ran.out.startswith("there is no model to ask: set a key such as ANTHROPIC_API_KEY")
+    assert " of anthropic: there is no API key" in ran.err
+    assert " more of " not in ran.err
+    assert "there is no model to ask" not in some.out
+
+
+async def test_an_agent_for_claude_code_has_the_newest_model_of_its_family(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        file = desk.project / ".claude" / "agents" / "judge.md"
+        file.parent.mkdir(parents=True)
+        file.write_text("---\ndescription: Judges\nmodel: opus\n---\nJudge.")
+        known = await desk.run("agents", "judge", "--json", env={"ANTHROPIC_API_KEY": "k"})
+        unknown = await desk.run("agents", "judge", "--json")
+    assert known.json["model"].startswith("anthropic/claude-opus-")
+    assert "judge.md" not in known.err
+    assert "model" not in unknown.json or unknown.json["model"] is None
+    assert "the model 'opus' names no provider" in unknown.err
+
+
+async def test_without_the_extra_for_a_database_the_error_says_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "hides").mkdir()
+    (tmp_path / "hides" / "asyncpg.py").write_text("raise ModuleNotFoundError('No module named asyncpg')\n")
+    env = {"PYTHONPATH": str(tmp_path / "hides"), "ASYNCAGENTS_STORE": "postgresql://a@127.0.0.1:1/a"}
+    async with open_desk(tmp_path) as (desk, _):
+        ran = await ended(await desk.start("run", "Hello", env=env))
+    assert ran.code == 2
+    assert "run `pip install 'asyncagents[postgres]'`" in ran.err

@@ -197,7 +197,7 @@ async def test_an_approval_is_decided_at_the_terminal_with_a_remark(tmp_path: Pa
         folder.mkdir(parents=True)
         (folder / "ship.py").write_text(TOOLS)
         async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
-            await terminal.answer("2", to="leave it open and quit) > ")
+            await terminal.answer("2", to="(q: quit) > ")
             await terminal.answer("not on a Friday", to="or Enter alone > ")
             code = await terminal.end()
 

@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import signal
+from asyncio.subprocess import STDOUT
 from pathlib import Path
 
 import pytest
 
-from asyncagents.testing.provider import Reply
+from asyncagents.testing.provider import Reply, ToolUse
 from tests.e2e.cli_kit import ended, open_desk, said, slow
 
 STORY = "Once upon a time there was a lamp that nobody could put out."
@@ -219,3 +220,18 @@ async def test_who_stops_reading_ends_the_run_without_a_word(tmp_path: Path) -> 
 
     assert (went_on.code, went_on.err) == (141, "")
     assert (again.code, again.out) == (0, f"{STORY}\n")
+
+
+async def test_both_streams_in_one_file_are_lines(tmp_path: Path) -> None:
+    use = ToolUse("read", {"filePath": "a.txt"})
+    script = {"go": [Reply(text="I look.", tools=(use,)), Reply(text="Done.")]}
+    async with open_desk(tmp_path, script) as (desk, _):
+        (desk.project / "a.txt").write_text("one\n")
+        process = await desk.start("run", "go", err=STDOUT)
+        assert process.stdout is not None
+        out = (await process.stdout.read()).decode()
+        await process.wait()
+    lines = out.splitlines()
+    assert "I look." in lines
+    assert "Done." in lines
+    assert any(line.startswith("read a.txt") for line in lines)

@@ -83,7 +83,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
     assert "waits for 2 tasks" in drawn.out
     assert (listed.out.split()[1], told.out.splitlines()[1].split()[2]) == ("tasks", "tasks")
     assert "tasks: It rests until 2 background tasks of its own end." in why.out
-    assert why.out.count("working: It is at work") == 2
+    assert why.out.count("working: It waits for its model") == 2
     assert [each["code"] for each in reasons["below"]] == ["working", "working"]
     assert "launched   by build" in shown.out
     assert (whole["sessionID"], whole["why"]["code"], whole["status"]) == (
@@ -403,3 +403,32 @@ async def test_a_task_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None
     assert (kept in seen.out, lost in seen.out) == (True, False)
     assert f"warning: task {lost} cannot be shown" in seen.err
     assert (why.code, "unreadable: Its rows cannot be read" in why.out) == (0, True)
+
+
+@pytest.mark.spec("X-09")
+async def test_after_a_kill_why_names_one_command_and_a_script_stops_watching(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, STUCK) as (desk, provider):
+        worker = await desk.start("run", "Fan out")
+        await stuck(provider)
+        worker.kill()
+        await ended(worker)
+        [root] = await trees(desk)
+        why = await desk.run("why", root["session"])
+        child = await desk.run("why", root["tasks"][0]["session"])
+        watched = await desk.run("tasks", "--watch")
+        streamed = await desk.run("tasks", "--watch", "--json")
+        async with on_a_terminal(desk, "tasks", "--watch") as terminal:
+            await terminal.until(again_line := f"run --session {root['session']}` goes on")
+            terminal.press(CTRL_C)
+            await terminal.end()
+
+    again = f"`asyncagents run --session {root['session']}`"
+    assert why.out.count("no_worker: ") == 2
+    assert why.out.count("asyncagents run") == why.out.count(again) == child.out.count(again) == 1
+    assert (watched.code, streamed.code) == (3, 3)
+    assert watched.err.count(again) == 1
+    assert "no process works on what is left" in watched.err
+    picture, _, _ = terminal.text.partition("warning: ")
+    assert picture.endswith("\x1b[2K")  # the picture makes room for the warning, and is drawn below it
+    assert again_line in terminal.text
+    assert json.loads(streamed.out.splitlines()[-1])[0]["tasks"][0]["state"] == "left"

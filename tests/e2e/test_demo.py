@@ -135,6 +135,7 @@ def a_task(thing: str) -> BackgroundTask:
         description=title(thing),
         prompt="?",
         agent="helper",
+        kind="background",
         status="completed",
         started_at="2026-11-16T10:00:00.000Z",
         batch_id="bat_1",

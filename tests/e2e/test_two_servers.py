@@ -114,3 +114,37 @@ async def test_a_run_works_alone_where_nobody_else_does(tmp_path: Path, postgres
         assert len(listed.json) == 1
         looked = await desk.run("doctor", env=env)
         assert "PostgreSQL" in looked.out
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_run_says_once_that_no_worker_serves_its_pool(
+    tmp_path: Path, postgres_server: Server, form: str
+) -> None:
+    async with (
+        a_database(postgres_server) as dsn,
+        open_desk(tmp_path, SCRIPT) as (desk, _),
+        server(desk, dsn, "a", "--concurrency", "0"),
+        asyncio.timeout(PATIENCE),
+    ):
+        data = {"ASYNCAGENTS_STORE": dsn, "ASYNCAGENTS_DATA_DIR": str(desk.data.with_name("a")), **BRISK}
+        run = await desk.start("run", "again", "--format", form, env=data)
+        assert run.stderr is not None
+        told = b""
+        while b"no worker serves" not in told:
+            more = await run.stderr.read(4096)
+            assert more, f"it ended after {told!r}"
+            told += more
+        looked = await desk.run("doctor", env=data)
+        [session] = (await desk.run("sessions", "--json", env=data)).json
+        why = await desk.run("why", session["id"], env=data)
+        async with worker(desk, dsn):
+            ran = await ended(run)
+
+    err = told.decode() + ran.err
+    start = "start one where its directories are, with `asyncagents worker --pools shared`"
+    assert (ran.code, "Yes." in ran.out) == (0, True)
+    assert err.count("no worker serves the pool 'shared'") == 1
+    assert start in err
+    assert start in why.out
+    assert "answers, and leaves all work to workers" in looked.out
+    assert "works on all sessions" not in looked.out

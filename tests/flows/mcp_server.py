@@ -14,6 +14,8 @@ from mcp_types import ImageContent, ToolAnnotations
 
 READS = ToolAnnotations(read_only_hint=True)
 server = MCPServer("kit")
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+"""A PNG of one pixel."""
 
 
 def write(tool: str, text: str = "") -> int:
@@ -104,7 +106,7 @@ def fail() -> str:
 @server.tool()
 def image() -> ImageContent:
     """A picture."""
-    return ImageContent(data="iVBORw0KGgo=", mime_type="image/png")
+    return ImageContent(data=DOT, mime_type="image/png")
 
 
 @server.tool(annotations=READS)

@@ -7,9 +7,10 @@ import pytest
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import ToolCompleted
-from asyncagents.llm.model import FromUser
-from asyncagents.llm.scripted import call, fail, say
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.llm.scripted import Step, call, fail, say
 from tests.flows.delegating import (
     Scenes,
     child_of,
@@ -142,6 +143,53 @@ async def test_a_task_whose_session_was_deleted_is_not_found(tmp_path: Path) -> 
         await at.runtime.delete_session(child)
         said = await _read(at)
     assert said.startswith(f"status: error\ntask_id: {child}\n\nSession not found.")
+
+
+@pytest.mark.spec("D-09")
+async def test_a_session_that_is_no_task_of_the_caller_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """By every tool that takes the id of a task: it exists, and the text says what to do instead."""
+    strangers: list[str] = []
+
+    def ask(request: Request) -> Step:
+        (other,) = strangers
+        return [
+            call("async_task_result", task_id=other),
+            call("asyncagents_output", task_id=other),
+            call("asyncagents_output", task_id=other.removeprefix("ses_"), full_session=True),
+            call("asyncagents_cancel", task_id=other),
+            call("asyncagents_task", prompt="more", resume=other),
+            call("task", description="A", prompt="more", subagent_type="general", task_id=other),
+        ]
+
+    async with office(tmp_path, {"go": [ask, [say("Ok.")]]}) as at:
+        strangers.append((await at.runtime.create_session()).id)
+        await at.prompt("go")
+        said = await at.runtime.messages(SessionId(strangers[0]))
+    result, *others = outputs(at.model.requests[-1])
+    why = (
+        "is not a task of yours: you did not launch it, or the task was cleared. "
+        "Use a task_id that one of your launches returned."
+    )
+    assert result == f"status: error\ntask_id: {strangers[0]}\n\nThis session exists, but it {why}"
+    assert [each for each in others if why not in each] == []
+    assert [each for each in others if "You have no task" in each] == []
+    assert said == ()
+
+
+@pytest.mark.spec("D-09")
+async def test_a_task_that_was_cleared_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        **READ,
+        "a": [[say("Red.")]],
+        "clear": [[call("asyncagents_clear")], with_id("async_task_result"), [say("Read.")]],
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        child = await child_of(at, "Find it")
+        await at.prompt("clear")
+    said = outputs(at.model.requests[-1])[-1]
+    assert said.startswith(f"status: error\ntask_id: {child}\n\nThis session exists, but it is not a task")
 
 
 @pytest.mark.spec("D-09")

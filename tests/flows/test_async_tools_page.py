@@ -29,7 +29,7 @@ from asyncagents import (
 )
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
-from asyncagents.config.trust import TRUST_VARIABLE
+from asyncagents.config.untrusted import TRUST_VARIABLE
 from asyncagents.domain.pending_tool import PendingStatus
 from asyncagents.domain.status import Idle
 from asyncagents.engine.post import HOUR, PAUSES_MS

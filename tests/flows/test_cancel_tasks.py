@@ -8,7 +8,7 @@ import pytest
 from asyncagents.domain.event import TaskCancelled, TaskCleared, TaskCompleted
 from asyncagents.domain.failure import MessageAbortedError
 from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.domain.status import Idle
+from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, say
@@ -358,7 +358,8 @@ async def test_who_waits_for_a_task_that_a_person_cancels_learns_it_by_the_wait(
         "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=600), [say("I see.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_status(WaitingAsync)
         await gate.until_started()
         await at.runtime.tasks.cancel(await child_of(at, "A"))
         await until_quiet(at.runtime, at.session_id)

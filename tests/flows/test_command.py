@@ -203,7 +203,7 @@ async def test_commands_of_a_project_count_once_it_is_trusted(
 ) -> None:
     files = {".asyncagents/commands/go.md": "---\ndescription: Goes\n---\nGo to $1 !`touch ran`"}
     async with project(tmp_path, files=files) as at:
-        with pytest.raises(InvalidInput, match=r"/go cannot be used: .*go\.md counts once .* trusted"):
+        with pytest.raises(InvalidInput, match=r"'/go' is named in .*go\.md, which is not trusted"):
             await at.prompt("/go home")
         assert not (tmp_path / "project" / "ran").exists()
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")

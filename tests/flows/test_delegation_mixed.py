@@ -9,6 +9,7 @@ import pytest
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.ask import Question
 from asyncagents.domain.event import QuestionAsked, TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
+from asyncagents.domain.failure import aborted
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Pending, Tool, ToolContext
@@ -33,7 +34,7 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import Gate, Nothing, Stage, stage
+from tests.flows.kit import Gate, Nothing, Stage, answer_of, stage
 
 
 class Held(Players):
@@ -73,9 +74,10 @@ async def test_two_that_end_while_the_parents_model_streams_are_told_by_its_next
         model.go.set()
         answer = await prompt
         await until_quiet(at.runtime, at.session_id)
-        told = await notices_of(at)
+        told, last = await notices_of(at), (await at.messages())[-1]
     assert (asked, early) == (2, [])
-    assert answer.text == "Saw both."
+    assert answer.text == "I go on."
+    assert last.text == "Saw both."
     assert [len(visible(each)) for each in told] == [2]
     assert len(own(at)) == 3
 
@@ -216,9 +218,11 @@ async def test_an_abort_ends_a_wait_and_its_task_and_says_so_at_the_next_turn(tm
         "next": [[say("Next.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.ears.until_status(WaitingAsync)
         await gate.until_started()
         assert await at.abort()
+        assert answer_of(await prompt).error == aborted()
         await until_quiet(at.runtime, at.session_id)
         states, status = await at.states(), await at.status()
         answer = await at.prompt("next")

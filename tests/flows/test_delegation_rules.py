@@ -261,7 +261,7 @@ async def test_configuration_chooses_the_tools_that_a_model_sees(tmp_path: Path)
         async with project(tmp_path / f"{number}", {"go": [[say("Ok.")]]}, delegation=config) as at:
             await at.prompt("go")
         assert seen(requests(at, "go")[0]) & set(LAUNCHERS) == tools
-    assert DelegationConfig().tools == "asyncagents"
+    assert DelegationConfig().tools == "both"
 
 
 @pytest.mark.spec("T-12")

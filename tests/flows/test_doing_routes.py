@@ -224,7 +224,7 @@ async def test_a_project_may_have_an_init_of_its_own(tmp_path: Path, monkeypatch
         first = (await at.get(f"{where(at)}/message")).body[0]
         names = [each.name for each in await at.stage.runtime.commands(tmp_path / "project")]
     assert (strange.status, kept) == (400, [])
-    assert "counts once the project is trusted" in strange.body["data"]["message"]
+    assert "which is not trusted: run `asyncagents trust" in strange.body["data"]["message"]
     assert (made.body, words(first)) == (True, "Our own way.")
     assert names == ["compact", "review", "init"]
 

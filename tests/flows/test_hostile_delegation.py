@@ -313,5 +313,5 @@ async def test_nobody_reaches_what_he_did_not_launch(tmp_path: Path, whose: str)
         after = len(await at.runtime.messages(SessionId(reached["id"])))
         told = [getattr(state, "error", "") or getattr(state, "output", "") for state in states]
     assert len(told) == 7
-    assert all("You have no task" in each or "Session not found" in each for each in told)
+    assert all("is not a task of yours" in each for each in told)
     assert whose in ("own parent", "itself") or after == before

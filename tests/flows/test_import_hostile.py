@@ -283,7 +283,9 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
         body = await at.runtime.transfer.document(session.id)
         assert body
         await at.runtime._store._write(
-            lambda tx: tx.run("insert_message", "../../../x", session.id, None, None, False, b"{}", 1, 1)
+            lambda tx: tx.run(
+                "insert_message", "../../../x", session.id, None, None, False, b"{}", 1, 1, None
+            )
         )
         done = await export_to(at.runtime, tmp_path / "files")
     (trouble,) = done.troubles

@@ -7,7 +7,7 @@ import pytest
 
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionIdle
 from asyncagents.domain.id import SessionId
-from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import Gate, Stage, roles, stage
@@ -70,7 +70,7 @@ async def test_the_same_key_creates_one_session(tmp_path: Path) -> None:
     async with stage(tmp_path, {}) as at:
         first, again, other = await asyncio.gather(
             at.runtime.create_session(directory=tmp_path, title="mine", key="k1"),
-            at.runtime.create_session(directory=tmp_path, title="yours", key="k1"),
+            at.runtime.create_session(directory=tmp_path, title="mine", key="k1"),
             at.runtime.create_session(directory=tmp_path, key="k2"),
         )
         listed = await at.runtime.sessions(tmp_path)
@@ -83,7 +83,9 @@ async def test_the_same_key_creates_one_session(tmp_path: Path) -> None:
 async def test_the_same_key_prompts_once_and_is_answered_alike(tmp_path: Path) -> None:
     async with stage(tmp_path, {"hello": [[say("Hi.")]]}) as at:
         first, again = await asyncio.gather(at.prompt("hello", key="k1"), at.prompt("hello", key="k1"))
-        late = await at.prompt("something else", key="k1")
+        late = await at.prompt("hello", key="k1")
+        with pytest.raises(Conflict, match="k1"):
+            await at.prompt("something else", key="k1")
         messages = await at.messages()
 
     assert first == again == late

@@ -13,7 +13,7 @@ from asyncagents.domain.part import ResourceSource, Span, ToolCompleted, ToolErr
 from asyncagents.domain.part_input import FileInput
 from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refused
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import Attachment, FromTool, FromUser
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.plugins.author import PluginContext, PluginHooks
 from tests.flows.kit import PATIENCE, Stage
@@ -27,6 +27,7 @@ from tests.flows.mcp_kit import (
     until_dead,
     until_held,
 )
+from tests.flows.mcp_server import DOT
 
 
 @pytest.fixture
@@ -217,9 +218,30 @@ async def test_what_a_server_answers_is_told_in_words(tmp_path: Path, ledger: Le
         failed, *_ = await at.states()
     assert isinstance(failed, ToolError)
     _, image, long = told(at)
-    assert image == "[image image/png, 8 bytes; it is not shown here]"
+    assert image == "[image image/png, 70 bytes]"
     assert len(long) < 60_000
     assert "characters (0 lines) left out" in long
+
+
+@pytest.mark.spec("X-04", "P-03")
+async def test_the_model_sees_an_image_that_a_server_returns(tmp_path: Path, ledger: Ledger) -> None:
+    script = {"go": [[call("kit_image"), call("kit_add", a=1, b=2)], [say("A dot.")]], "and": [[say("Yes.")]]}
+    async with session_with(tmp_path, script, {"kit": local(ledger)}) as at:
+        await at.prompt("go")
+        shown, _ = await at.states()
+        await at.prompt("and")
+    assert isinstance(shown, ToolCompleted)
+    assert shown.attachments is not None
+    (file,) = shown.attachments
+    assert (file.mime, file.url, file.session_id) == (
+        "image/png",
+        f"data:image/png;base64,{DOT}",
+        at.session_id,
+    )
+    for request in at.model.requests[1:]:
+        image, added = [each for each in request.messages if isinstance(each, FromTool)]
+        assert image.files == (Attachment("image/png", file.url),)
+        assert added.files == ()
 
 
 async def test_when_a_runtime_ends_nothing_of_its_servers_is_left(tmp_path: Path, ledger: Ledger) -> None:

@@ -91,7 +91,7 @@ async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Ri
     assert done.rows == {table: len(rows) for table, rows in here.items()}
     assert heard == {table: count for table, count in done.rows.items() if count}
     assert done.replaced == 0
-    assert {table for table, rows in here.items() if not rows} <= {"answered", "call_secret"}
+    assert {table for table, rows in here.items() if not rows} <= {"answered", "call_secret", "arrival"}
 
 
 async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
@@ -341,7 +341,7 @@ async def test_twenty_thousand_messages_are_moved(
         file.execute("CREATE TEMP TABLE n (i INTEGER)")
         file.executemany("INSERT INTO n VALUES (?)", [(i,) for i in range(20_000)])
         file.execute(
-            "INSERT INTO message SELECT id || i, session_id, NULL, NULL, 1, info, version, rev + i "
+            "INSERT INTO message SELECT id || i, session_id, NULL, NULL, 1, info, version, rev + i, NULL "
             "FROM n, (SELECT * FROM message LIMIT 1)"
         )
         file.execute(

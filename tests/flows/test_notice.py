@@ -12,7 +12,7 @@ from asyncagents.domain.event import MessageUpdated, PermissionAsked, TaskComple
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import ToolCompleted
 from asyncagents.domain.session import Session
-from asyncagents.domain.status import Idle
+from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.engine.tool import ToolContext
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import call, fail, pause, say
@@ -101,7 +101,7 @@ async def test_a_parent_at_rest_is_woken_and_told_once(tmp_path: Path) -> None:
     assert shown.startswith('✓ **Agent "A" finished in ')
     assert shown.endswith("\nTask Progress: 1/1")
     assert hidden(notice).startswith("<system-reminder>")
-    assert "All 1 tasks finished." in hidden(notice)
+    assert "\n1 task finished.\n" in hidden(notice)
     assert "A is 1." not in hidden(notice)
     assert child in hidden(notice)
     assert (roles(entries[-2:]), entries[-1].text) == (["user", "assistant"], "I saw it.")
@@ -182,9 +182,11 @@ async def test_who_waits_for_a_task_gets_its_result_and_no_notice(tmp_path: Path
         "go": [[launch("A", "a")], with_id("asyncagents_output", block=True), [say("I have it.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
         await gate.until_started()
+        await at.ears.until_status(WaitingAsync)
         gate.go.set()
+        assert (await prompt).text == "I have it."
         await until_quiet(at.runtime, at.session_id)
         entries = await at.messages()
         task = await task_named(at.runtime, "A")
@@ -206,7 +208,8 @@ async def test_who_waits_for_one_task_is_told_of_another_when_the_wait_ends(tmp_
         ],
     }
     async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.ears.until_status(WaitingAsync)
         for gate in both.values():
             await gate.until_started()
         both["right"].go.set()
@@ -214,6 +217,7 @@ async def test_who_waits_for_one_task_is_told_of_another_when_the_wait_ends(tmp_
         early = [r for r in at.model.requests if r.messages[0] == FromUser("go")]
         assert await notices_of(at) == []
         both["left"].go.set()
+        await prompt
         await until_quiet(at.runtime, at.session_id)
         (notice,) = await notices_of(at)
         last = (await at.messages())[-1]

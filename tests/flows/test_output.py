@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.event import TaskCompleted
+from asyncagents.domain.event import PartUpdated, SessionStatus, TaskCompleted
+from asyncagents.domain.part import ToolCompleted, ToolPart, ToolWaiting
 from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, say, think
@@ -115,19 +116,20 @@ async def test_a_wait_that_is_over_says_how_far_the_task_is(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("T-04")
-async def test_a_wait_for_a_task_lets_the_prompt_return_and_says_what_it_waits_for(tmp_path: Path) -> None:
+async def test_a_wait_for_a_task_says_what_it_waits_for(tmp_path: Path) -> None:
     gate = Gate("gate")
     scenes: Scenes = {
         **WORK,
         "go": [[launch("A", "a")], with_id("asyncagents_output", block=True), [say("Ok.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        status = await at.ears.until_status(WaitingAsync)
         await gate.until_started()
-        status = await at.status()
         (waiting,) = await at.runtime.open_calls(at.session_id)
         why = await at.runtime.tasks.why(at.session_id)
         gate.go.set()
+        await prompt
         await until_quiet(at.runtime, at.session_id)
     assert isinstance(status, WaitingAsync)
     assert waiting.open is not None
@@ -145,10 +147,12 @@ async def test_nobody_waits_longer_than_ten_minutes(tmp_path: Path) -> None:
         "go": [[launch("A", "a")], with_id("asyncagents_output", block=True, timeout=99_999), [say("Ok.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.ears.until_status(WaitingAsync)
         (waiting,) = await at.runtime.open_calls(at.session_id)
         await gate.until_started()
         gate.go.set()
+        await prompt
         await until_quiet(at.runtime, at.session_id)
     assert waiting.open is not None
     assert waiting.open.due is not None
@@ -170,13 +174,14 @@ async def test_the_third_empty_poll_parks_until_any_task_ends(tmp_path: Path, to
         "b": [[call("right")], [say("B.")]],
     }
     async with office(tmp_path, scenes, *(gate.tool for gate in both.values())) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        status = await at.ears.until_status(WaitingAsync)
         for gate in both.values():
             await gate.until_started()
         asked = len(own(at))
-        status = await at.status()
         both["right"].go.set()
         await until_ended(at, "B", TaskCompleted)
+        await prompt
         await until_rest(at.runtime, at.session_id)
         (notice,) = await notices_of(at)
         both["left"].go.set()
@@ -196,9 +201,11 @@ async def test_a_person_who_speaks_ends_the_wait_of_a_poll(tmp_path: Path) -> No
         "stop waiting": [[say("As you like.")], [say("It came.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        prompt = asyncio.ensure_future(at.prompt("go"))
+        await at.ears.until_status(WaitingAsync)
         await gate.until_started()
         answer = await at.prompt("stop waiting")
+        assert (await prompt).info.id == answer.info.id
         status = await at.status()
         gate.go.set()
         await until_quiet(at.runtime, at.session_id)
@@ -265,3 +272,69 @@ async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
     assert "sparrow" in full
     assert "2 later messages" in first
     assert ("A is 1." in first, "A is 1." in rest) == (False, True)
+
+
+@pytest.mark.spec("T-04")
+@pytest.mark.parametrize("tool", ["asyncagents_output", "async_task_result"])
+async def test_the_part_of_a_wait_names_its_task_while_it_waits_and_when_it_is_over(
+    tmp_path: Path, tool: str
+) -> None:
+    """A blocking read, and the third poll in a row, which waits as well."""
+    gate = Gate("gate")
+    asking: list[Scene] = [with_id("asyncagents_output", block=True)]
+    if tool == "async_task_result":
+        asking = [with_id(tool)] * 3
+    scenes: Scenes = {**WORK, "go": [[launch("Find it", "a")], *asking, [say("Ok.")]]}
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        await at.ears.until(SessionStatus, lambda event: isinstance(event.status, WaitingAsync))
+        waiting = (await at.states())[-1]
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        over = (await at.states())[-1]
+        child = (await task_named(at.runtime, "Find it")).session_id
+    assert isinstance(waiting, ToolWaiting)
+    assert isinstance(over, ToolCompleted)
+    for state in (waiting, over):
+        assert (state.title, (state.metadata or {}).get("sessionId")) == ("Find it", child)
+
+
+@pytest.mark.spec("T-04")
+async def test_the_part_of_a_wait_that_is_cut_short_or_over_names_its_task(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        **WORK,
+        "go": [
+            [launch("Find it", "a")],
+            with_id("asyncagents_output", block=True, timeout=0.01),
+            with_id("asyncagents_output", block=True, timeout=600),
+            [say("Ok.")],
+        ],
+    }
+    async with office(tmp_path, scenes, gate.tool) as at:
+        await at.runtime.send(at.session_id, "go")
+        await gate.until_started()
+        await until_third(at)
+        await at.runtime.send(at.session_id, "Never mind.")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        _, over, cut_short = await at.states()
+        child = (await task_named(at.runtime, "Find it")).session_id
+    for state in (over, cut_short):
+        assert isinstance(state, ToolCompleted)
+        assert (state.title, state.metadata.get("sessionId")) == ("Find it", child)
+
+
+async def until_third(at: Stage) -> None:
+    """The third call waits."""
+
+    def waits(event: PartUpdated) -> bool:
+        part = event.part
+        return (
+            isinstance(part, ToolPart)
+            and isinstance(part.state, ToolWaiting)
+            and part.state.input.get("timeout") == 600
+        )
+
+    await at.ears.until(PartUpdated, waits)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.app import open_runtime
-from asyncagents.config.trust import TRUST_VARIABLE
+from asyncagents.config.untrusted import TRUST_VARIABLE
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.llm.scripted import ScriptedModel, call, say

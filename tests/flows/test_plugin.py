@@ -18,7 +18,6 @@ from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, Sessio
 from asyncagents.domain.message import UserMessage
 from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
 from asyncagents.engine.tool import Ask, Tool, ToolContext
-from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refusal
 from asyncagents.llm.model import Finish, FromTool, ModelEvent, Request, StepFinish, TextDelta, TextStart
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
@@ -510,12 +509,6 @@ async def test_a_plugin_knows_where_it_is_and_may_use_the_runtime_and_a_shell(tm
     assert (context.directory, context.worktree, context.server_url) == (root, root, None)
     assert (context.project.id, context.options) == (session.project_id, {})
     assert (ran.output.strip(), ran.exit, slow.timed_out) == (root, 3, True)
-
-
-async def test_plugins_without_coding_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="coding"):
-        async with open_runtime(tmp_path, model=ScriptedModel({}), plugins=[with_hooks({})]):
-            pass
 
 
 async def test_without_plugins_there_are_no_hooks(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ async def test_the_model_gets_its_agents_prompt_its_tools_and_where_it_is(tmp_pa
         *("read", "list", "glob", "grep", "edit", "write", "patch", "bash"),
         *("webfetch", "todowrite", "todoread", "question", "wait", "task", "asyncagents_task"),
         *("asyncagents_output", "asyncagents_cancel", "asyncagents_list", "asyncagents_clear"),
+        *("async_task", "async_task_result"),
     ]
 
 
@@ -426,3 +427,52 @@ async def test_plan_asks_for_every_command_whatever_was_approved_for_good(tmp_pa
         await at.runtime.send(at.session_id, "plan", agent="plan")
         again = await at.ears.until(PermissionAsked)
     assert again.request.patterns == ("touch new.txt",)
+
+
+@pytest.mark.spec("Z-06", "A-04")
+async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp_path: Path) -> None:
+    line, other = "echo \"$(echo '*')\" >> log", "echo \"$(echo 'x')\" >> log"
+    script = {
+        "go": [[call("bash", command=line)], [say("Ok.")]],
+        "again": [[call("bash", command=line)], [say("Again.")]],
+        "other": [[call("bash", command=other)], [say("Other.")]],
+        "plan": [[call("bash", command=line)], [say("Planned.")]],
+    }
+    async with project(tmp_path, script) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        await at.prompt("again")
+        approved = await at.runtime.approvals(tmp_path / "project")
+        log = (tmp_path / "project" / "log").read_text()
+        await at.runtime.send(at.session_id, "other")
+        second = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(second.request.id, "reject", message="not this")
+        await at.runtime.wait(at.session_id)
+        await at.runtime.send(at.session_id, "plan", agent="plan")
+        planned = await at.ears.until(PermissionAsked)
+        await at.runtime.abort(at.session_id)
+        withdrawn = await at.runtime.withdraw(tmp_path / "project", "bash")
+    assert (asked.request.always, asked.request.exact) == ((line,), True)
+    assert approved == (Rule(permission="exact:bash", pattern=line, action="allow"),)
+    assert log == "*\n*\n"
+    assert second.request.metadata["command"] == other
+    assert planned.request.metadata["command"] == line
+    assert withdrawn == 1
+
+
+@pytest.mark.spec("Z-06")
+async def test_an_exact_approval_lifts_no_denial(tmp_path: Path) -> None:
+    line = "echo $(date) > out"
+    script = {word: [[call("bash", command=line)], [say("Ok.")]] for word in ("go", "again")}
+    async with project(tmp_path, script) as at:
+        await at.runtime.send(at.session_id, "go")
+        asked = await at.ears.until(PermissionAsked)
+        await at.runtime.answer(asked.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        (tmp_path / "project" / "out").unlink()
+        rules = [Rule(permission="unclear_command", pattern="*", action="deny")]
+        other = await at.runtime.create_session(directory=tmp_path / "project", permission=rules)
+        await at.runtime.prompt(other.id, "again")
+    assert not (tmp_path / "project" / "out").exists()

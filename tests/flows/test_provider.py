@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from asyncagents import Attachment, PartUpdated, ScriptedModel, open_runtime
 from asyncagents.config.config import Config, ModelConfig, ModelCost, ModelLimit, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import ProviderAuthError
+from asyncagents.domain.failure import APIError, ProviderAuthError
 from asyncagents.domain.part import ReasoningPart, RetryPart, StepFinishPart
 from asyncagents.engine.voice import NO_MODEL
 from asyncagents.errors import InvalidInput
@@ -225,3 +225,19 @@ async def test_a_blank_prompt_is_refused(tmp_path: Path, blank: str) -> None:
         session = await runtime.create_session(directory=tmp_path)
         with pytest.raises(InvalidInput, match="needs some text"):
             await runtime.prompt(session.id, blank)
+
+
+@pytest.mark.spec("C-05")
+async def test_a_model_server_that_does_not_run_is_tried_once_more_and_named(tmp_path: Path) -> None:
+    async with open_provider({}) as provider:
+        settings = config(provider, tmp_path)
+    async with (
+        open_runtime(tmp_path, model="chat/small", config=settings) as runtime,
+        asyncio.timeout(PATIENCE),
+    ):
+        session = await runtime.create_session(directory=tmp_path)
+        answer = await runtime.prompt(session.id, "go")
+    error = answer_of(answer).error
+    assert isinstance(error, APIError)
+    assert error.data.message == f"{provider.url} refuses connections: is the model server running?"
+    assert [part.attempt for part in answer.parts if isinstance(part, RetryPart)] == [1]

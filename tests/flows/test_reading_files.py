@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,24 @@ async def test_a_name_that_is_no_text_does_not_break_a_listing(tmp_path: Path, r
     assert "bad-?-name" in listed
     assert found == ["bad-?-name"]
     assert len(status) == 1
+
+
+def track(root: Path, name: str) -> None:
+    subprocess.run(("git", "-C", str(root), "add", "--force", name), check=True, capture_output=True)
+
+
+@pytest.mark.spec("X-01")
+async def test_a_file_that_git_tracks_is_found_though_a_rule_ignores_it(tmp_path: Path, root: Path) -> None:
+    write(root, {"kept.log": "needle\n", "other.log": "needle\n"})
+    track(root, "kept.log")
+    async with reading(tmp_path, root) as at:
+        lines = await at.seen("/find?pattern=needle")
+        names = await at.seen("/find/file?query=log")
+        listed = await at.seen("/file?path=.")
+
+    assert [each["path"]["text"] for each in lines] == ["kept.log"]
+    assert names == ["kept.log"]
+    assert {each["name"]: each["ignored"] for each in listed if each["name"].endswith(".log")} == {
+        "kept.log": False,
+        "other.log": True,
+    }

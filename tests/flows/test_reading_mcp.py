@@ -1,24 +1,49 @@
 """MCP servers over HTTP: seen, added, switched off and on; and what cannot be done is said."""
 
 import asyncio
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
+from asyncagents.server.mcp import WAITING
 from asyncagents.tools.process import Processes
 from asyncagents.tools.process_piped import open_piped
 from tests.flows.kit import PATIENCE
 from tests.flows.mcp_kit import COMPILED, HERE, Ledger, until_dead
-from tests.flows.reading import KEY, Asker, Told, reading, root
+from tests.flows.reading import KEY, Asker, Told, reading, root, write
 
 __all__ = ["root"]
 
 
 async def add(at: Asker, name: str, **config: Any) -> Told:
     return await at.ask("POST", "/mcp", {"name": name, "config": config, "unknown": 1})
+
+
+async def state_after(at: Asker, ended: Callable[[Any], bool]) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        while not ended(states := await at.seen("/mcp")):
+            pass
+    return states
+
+
+@pytest.mark.spec("X-01")
+async def test_a_server_that_is_being_started_is_not_waited_for(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
+    config = {"mcp": {"broken": {"type": "local", "command": ["/nope"]}}}
+    write(root, {"asyncagents.json": json.dumps(config)})
+    async with reading(tmp_path, root) as at:
+        first = await at.seen("/mcp")
+        last = await state_after(at, lambda states: states["broken"]["error"] != WAITING)
+
+    assert first == {"broken": {"status": "failed", "error": WAITING}}
+    assert last["broken"]["status"] == "failed"
 
 
 @pytest.mark.spec("X-01")
@@ -38,7 +63,7 @@ async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: 
         await until_dead(ledger.pid())
         while_off = [await at.seen("/mcp"), "kit_add" in await at.seen("/experimental/tool/ids")]
         on = await at.ask("POST", "/mcp/kit/connect")
-        again = await at.seen("/mcp")
+        again = await state_after(at, lambda states: states["kit"].get("error") != WAITING)
     await until_dead(ledger.pid())
 
     assert (none, elsewhere) == ({}, {})

@@ -7,7 +7,7 @@ import pytest
 from asyncagents.errors import ConfigError
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.flows.attack import Target, target
+from tests.flows.attack import Heard, Target, target
 
 EVIL = "http://evil.example"
 PAGE = "http://localhost:3000"
@@ -132,6 +132,10 @@ async def test_what_status_says_of_origins_lets_a_page_read_only_with_the_token(
     assert all("access-control-allow-credentials" not in each.headers for each in (preflight, proven, local))
 
 
+def _allowed(heard: Heard) -> dict[str, str]:
+    return {name: value for name, value in heard.headers.items() if name.startswith("access-control-")}
+
+
 async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
     ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     async with target(tmp_path, origins=(PAGE,)) as at:
@@ -142,12 +146,18 @@ async def test_cors_opens_to_one_origin_and_to_no_other(tmp_path: Path) -> None:
         without = await at.ask("POST", "/async-tool/result", {"Origin": PAGE, **JSON}, b"{}")
         sends = await at.ask("POST", "/async-tool/result", {"Origin": PAGE, **JSON, **at.bearer}, b"{}")
         strange = await at.ask("POST", "/async-tool/result", {"Origin": EVIL, **JSON, **at.bearer}, b"{}")
+        looks = await at.ask("GET", "/async-tool/pending", {"Origin": EVIL})
+        nowhere = await at.ask("OPTIONS", "/no/such/route", {"Origin": EVIL, **ask})
 
     assert let_in.headers["access-control-allow-origin"] == PAGE
     assert let_in.headers["vary"] == "Origin"
     assert "POST" in let_in.headers["access-control-allow-methods"]
-    assert "access-control-allow-origin" not in kept_out.headers
-    assert "access-control-allow-origin" not in near.headers
+    for each in (kept_out, near):  # as of any path, also one that is not there: it says nothing
+        assert (each.status, each.body, _allowed(each)) == (204, b"", _allowed(nowhere))
+        assert _allowed(each)["access-control-allow-methods"] == "GET, OPTIONS"
+    assert not _allowed(strange)
+    assert not _allowed(looks)
+    assert looks.status == 401
     assert reads.status == 200
     assert (without.status, sends.status, strange.status) == (401, 400, 403)
 

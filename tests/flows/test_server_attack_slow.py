@@ -205,7 +205,7 @@ async def test_who_waits_for_an_answer_and_hangs_up_leaves_nothing_but_his_promp
     async with target(tmp_path, script={"Slow": [[Pause(3600), say("Late.")]]}) as at:
         session = await at.runtime.create_session(directory="/")
         head = {**at.bearer, **JSON, "Idempotency-Key": "k"}
-        await at.runtime.send(session.id, "Slow", key="k")
+        await at.ask("POST", f"/session/{session.id}/prompt_async", head, body)
         before = len(asyncio.all_tasks())
         for _ in range(20):
             async with await at.connect() as wire:

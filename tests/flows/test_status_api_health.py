@@ -105,12 +105,24 @@ async def test_responses_include_cors_headers(tmp_path: Path) -> None:
     assert all(each.headers.items() >= CORS.items() for each in told)
 
 
+ELSEWHERE = (
+    "/session",
+    "/session/ses_none/message",
+    "/async-tool/result",
+    "/event",
+    "/doc",
+    "/no/such/route",
+    "/",
+)
+
+
 @pytest.mark.spec("H-08")
-async def test_options_preflight_returns_204_with_cors_headers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("paths", [PATHS, ELSEWHERE])
+async def test_options_returns_204_with_cors_headers(tmp_path: Path, paths: tuple[str, ...]) -> None:
     asked = {"origin": "https://a.example", "access-control-request-method": "GET"}
     async with serving(tmp_path, {}) as at:
-        told = [await at.caller.ask("OPTIONS", path) for path in PATHS]
-        told.append(await at.caller.ask("OPTIONS", "/v1/tasks", headers=asked))
+        told = [await at.caller.ask("OPTIONS", path) for path in paths]
+        told += [await at.caller.ask("OPTIONS", path, headers=asked) for path in paths]
 
     for each in told:
         assert (each.status, each.body) == (204, b"")

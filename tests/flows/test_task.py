@@ -20,6 +20,7 @@ from tests.flows.delegating import (
     Scenes,
     child_of,
     gates,
+    ids,
     notices_of,
     office,
     outputs,
@@ -384,3 +385,19 @@ def _asks_to_echo(ask: Ask, context: ToolContext) -> Literal["allow", "ask"]:
 
 def _waits(event: SessionStatus) -> bool:
     return isinstance(event.status, WaitingAsync)
+
+
+@pytest.mark.spec("D-01")
+async def test_a_call_that_goes_on_with_a_task_is_titled_as_it_says_itself(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [
+            [sync("Find it", "a")],
+            lambda request: [sync("Count it", "more", task_id=ids(request)[0])],
+            [say("Ok.")],
+        ],
+        "a": [[say("Here.")], [say("Three.")]],
+    }
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        states = await at.states()
+    assert [state.title for state in states if isinstance(state, ToolCompleted)] == ["Find it", "Count it"]

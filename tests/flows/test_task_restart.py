@@ -13,6 +13,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.status import WaitingAsync
 from asyncagents.engine.runtime import Runtime
 from asyncagents.llm.scripted import call, pause, say
 from tests.flows.delegating import (
@@ -146,7 +147,8 @@ async def test_a_wait_for_a_task_goes_on_after_a_restart(tmp_path: Path) -> None
         "a": [[call("gate")], [say("A is 1.")]],
     }
     async with office(tmp_path, scenes, gate.tool) as at:
-        await at.prompt("go")
+        await at.runtime.send(at.session_id, "go")
+        await at.ears.until_status(WaitingAsync)
         await gate.until_started()
     gate.go.set()
     async with office(tmp_path, scenes, gate.tool) as again:

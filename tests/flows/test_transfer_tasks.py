@@ -13,7 +13,7 @@ from asyncagents.domain.transfer import CUT_SHORT
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import Scenes, launch, notices, office, sync, until_quiet
-from tests.flows.kit import CAREFUL, PATIENCE, Gate, later, stage
+from tests.flows.kit import CAREFUL, ECHO, PATIENCE, Gate, later, stage
 from tests.flows.moving import brought, elsewhere, exported
 
 DEPLOY = later("deploy")
@@ -176,3 +176,42 @@ async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Pa
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
     assert b'"status":"processing"' in found[f"pending_tool/{waiting.id}.json"]
     assert (record.status, len(model.requests)) == ("waiting", 1)
+
+
+@pytest.mark.spec("P-13", "Z-05", "Z-03")
+async def test_a_later_run_that_was_cut_off_is_counted_by_itself_elsewhere(tmp_path: Path) -> None:
+    gate = Gate("gate")
+    scenes: Scenes = {
+        "go": [[launch("A", "a")], [say("Off it goes.")], [say("It came.")]],
+        "a": [[call("echo", text="1"), call("echo", text="2")], [say("A is 1.")]],
+        "more": [[call("gate")], [say("A is 2.")]],
+    }
+    async with office(tmp_path / "here", scenes, gate.tool, ECHO) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+        (first,) = await at.runtime.tasks.list()
+        await at.runtime.tasks.resume(first.session_id, "more")
+        await gate.until_started()
+        (live,) = await at.runtime.tasks.list()
+        await exported(at.runtime, tmp_path / "files")
+        gate.go.set()
+        await until_quiet(at.runtime, at.session_id)
+        (ended,) = await at.runtime.tasks.list()
+        await exported(at.runtime, tmp_path / "later")
+
+    await brought(tmp_path / "there", tmp_path / "files")
+    async with office(tmp_path / "there", scenes, gate.tool, ECHO) as there:
+        (task,) = await there.runtime.tasks.list()
+    await brought(tmp_path / "third", tmp_path / "later")
+    async with office(tmp_path / "third", scenes, gate.tool, ECHO) as third:
+        (kept,) = await third.runtime.tasks.list()
+    assert live.progress is not None
+    assert live.totals is not None
+    assert (live.progress.tool_calls_by_name, live.totals.tool_calls) == ({"gate": 1}, 3)
+    assert task.progress is not None
+    assert task.totals is not None
+    assert (task.status, task.progress.tool_calls_by_name) == ("cancelled", {"gate": 1})
+    assert (task.totals.runs, task.totals.tool_calls_by_name) == (2, {"echo": 2, "gate": 1})
+    assert kept == ended
+    assert kept.totals is not None
+    assert (kept.kind, kept.totals.tool_calls) == ("background", 3)

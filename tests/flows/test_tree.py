@@ -66,7 +66,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> 
 async def test_a_session_begun_again_with_its_key_is_the_same_in_one_directory(tmp_path: Path) -> None:
     async with stage(tmp_path, {"Hi": [[say("Hello.")]]}) as at, asyncio.timeout(PATIENCE):
         first, one = await at.runtime.begin("Hi", key="k", directory=tmp_path, title="A greeting")
-        again, two = await at.runtime.begin("Hi", key="k", directory=tmp_path)
+        again, two = await at.runtime.begin("Hi", key="k", directory=tmp_path, title="A greeting")
         elsewhere, _ = await at.runtime.begin("Hi", key="k", directory=tmp_path / "other")
         await at.runtime.wait_tree(elsewhere.id)
         await at.runtime.wait_tree(first.id)

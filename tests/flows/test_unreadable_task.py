@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.event import TaskCancelled, TaskCompleted
+from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
 from asyncagents.domain.id import SessionId
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import (
@@ -131,3 +132,23 @@ async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
         entry = await at.prompt("clear")
         tasks = await at.runtime.tasks.list()
     assert (entry.text, tasks) == ("ok", ())
+
+
+@pytest.mark.spec("D-10", "T-15")
+async def test_a_child_that_cannot_be_read_keeps_no_other_from_its_place(tmp_path: Path) -> None:
+    """One place: B and C wait while A works, and B breaks."""
+    works = gates("a", "b", "c")
+    scenes = AT_WORK | {"go": [LAUNCHES, *[[say("ok")]] * 5]}
+    limits = DelegationConfig(tools="both", concurrent=1)
+    async with office(tmp_path, scenes, *(gate.tool for gate in works.values()), limits=limits) as at:
+        await at.prompt("go")
+        await works["a"].started.wait()
+        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, "session")
+        for gate in works.values():
+            gate.go.set()
+        failed = await until_ended(at, "B", TaskFailed)
+        await until_ended(at, "C", TaskCompleted)
+        await until_rest(at.runtime, at.session_id)
+        await at.runtime.delete_session(at.session_id)
+        assert await at.runtime.sessions(tmp_path) == ()
+    assert "cannot be read" in (failed.task.error or "")

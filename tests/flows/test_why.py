@@ -8,7 +8,7 @@ import pytest
 from asyncagents.app import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import PermissionAsked, SessionStatus
-from asyncagents.domain.status import Retry
+from asyncagents.domain.status import Retry, WaitingAsync
 from asyncagents.domain.why import Why
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import NotFound
@@ -61,6 +61,7 @@ async def test_a_session_that_streams_or_runs_a_tool(tmp_path: Path) -> None:
         aborted = await of(at)
     assert (tool.code, "gate" in tool.sentence) == ("tool", True)
     assert (streams.code, aborted.code) == ("working", "aborted")
+    assert "waits for its model, which was asked" in streams.sentence
 
 
 @pytest.mark.spec("X-09")
@@ -106,7 +107,11 @@ async def test_what_waits_for_the_outside_for_a_task_or_for_its_tasks(tmp_path: 
         await gate.until_started()
         child = await child_of(at, "A")
         resting = await of(at)
-        await at.prompt("wait")
+        await at.runtime.send(at.session_id, "wait")
+        await at.ears.until(
+            SessionStatus,
+            lambda told: isinstance(told.status, WaitingAsync) and told.status.tool == "asyncagents_output",
+        )
         waits = await of(at)
         gate.go.set()
         await until_quiet(at.runtime, at.session_id)

@@ -35,6 +35,10 @@ REFUSALS = (
         "* session.message bad message id.status value",
     ),
     *because(
+        "a caller whose prompt is answered gets that answer, not the reply to a prompt that came later",
+        "* queued.body.same value",
+    ),
+    *because(
         "the same answer again to a permission is the same `true`: who lost the first one may ask again",
         "* permission.respond again.status value",
     ),

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -160,10 +160,10 @@ async def real_server(modules: Path, ground: Ground) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def our_server(ground: Ground) -> AsyncIterator[Served]:
+async def our_server(ground: Ground, *, program: Sequence[str] = (PROGRAM,)) -> AsyncIterator[Served]:
     data = ground.home / "data"
     process = await asyncio.create_subprocess_exec(
-        *(PROGRAM, "serve", "--port", "0"),
+        *(*program, "serve", "--port", "0"),
         cwd=ground.project,
         env={**ground.environment(), "ASYNCAGENTS_DATA_DIR": str(data), "ASYNCAGENTS_TRUST": "1"},
         stdin=DEVNULL,

@@ -44,8 +44,9 @@ from asyncagents.llm.model import (
 from asyncagents.store.verb.remind import Stepping
 from asyncagents.store.verb.rest import Reason
 from asyncagents.testing.process import Process
+from tests.simulation.fault_watch import Boom, HungUp
 from tests.simulation.stage import Effect, Stage
-from tests.simulation.trees import TREE_STEPS, Call, Grove, delegating
+from tests.simulation.trees import TREE_STEPS, Call, Grove, delegating, waiting
 
 TOOLS = (
     "look",
@@ -140,7 +141,7 @@ class WildModel:
             yield _trouble(luck) if luck.random() < 0.6 else StreamError(api("no", is_retryable=False))
             return
         if rng.random() < 0.03:
-            raise ConnectionResetError("the provider hung up")
+            raise HungUp("the provider hung up")
         if luck.random() < 0.03:
             await asyncio.sleep(40)
         for event in self._calls(rng, request, tries):
@@ -175,10 +176,12 @@ class WildModel:
         assert self._grove is not None, "this is a world of trees"
         known = self._stage.known(self._stage.session_of(request.messages))
         depth = known.depth if known else 0
+        if self._grove.waits and (call := waiting(rng, request.messages, depth)) is not None:
+            return call
         if rng.random() > self._grove.launches / (1 + depth / 4):
             return None
         room = self._stage.launched < self._grove.sessions - len(self._stage.sessions)
-        call = delegating(rng, request.messages, name, launches=room)
+        call = delegating(rng, request.messages, name, launches=room, clears=self._grove.clears)
         self._stage.launched += name in call.input.get("description", "")
         return call
 
@@ -247,7 +250,7 @@ class Gatehouse(Bare):
     most_steps = MOST_STEPS
 
     def rules(self, agent: str, session: Session) -> Effective | None:
-        return Effective(((Rule(permission="*", pattern="*", action="ask"),),))
+        return Effective.of((Rule(permission="*", pattern="*", action="ask"),))
 
     def brief(self, agent: str, rules: Effective | None) -> Brief:
         return replace(super().brief(agent, rules), steps=self.most_steps)
@@ -269,7 +272,7 @@ class Treehouse(Gatehouse):
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, *, asks: bool) -> None:
         super().__init__(tools, policy, reader="asyncagents_output")
         free = () if asks else (Rule(permission="task", pattern="*", action="allow"),)
-        self._rules = Effective(((Rule(permission="*", pattern="*", action="ask"), *free),))
+        self._rules = Effective.of((Rule(permission="*", pattern="*", action="ask"), *free))
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return self._rules
@@ -364,7 +367,7 @@ class Props:
 
     async def _boom(self, args: Do, context: ToolContext) -> Outcome:
         if args.n % 2:
-            raise RuntimeError("boom")
+            raise Boom("boom")
         return Failed("no")
 
     async def _slow(self, args: Do, context: ToolContext) -> Outcome:

@@ -15,6 +15,7 @@ from asyncagents.domain.task import Task
 from asyncagents.engine.retry import RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
+from tests.simulation.answer_checker import find_foreign_answer
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Stage, Violation
 
@@ -203,6 +204,8 @@ def _check_inputs(db: sqlite3.Connection) -> None:
         ):
             _fail("I4", f"input {message_id} was answered by {answer}, which nobody sees")
     _check_answers(db)
+    if wrong := find_foreign_answer(db):
+        _fail("Z-02", wrong)
     texts = [row[0] for row in db.execute(
         "SELECT part.body ->> 'text' FROM input JOIN part ON part.message_id = input.message_id"
         " WHERE input.source NOT IN ('compaction', 'notice')"

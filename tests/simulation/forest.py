@@ -69,6 +69,12 @@ class Forest:
             found |= more
         return found
 
+    def kind_at_birth(self, task: Task) -> str:
+        """How it was launched: by a call of `task` that waited for it, or in the background."""
+        calls = (call for call in self.calls.values() if call.message_id == task.message_id)
+        waited = any(call.tool == "task" and call.input.get("prompt") == task.prompt for call in calls)
+        return "sync" if waited else "background"
+
     def ended_at(self, task: Task, rev: int) -> bool | None:
         """Whether it had ended at a revision; None: the rows do not tell."""
         end = self.ends.get((task.id, 0))

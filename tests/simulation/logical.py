@@ -23,7 +23,7 @@ REVISIONS = {
     "cancel": {"rev"},
     "tombstone": {"rev"},
     "todo": {"rev"},
-    "task": {"rev", "born", "done"},
+    "task": {"rev", "born", "done", "turned"},
     "notice": {"seq"},
     "delivery": {"rev"},
 }

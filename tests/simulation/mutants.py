@@ -1,5 +1,7 @@
 """Bugs put into a copy of the source on purpose: the simulation must find each of them."""
 
+from tests.simulation.answer_mutants import ANSWER_MUTANTS
+from tests.simulation.fault_mutants import FAULT_MUTANTS
 from tests.simulation.mutant import Mutant
 from tests.simulation.park_mutants import PARK_MUTANTS
 from tests.simulation.shell_mutants import SHELL_MUTANTS
@@ -28,8 +30,8 @@ MUTANTS = (
         "store/verb/rest.py",
         """    if row.control.wake_seq > wake_seq:
         return False
-    holding = any(""",
-        "    holding = any(",
+    calls = await renew""",
+        "    calls = await renew",
         first=325,
     ),
     Mutant(
@@ -42,13 +44,20 @@ MUTANTS = (
     Mutant(
         "tool_started_before_the_commit",
         "engine/calls.py",
-        "        after = await self._store.advance(lease, moves)\n",
+        """        after = await self._store.advance(lease, moves)
+        for call in after.executing:
+            if call.id in jobs:
+                run.aborts[call.id] = jobs[call.id].context.abort
+                if call.later is not None:
+                    run.starting.add(call.id)
+                work = self._execute(run, lease, call, jobs[call.id])
+                run.tasks[call.id] = self._group.create_task(work)
+        return after
+""",
         """        for call in snapshot.requested:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
-                report = Report(call, self._bus, self._clock)
-                context = self._context(call, place, snapshot.info.directory)
-                job = Job(place.tools[call.tool], context, report, place.hooks)
-                run.tasks[call.id] = self._group.create_task(self._execute(run, lease, call, job))
+                work = self._execute(run, lease, call, jobs[call.id])
+                run.tasks[call.id] = self._group.create_task(work)
         return await self._store.advance(lease, moves)
 """,
         first=282,
@@ -119,7 +128,9 @@ MUTANTS = (
         return call
     _check_open(call)
 """,
-        "",
+        """    if isinstance(call.state, Settled) and not call.id:
+        raise AlreadySettled(call.id, brief(call.state.result))
+""",
         first=7,
     ),
     Mutant(
@@ -168,7 +179,7 @@ MUTANTS = (
         "nobody_wakes_for_a_retry",
         "store/verb/expire.py",
         "            await save(tx, row, row.control.woken())\n    return len(rows)",
-        "            pass\n    return 0",
+        "            await save(tx, row, row.control)\n    return 0",
         first=4,
     ),
     Mutant(
@@ -203,15 +214,8 @@ MUTANTS = (
         "nobody_goes_on_after_a_summary",
         "store/verb/summary.py",
         "    if auto or _at_work(newest):\n",
-        "    if False:\n",
+        "    if auto and not auto and newest:\n",
         first=7,
-    ),
-    Mutant(
-        "a_summary_answers_for_the_turn_before_it",
-        "store/verb/summary.py",
-        "        await answer_prompts(tx, control, newest.id)\n",
-        "        pass\n",
-        first=491,
     ),
     Mutant(
         "reminded_again_after_a_crash",
@@ -220,6 +224,8 @@ MUTANTS = (
         "        asked_by = newest  # the step before",
         first=431,
     ),
+    *ANSWER_MUTANTS,
+    *FAULT_MUTANTS,
     *TREE_MUTANTS,
     *PARK_MUTANTS,
     *SHELL_MUTANTS,

@@ -132,7 +132,7 @@ def _check_telling(
 
 
 def _check_progress(forest: Forest, notices: list[Notice], visible: list[str], seq: int) -> None:
-    """T-12: counted in the rows when it is told, not when it ends."""
+    """T-12, Z-03: background tasks, counted in the rows when it is told, not when it ends."""
     if len(visible) != len(notices):
         return
     if forest.db.execute("SELECT COUNT(*) FROM tombstone").fetchone()[0]:
@@ -140,10 +140,13 @@ def _check_progress(forest: Forest, notices: list[Notice], visible: list[str], s
     for notice, text in zip(sorted(notices, key=lambda n: (n.seq, n.task_id, n.run)), visible, strict=True):
         batch = [task for task in forest.tasks.values() if task.batch == notice.end["batch"]]
         batch = [task for task in batch if forest.first[task.id] <= seq]
+        if any(forest.kind_at_birth(task) != task.kind or task.run for task in batch):
+            continue  # of one that changed its kind the rows do not tell when
+        batch = [task for task in batch if task.kind == "background"]
         ended = [forest.ended_at(task, seq) for task in batch]
         if None in ended:
             continue
-        progress = f"Task Progress: {sum(map(bool, ended))}/{len(batch)}"
+        progress = f"Task Progress: {sum(map(bool, ended))}/{len(batch)}" if batch else ".**"
         if not text.endswith(progress):
             fail("T-12", f"{text!r} was told when it was {progress!r}")
 

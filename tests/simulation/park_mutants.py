@@ -39,7 +39,7 @@ PARK_MUTANTS = (
         "reopened_over_a_result",
         "store/verb/step.py",
         "        if isinstance(call.state, Settled) or (cancelled",
-        "        if (cancelled",
+        "        if (isinstance(call.state, Settled) and not call.id) or (cancelled",
         first=PARKS + 80,
     ),
     Mutant(
@@ -99,10 +99,10 @@ PARK_MUTANTS = (
     Mutant(
         "parked_over_a_result",
         "store/verb/rest.py",
-        "    if row.control.wake_seq > wake_seq:\n        return False\n    holding = any(",
+        "    if row.control.wake_seq > wake_seq:\n        return False\n    calls = await renew",
         "    from asyncagents.store.row import inbox\n"
         "    if row.control.wake_seq > wake_seq and (await inbox(tx, row.control.id)).queued:\n"
-        "        return False\n    holding = any(",
+        "        return False\n    calls = await renew",
         first=PARKS + 19,
     ),
     Mutant(
@@ -160,7 +160,7 @@ PARK_MUTANTS = (
         "webhook_forgotten_by_an_early_result",
         "store/verb/fact.py",
         "            await owe(tx, call.to(state).to(call.state))\n",
-        "            pass\n",
+        "            if not call.id:\n                await owe(tx, call.to(state).to(call.state))\n",
         first=PARKS + 253,
     ),
     Mutant(

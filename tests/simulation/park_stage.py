@@ -43,8 +43,6 @@ class ParkStage(Stage):
         """Tools that run."""
         self.opened_by: dict[CallId, int] = {}
         """Which process heard that it waits while another call kept its session at work."""
-        self.forgets = False
-        """Old rows go in the end."""
         self.lasting: set[int] = set()
         """Processes that lived to the end and could write."""
         self.heard: set[CallId] = set()

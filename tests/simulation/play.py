@@ -15,6 +15,7 @@ from tests.simulation.park_world import ParkWorld
 from tests.simulation.parks import PARKS
 from tests.simulation.scenario import Scenario
 from tests.simulation.shells import SHELLS, ShellWorld, check_shells
+from tests.simulation.stage import Violation
 from tests.simulation.talks import TALKS, TalkWorld, check_talks
 from tests.simulation.tree_checker import check_trees
 from tests.simulation.trees import TREE_STEPS
@@ -41,7 +42,7 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
     loop = SimLoop(seed, keep_trace=keep_trace, max_steps=MAX_STEPS if plain else LONG_MAX_STEPS)
     try:
         loop.set_exception_handler(scenario.stage.broke)
-        loop.run(scenario.play)
+        _run(loop, scenario)
         scenario.stage.check_unbroken()
         _check(scenario)
         scenario.stage.counts["steps"] = loop.steps
@@ -51,6 +52,16 @@ def play(seed: int, *, keep_trace: bool = False) -> Summary:
         if scenario.stage.rows is not None:
             scenario.stage.rows.close()
         shutil.rmtree(directory)
+
+
+def _run(loop: SimLoop, scenario: Scenario) -> None:
+    """What broke first says more than what came of it."""
+    try:
+        loop.run(scenario.play)
+    except Exception as error:
+        if scenario.stage.broken:
+            raise Violation(scenario.stage.broken[0]) from error
+        raise
 
 
 def _world(seed: int) -> type[Scenario]:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.domain.id import SessionId
+from tests.simulation.answer_checker import find_held
 
 
 class Known(Struct, frozen=True):
@@ -51,6 +52,11 @@ class Rows:
         rows = self._query("SELECT id, owner FROM session WHERE state = 'running' AND compacting <> 0")
         return [row[0] for row in rows if row[1] == owner]
 
+    def cleared(self) -> list[str]:
+        """Children whose tasks were cleared."""
+        query = "SELECT id FROM session WHERE depth > 0 AND id NOT IN (SELECT id FROM task) ORDER BY id"
+        return [row[0] for row in self._query(query)]
+
     def launching(self) -> list[tuple[str, str]]:
         """Sessions of which a call that launches somebody is under way, with their roots."""
         query = """SELECT session.id, session.root_id FROM call JOIN session ON session.id = call.session_id
@@ -85,10 +91,14 @@ class Rows:
                 known = Known(SessionId(session_id), found[1], SessionId(root_id), depth)
                 self._by_id[session_id] = self._by_name[known.name] = known
 
-    def _query(self, query: str) -> list[tuple[Any, ...]]:
+    def held(self) -> list[str]:
+        """Find sessions that hold their callers for the outside alone."""
+        return find_held(self._query)
+
+    def _query(self, query: str, *given: object) -> list[tuple[Any, ...]]:
         if self._db is None:
             self._db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None)
-        return self._db.execute(query).fetchall()
+        return self._db.execute(query, given).fetchall()
 
     def close(self) -> None:
         if self._db is not None:

@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
+from asyncagents.app import Setup
 from asyncagents.domain.call import Always, Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.session import Session
@@ -16,6 +19,7 @@ from asyncagents.errors import NotFound, RequestError, StoreError
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
 from tests.simulation.cast import Cast
+from tests.simulation.fault_watch import FaultWatch, faults_in
 from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Rows
 from tests.simulation.stage import Ended, Stage, Violation
@@ -49,6 +53,8 @@ class Scenario:
         self.everybody: dict[int, Process] = {}
         self.setup = Cast(self.stage, seed, self.grove).setup
         self.trees = TreeClients(self) if self.grove else None
+        if self.grove is not None:  # with one place the sessions of a tree work one after the other
+            self.quiet_seconds = 2 * self.quiet_seconds
         crash, fail, full = (self.rng.choice(each) for each in ODDS)
         self.odds = Odds(SeededRng(seed + 1), crash=crash, fail=fail, full=full)
         self.writes_fail = fail + full > 0
@@ -83,17 +89,40 @@ class Scenario:
             acts += self.trees.begin(group)
         acts.append(group.create_task(self._nemesis()))
         acts.append(group.create_task(self._follow()))
+        if self.stage.rows is not None:
+            acts.append(group.create_task(self._watch_callers()))
         return acts
+
+    async def _watch_callers(self) -> None:
+        """Z-01: whatever is committed, no caller is held for the outside alone."""
+        rows = self.stage.rows
+        assert rows is not None
+        while asyncio.get_running_loop().time() < 2 * ACTIVE_SECONDS:
+            await asyncio.sleep(0.4)
+            if held := rows.held():
+                self.stage.violate(f"Z-01: {held} hold their callers, and wait for the outside alone")
 
     # Processes.
 
     def _start(self) -> None:
         assert self._group is not None
         self._number += 1
-        process = Process(self.machine, self._number, self.setup)
+        process = Process(self.machine, self._number, self._watched)
         self.processes.append(process)
         self.everybody[process.number] = process
-        self._group.create_task(process.live())
+        self._group.create_task(self._live(process))
+
+    async def _live(self, process: Process) -> None:
+        """Let a process live; it may be killed, and ends by no exception."""
+        try:
+            await process.live()
+        except Exception as error:
+            for fault in faults_in(error):
+                self.stage.reach_edge("process", fault)
+            raise
+
+    def _watched(self, process: Process) -> Setup:
+        return replace(self.setup(process), watch=FaultWatch(self.stage.reach_edge))
 
     def _living(self) -> list[Process]:
         return [p for p in self.processes if p.started.is_set() and not p.dead and not p.over.is_set()]
@@ -154,6 +183,11 @@ class Scenario:
             return asked.result()
         except StoreError as error:
             raise Lost from error
+        except Exception as error:
+            for fault in faults_in(error):
+                self.stage.reach_edge("request", fault)
+                self.stage.check_unbroken()
+            raise
 
     async def insist(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
         """A client that repeats its request, with the same key, until it is acknowledged."""

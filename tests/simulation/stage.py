@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -60,6 +61,8 @@ class Stage:
         self.crowd = crowd
         """How many sessions below one root may work at once."""
         self.most_requests = MOST_REQUESTS if rows is None else 4 * MOST_REQUESTS
+        self.forgets = False
+        """Whether calls that were settled long ago are dropped."""
         self.launched = 0
         """How many children the model has wished for."""
         self.asks: list[Asked] = []
@@ -94,6 +97,12 @@ class Stage:
     def broke(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback or a forgotten task failed: that is a bug, wherever it is."""
         self.broken.append(repr(context.get("exception") or context["message"]))
+
+    def reach_edge(self, edge: str, fault: BaseException) -> None:
+        """Keep an exception that a process swallowed, and that nobody raised on purpose: it is a bug."""
+        where = traceback.extract_tb(fault.__traceback__)
+        last = f" ({where[-1].filename.rpartition('/')[2]}:{where[-1].lineno})" if where else ""
+        self.broken.append(f"X-11: {fault!r} reached the edge of a {edge}{last}")
 
     def violate(self, what: str) -> NoReturn:
         """Kept as well as raised: whoever plays a provider or a tool is not listened to."""

@@ -6,9 +6,9 @@ from tests.simulation.talks import TALKS
 TALK_MUTANTS = (
     Mutant(
         "a_copy_without_its_key",
-        "store/verb/copy.py",
-        "    if known is not None:\n",
-        "    if False:\n",
+        "store/verb/session.py",
+        '    row = await tx.one("session_by_key", key)\n',
+        '    row = await tx.one("session_by_key", f"{key} of another")\n',
         first=TALKS,
     ),
     Mutant(

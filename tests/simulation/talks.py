@@ -49,7 +49,7 @@ class TalkWorld(Scenario):
             if before not in self.gone:
                 raise
             return
-        again = await self.insist(lambda r: r.conversations.fork(of, key=key))
+        again = await self.insist(lambda r: r.conversations.fork(of, before=before, key=key))
         if made.id != again.id:
             raise Violation(f"X-01: one wish for a copy gave {made.id} and {again.id}")
         self.copies[made.id] = of

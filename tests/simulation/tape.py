@@ -164,11 +164,11 @@ class TapedScenario(Scenario):
         """As the one above, with a tape."""
         assert self._group is not None
         self._number += 1
-        process = TapedProcess(self.machine, self._number, self.setup)
+        process = TapedProcess(self.machine, self._number, self._watched)
         process.tape = Tape(self._number, self.log)
         self.processes.append(process)
         self.everybody[process.number] = process
-        self._group.create_task(process.live())
+        self._group.create_task(self._live(process))
 
 
 class Recorded(Struct, frozen=True):

@@ -18,7 +18,7 @@ from tests.simulation.undos import UNDOS
 
 SEEDS = {
     0: (23, 46, 61),
-    TREES: (4, 14, 22),
+    TREES: (11, 27, 47),
     PARKS: (11, 45, 47, 121),
     SHELLS: (1, 51),
     UNDOS: (6, 14, 22),

@@ -7,6 +7,7 @@ from pathlib import Path
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Settled
 from asyncagents.domain.task import Task
+from asyncagents.domain.task_account import all_runs
 from asyncagents.domain.task_text import sync_output
 from tests.simulation.cancel_checker import check_cancels
 from tests.simulation.forest import Forest, fail
@@ -22,6 +23,7 @@ def check_trees(stage: Stage, path: Path, limits: DelegationConfig) -> None:
     try:
         forest = Forest(db)
         _check_limits(forest, limits)
+        _check_kinds(stage, forest)
         for task in forest.tasks.values():
             _check_task(forest, task, limits.seconds)
             _check_end(forest, task)
@@ -43,6 +45,20 @@ def _count(stage: Stage, forest: Forest) -> None:
         stage.count(f"notices {notice.state}")
     for task in forest.tasks.values():
         stage.count(f"tasks {task.status}")
+
+
+def _check_kinds(stage: Stage, forest: Forest) -> None:
+    """Z-03: lists are made of what the task says; Z-05: its runs sum up to no more than its session did."""
+    for task_id, kind in forest.db.execute("SELECT id, kind FROM task"):
+        if kind != forest.tasks[task_id].kind:
+            fail("Z-03", f"{task_id} is listed as {kind}")
+    if stage.forgets:  # settled calls are not kept for ever
+        return
+    for task in forest.tasks.values():
+        calls = sum(call.session_id == task.id for call in forest.calls.values())
+        sums = task.account if task.run == 0 else all_runs(task, task.account)
+        if not task.live and not task.gone and sums is not None and sums.tool_calls > calls:
+            fail("Z-05", f"the runs of {task.id} sum up to {sums.tool_calls} calls, and it made {calls}")
 
 
 def _check_limits(forest: Forest, limits: DelegationConfig) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SECONDS = 25
 LONGEST_AMBUSH = 300
 SWEPT = 40
+CLEARED_BY = 70
 
 
 class TreeClients:
@@ -26,7 +27,22 @@ class TreeClients:
         self._stuck: set[str] = set()
 
     def begin(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        return [group.create_task(self._client()) for _ in range(self._rng.randrange(2, 12))]
+        acts = [group.create_task(self._client()) for _ in range(self._rng.randrange(2, 12))]
+        visits = self._world.grove.visits if self._world.grove else 0
+        return acts + [group.create_task(self._visit()) for _ in range(visits)]
+
+    async def _visit(self) -> None:
+        """Speak to a child that is no task any more, as soon as there is one; several clients at once."""
+        rows, clock = self._world.stage.rows, asyncio.get_running_loop().time
+        assert rows is not None
+        await asyncio.sleep(self._rng.randrange(4) * 8)
+        while clock() < CLEARED_BY:
+            await asyncio.sleep(0.5)
+            if found := rows.cleared():
+                child = SessionId(self._rng.choice(found))
+                await self._world.attempt(partial(self._try, partial(self._world.prompt, child)))
+                self._world.stage.count("visits")
+                return
 
     async def _client(self) -> None:
         await asyncio.sleep(2 + self._rng.random() * SECONDS)

@@ -1,7 +1,7 @@
 """Bugs of delegation, put in on purpose: worlds of trees must find each of them."""
 
 from tests.simulation.mutant import Mutant
-from tests.simulation.trees import TREES
+from tests.simulation.trees import TREES, WAITS
 
 TREE_MUTANTS = (
     Mutant(
@@ -16,7 +16,7 @@ TREE_MUTANTS = (
         "notice_without_a_wake",
         "store/verb/task_end.py",
         "        await save(tx, parent, parent.control.woken())\n",
-        "        pass\n",
+        "        await save(tx, parent, parent.control)\n",
         first=TREES + 15,
     ),
     Mutant(
@@ -31,7 +31,7 @@ TREE_MUTANTS = (
         "store/verb/task_end.py",
         "        known = await _end_waits(tx, done, waits) or known\n",
         "        await _end_waits(tx, done, waits)\n",
-        first=TREES + 107,
+        first=WAITS,
     ),
     Mutant(
         "who_has_read_it_is_told_again",
@@ -86,8 +86,22 @@ TREE_MUTANTS = (
         "queue_not_checked_at_the_claim",
         "store/verb/claim.py",
         'row.control.state == "ready" and await is_queued(tx, row.control)',
-        "False",
+        'row.control.state == "idle" and await is_queued(tx, row.control)',
         first=TREES + 2,
+    ),
+    Mutant(
+        "cleared_child_beside_the_limit",
+        "store/sqlite/sql/task.sql",
+        "COALESCE((SELECT crowd FROM task WHERE id = ?2), (SELECT crowd FROM session WHERE id = ?2))",
+        "(SELECT crowd FROM task WHERE id = ?2)",
+        first=TREES + 11,
+    ),
+    Mutant(
+        "limit_forgotten_with_the_task",
+        "store/verb/cancel.py",
+        '    await tx.run("keep_crowd", task_id)\n',
+        "",
+        first=TREES + 11,
     ),
     Mutant(
         "queue_never_gets_on",
@@ -107,7 +121,7 @@ TREE_MUTANTS = (
         "cancel_wakes_those_it_cancels",
         "store/verb/cancel.py",
         "hush=hush if each == session_id else QUIET)",
-        "hush=hush)",
+        "hush=hush if each else QUIET)",
         first=TREES + 2,
     ),
     Mutant(
@@ -128,7 +142,7 @@ TREE_MUTANTS = (
         "sync_call_never_settled",
         "store/verb/task_end.py",
         "        await settle_open(tx, row, call, await _result(tx, done, call))\n",
-        "",
+        "        assert row, await _result(tx, done, call)\n",
         first=TREES + 6,
     ),
     Mutant(
@@ -165,5 +179,19 @@ TREE_MUTANTS = (
         "        tx.wake(next_id)\n",
         "        pass\n",
         first=TREES + 18,
+    ),
+    Mutant(
+        "progress_counts_sync_tasks",
+        "store/sqlite/sql/task.sql",
+        "FROM task INDEXED BY task_batch WHERE batch = ? AND kind = 'background';",
+        "FROM task INDEXED BY task_batch WHERE batch = ?;",
+        first=TREES,
+    ),
+    Mutant(
+        "kind_of_a_task_kept_from_its_launch",
+        "store/sqlite/sql/task.sql",
+        "ended = excluded.ended, kind = excluded.kind,",
+        "ended = excluded.ended,",
+        first=TREES,
     ),
 )

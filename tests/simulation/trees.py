@@ -13,8 +13,11 @@ from tests.simulation.parks import PARKS
 
 TREES = 1_000_000
 """Seeds from here on are such worlds."""
+WAITS = 1_500_000
+"""In those from here on parents wait for their tasks, and tasks for the outside."""
 MOST_SESSIONS = 30
 TREE_STEPS = 6
+RARELY = 0.015
 AGENTS = ("general", "scout")
 _ID = re.compile(r"ses_\w+")
 _BATCH = re.compile(r"bat_\w+")
@@ -45,6 +48,12 @@ class Grove(Struct, frozen=True, kw_only=True):
     """Whether a launch is asked for."""
     sessions: int
     """How many sessions there may be."""
+    waits: bool = False
+    """Whether parents mostly wait for their tasks, and tasks for the outside."""
+    clears: float = RARELY
+    """How often a call clears all tasks."""
+    visits: int = 0
+    """How many prompts go to children whose tasks were cleared."""
 
 
 def grove(seed: int) -> Grove | None:
@@ -60,11 +69,16 @@ def grove(seed: int) -> Grove | None:
         spawns=rng.choice([2, 4, 8]),
         seconds=rng.choice([None, None, None, 8, 40]),
     )
+    clearing = random.Random(f"clearing:{seed}")
+    often = clearing.random() < 0.3
     return Grove(
+        clears=0.12 if often else RARELY,
+        visits=clearing.randrange(4, 12) if often else 0,
         limits=limits,
         launches=rng.choice([0.5, 0.7, 0.9]),
         asks=rng.random() < 0.2,
         sessions=rng.choice([8, 16, MOST_SESSIONS, MOST_SESSIONS]),
+        waits=seed >= WAITS,
     )
 
 
@@ -73,17 +87,31 @@ class Call(Struct, frozen=True):
     input: dict[str, Any]
 
 
-def delegating(rng: random.Random, told: Sequence[Told], name: str, *, launches: bool) -> Call:
+def delegating(
+    rng: random.Random, told: Sequence[Told], name: str, *, launches: bool, clears: float = RARELY
+) -> Call:
     """A call of one of the tools for tasks; `name` is what a child of it is called."""
     if (again := _polled(told)) is not None and rng.random() < 0.6:
         return again
     known = [each for text in map(_text, told) for each in _ID.findall(text)]
-    if rng.random() < 0.015:
+    if rng.random() < clears:
         return Call("asyncagents_clear", {})
     if launches and (not known or rng.random() < 0.5):
         return _launch(rng, name)
     task_id = rng.choice(known) if known and rng.random() < 0.97 else "ses_nobody"
     return _read(rng, told, task_id, name)
+
+
+def waiting(rng: random.Random, told: Sequence[Told], depth: int) -> Call | None:
+    """Wait for a task that it knows of, at once or by asking again and again; the deeper, for the outside."""
+    known = [each for text in map(_text, told) for each in _ID.findall(text)]
+    if depth and rng.random() < 0.3 + 0.2 * depth:
+        return Call("job", {"n": 1})
+    if not known or rng.random() < 0.3:
+        return None
+    if rng.random() < 0.5:
+        return _polled(told) or Call("asyncagents_output", {"task_id": known[-1]})
+    return Call("asyncagents_output", {"task_id": known[-1], "block": True, "timeout": 600})
 
 
 def _polled(told: Sequence[Told]) -> Call | None:

@@ -7,8 +7,8 @@ UNDO_MUTANTS = (
     Mutant(
         "a_call_that_is_undone_waits_on",
         "store/verb/revert.py",
-        "        if point.covers(call.message_id, call.part_id):\n",
-        "        if False:\n",
+        "        if later and point.cuts(call.message_id, call.part_id):\n",
+        "        if later and not call:\n",
         first=UNDOS,
     ),
     Mutant(
@@ -22,7 +22,7 @@ UNDO_MUTANTS = (
         "an_undo_without_its_files",
         "engine/revert.py",
         "await snapshots.put_back([PutBack(file, to, now) for file, to in _plan(undoing).items()])",
-        "()",
+        "() if now else ()",
         first=UNDOS,
     ),
     Mutant(

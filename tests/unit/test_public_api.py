@@ -60,6 +60,7 @@ PUBLIC = [
     "QuestionRejected",
     "QuestionReplied",
     "Reject",
+    "ResultFile",
     "ResultRefused",
     "Retry",
     "Rule",

@@ -55,6 +55,7 @@ def tell_odd(warnings: Sequence[str]) -> None:
 
 def find(agents: Agents, name: str) -> Agent:
     known = {agent.name: agent for agent in agents.list(hidden=True)}
+    agents.check_trust(name)
     if name not in known:
         near = suggestion(name, list(known))
         instead = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"

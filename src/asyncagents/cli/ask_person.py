@@ -7,7 +7,14 @@ from typing import Any
 
 from asyncagents.cli.ask_edit import edit_input
 from asyncagents.cli.ask_reply import Chosen, chosen, options_chosen
-from asyncagents.cli.ask_view import ask_lines, choices, question_choices, question_lines, whole_lines
+from asyncagents.cli.ask_view import (
+    ask_lines,
+    choices,
+    help_lines,
+    question_choices,
+    question_lines,
+    whole_lines,
+)
 from asyncagents.cli.host import Host
 from asyncagents.cli.keyboard import Keyboard
 from asyncagents.cli.screen import Screen, one_line
@@ -134,9 +141,10 @@ class Asker:
                 choice = chosen(line, request)
                 if choice.choice == "leave":
                     return None
-                if choice.choice != "show":
+                if choice.choice not in ("show", "help"):
                     return await self._decided(choice, waiting)
-                self._screen.show(whole_lines(waiting, request))
+                shown = whole_lines(waiting, request) if choice.choice == "show" else help_lines(request)
+                self._screen.show(shown)
             except InvalidInput as error:
                 self._screen.tell(str(error))
         return None

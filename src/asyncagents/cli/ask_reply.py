@@ -10,13 +10,14 @@ from asyncagents.domain.ask import PermissionRequest, Question
 from asyncagents.domain.call import Always, Answers, Once, Open, Reject, Reply
 from asyncagents.errors import InvalidInput
 
-Choice: TypeAlias = Literal["once", "always", "reject", "edit", "show", "leave"]
+Choice: TypeAlias = Literal["once", "always", "reject", "edit", "show", "help", "leave"]
 _CHOICES: dict[str, Choice] = {
     "y": "once", "yes": "once", "once": "once",
     "a": "always", "always": "always",
     "n": "reject", "no": "reject", "reject": "reject",
     "e": "edit", "edit": "edit",
     "s": "show", "show": "show",
+    "?": "help", "h": "help", "help": "help",
     "q": "leave", "quit": "leave",
 }  # fmt: skip
 
@@ -32,9 +33,9 @@ def chosen(line: str, request: PermissionRequest) -> Chosen:
     word, _, message = line.strip().partition(" ")
     choice = _CHOICES.get(word.lower().rstrip(",.:"))
     if choice == "always" and not request.always:
-        raise InvalidInput("this cannot be allowed for good: answer y, n, e, s or q")
+        raise InvalidInput("this cannot be allowed for good: answer y, n, e, s or q; ? explains them")
     if choice is None or (message and choice != "reject"):
-        raise InvalidInput(f"answer y, {'a, ' if request.always else ''}n, e, s or q")
+        raise InvalidInput(f"answer y, {'a, ' if request.always else ''}n, e, s or q; ? explains them")
     return Chosen(choice, message.strip())
 
 

@@ -12,6 +12,8 @@ from asyncagents.domain.session import Session
 
 MOST_HEAD = 400
 MOST_LINES = 60
+LONGEST_CHOICE = 30
+"""Of what an `always` allows, beside the other choices."""
 
 
 def ask_lines(waiting: Awaited) -> list[Line]:
@@ -25,7 +27,9 @@ def ask_lines(waiting: Awaited) -> list[Line]:
     lines = [Line(one_line(head, MOST_HEAD), "loud")]
     if len(waiting.lineage) > 1:
         lines.append(Line(f"  for {lineage_text(waiting.lineage)}", "loud"))
-    return [*lines, *_cut(_wanted(waiting, ask))] if ask is not None else lines
+    if ask is None:
+        return lines
+    return [*lines, *_cut(_wanted(waiting, ask)), *lasting_lines(ask)]
 
 
 def _cut(wanted: Iterable[Line]) -> list[Line]:
@@ -58,13 +62,41 @@ def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
 
 
 def choices(request: PermissionRequest) -> str:
-    always = f"[a] always ({one_line(lasting(request), 100)})  " if request.always else ""
-    return f"[y] once  {always}[n] no  [e] edit the arguments  [s] show all  [q] leave it open and quit > "
+    """Write the line that an answer is typed behind; it fits 80 columns, with room for the answer."""
+    always = f"[a] always ({lasting(request)})  " if request.always and not _is_long(request) else ""
+    always = always or ("[a] always  " if request.always else "")
+    return f"[y] once  {always}[n] no  [?] more > "
+
+
+def lasting_lines(request: PermissionRequest) -> list[Line]:
+    """Say what an `always` would allow, if that is too long for the line of choices."""
+    if not request.always or not _is_long(request):
+        return []
+    return [Line(f"  always would allow {lasting(request)}", "loud")]
 
 
 def lasting(request: PermissionRequest) -> str:
-    """What an `always` would allow."""
-    return f"{request.permission}: {', '.join(request.always)}"
+    """Say what an `always` would allow, in full: no more may be approved than was shown."""
+    if request.exact:
+        return "this exact line"
+    return " ".join(plain(f"{request.permission}: {', '.join(request.always)}").split())
+
+
+def _is_long(request: PermissionRequest) -> bool:
+    return len(lasting(request)) > LONGEST_CHOICE
+
+
+def help_lines(request: PermissionRequest) -> list[Line]:
+    """Explain every key."""
+    keys = {
+        "y": "yes, this once",
+        "a": f"yes, and from now on in this project: {lasting(request)}" if request.always else "",
+        "n": "no; `n use tabs` tells the model why, and it goes on",
+        "e": "yes, with other arguments: edit them",
+        "s": "show all that this is about",
+        "q": "leave it open and quit; `asyncagents answer` answers it later (also Ctrl-D)",
+    }
+    return [Line(f"  {key}  {words}", "loud") for key, words in keys.items() if words]
 
 
 def question_lines(question: Question) -> list[Line]:
@@ -77,12 +109,12 @@ def question_lines(question: Question) -> list[Line]:
 
 def question_choices(question: Question, *, decision: bool = False) -> str:
     if decision:
-        return "a number (q: leave it open and quit) > "
+        return "a number (q: quit) > "
     if not question.options:
-        return "your answer (q: leave it open and quit, n: do not answer) > "
-    how = "numbers with commas between them" if question.multiple else "a number"
+        return "your answer (q: quit, n: do not answer) > "
+    how = "numbers, with commas" if question.multiple else "a number"
     own = "" if question.custom is False else ", or words of your own"
-    return f"{how}{own} (q: leave it open and quit, n: do not answer) > "
+    return f"{how}{own} (q: quit, n: do not answer) > "
 
 
 def lineage_text(lineage: Sequence[Session]) -> str:

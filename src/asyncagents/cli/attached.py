@@ -27,6 +27,8 @@ BEHIND_SECONDS = 10.0
 """So long what was done may be ahead of what is told of it, at most: where nothing is lost it is at once."""
 SILENT_SECONDS = 4
 """Then people are told what they wait for."""
+UNSERVED_SECONDS = 3.0
+"""So long a session that could go on may wait for a process before it is asked why."""
 
 
 class Attached:
@@ -44,6 +46,7 @@ class Attached:
         self._seen: dict[SessionId, Status] = {}
         """The last that was told of each."""
         self._behind_since: float | None = None
+        self._unserved_since: float | None = None
         self._prompted: SessionId | None = None
         """Of this one something will be told."""
         self.session_id: SessionId | None = None
@@ -122,9 +125,22 @@ class Attached:
             state = await self._client.state(root_id)
         self.trouble = StoreError(state.trouble) if state.trouble is not None else None
         if state.at_work or not self._root.done():
+            await self._warn_unserved(root_id, waits=state.at_work and not state.is_run)
             self._behind_since = None
             return state.at_work
         return await self._is_behind(root_id)
+
+    async def _warn_unserved(self, root_id: SessionId, *, waits: bool) -> None:
+        """Say that no worker serves the session, or that its server has no model, if that is why it waits."""
+        now = asyncio.get_running_loop().time()
+        since = self._unserved_since if waits else None
+        self._unserved_since = since if since is not None else now
+        if not waits or since is None or now - since < UNSERVED_SECONDS:
+            return
+        self._unserved_since = now
+        why = await self._client.tasks.why(root_id)
+        if why.code in ("no_worker", "no_model"):
+            self._screen.warn(why.sentence)
 
     async def _is_behind(self, root_id: SessionId) -> bool:
         now = asyncio.get_running_loop().time()

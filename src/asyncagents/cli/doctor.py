@@ -8,7 +8,11 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 
 
 @click.command()
-@click.option("--online", is_flag=True, help="Ask each provider that can be used for its list of models.")
+@click.option(
+    "--online",
+    is_flag=True,
+    help="Ask providers for their models, and connect to MCP servers.",
+)
 @json_option
 @directory_option
 @data_dir_option

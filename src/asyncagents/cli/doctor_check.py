@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asyncagents.cli.doctor_definition import check_definitions
+from asyncagents.cli.doctor_extension import check_extensions
 from asyncagents.cli.doctor_fleet import check_fleet
 from asyncagents.cli.doctor_report import Check
 from asyncagents.cli.doctor_system import check_programs, check_system
@@ -46,6 +47,7 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
     found += [
         *_config(loaded),
         *check_definitions(directory, loaded),
+        *await check_extensions(directory, loaded, data, online=online),
         _model(roster),
         *_providers(loaded, roster),
     ]
@@ -132,6 +134,7 @@ def _server(data: Path) -> Check:
     if found is None:
         return Check("ok", "server", "none runs here; `asyncagents serve` starts one")
     what = "works on all sessions" if found.serves_all else "belongs to a run, and works on its sessions"
+    what = what if found.runs else "answers, and leaves all work to workers (--concurrency 0)"
     return Check("ok", "server", f"{found.url}, process {found.pid}, {what}")
 
 

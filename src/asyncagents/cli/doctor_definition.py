@@ -1,6 +1,7 @@
 """Agents and skills that are written as files: those that cannot be used, and what is odd about the rest."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from asyncagents.cli.doctor_report import Check
@@ -10,12 +11,15 @@ from asyncagents.config.load import Loaded
 from asyncagents.config.skills import find_skills
 from asyncagents.engine.agents import Agents
 from asyncagents.errors import ConfigError
+from asyncagents.llm.alias import find_alias
 
 
 def check_definitions(directory: Path, loaded: Loaded) -> Iterator[Check]:
     """A broken file does not stop the others, so it is odd, and not the end."""
     environment = system_environment()
-    agents = find_agents(environment, directory, trusted=loaded.trusted)
+    agents = find_agents(
+        environment, directory, trusted=loaded.trusted, alias=partial(find_alias, loaded.config)
+    )
     skills = find_skills(environment, directory, trusted=loaded.trusted)
     try:
         there = Agents(loaded.config, agents, home=str(environment.home))

@@ -47,7 +47,7 @@ async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool)
         click.echo(f"warning: {plain(warning)}", err=True)
     logging.getLogger("asyncagents.tools").setLevel(logging.ERROR)  # each row says what is wrong
     async with open_place(directory, data_dir) as opened:
-        rows = await _rows(opened.servers, data_folder(environment, data_dir)[0] / "tool-output")
+        rows = await ask_servers(opened.servers, data_folder(environment, data_dir)[0] / "tool-output")
     if as_json:
         click.echo(msgspec.json.encode(rows))
     elif rows:
@@ -57,7 +57,7 @@ async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool)
     return all(row.connected for row in rows if row.enabled)
 
 
-async def _rows(wanted: Sequence[Wanted], output: Path) -> list[Row]:
+async def ask_servers(wanted: Sequence[Wanted], output: Path) -> list[Row]:
     """All asked side by side."""
     async with open_servers(output) as servers:
         servers.want("", tuple(wanted))

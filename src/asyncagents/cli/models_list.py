@@ -1,7 +1,7 @@
 """Models as a table, or as JSON."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import click
 import msgspec
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from asyncagents.cli.screen import print_table, short
 from asyncagents.domain.message import ModelRef
+from asyncagents.engine.voice import NO_MODEL
 from asyncagents.llm.roster import Choice
 
 
@@ -54,8 +55,10 @@ def print_list(found: Sequence[Choice], default: ModelRef | None, *, everything:
         click.echo(
             "no model has a name like that; `asyncagents models --all` lists those that are known", err=True
         )
+    if not lines and found:
+        click.echo(f"{NO_MODEL}; `asyncagents models --all` lists those that are known")
     if not everything:
-        _print_others([each for each in found if not each.available])
+        _print_others([each for each in found if not each.available], {line.model for line in lines})
 
 
 def _row(line: Line) -> tuple[str, ...]:
@@ -73,9 +76,10 @@ def _row(line: Line) -> tuple[str, ...]:
     )
 
 
-def _print_others(others: Sequence[Choice]) -> None:
-    """A line for each provider, however many models it has."""
+def _print_others(others: Sequence[Choice], listed: Collection[str]) -> None:
+    """Print a line for each provider, however many models it has; "more" if some of it are listed."""
     counts = Counter(each.ref.provider_id for each in others)
     first = {each.ref.provider_id: each.why_not for each in reversed(others)}
     for provider_id, count in counts.items():
-        click.echo(f"{count} more of {provider_id}: {first[provider_id]}", err=True)
+        more = " more" if any(name.startswith(f"{provider_id}/") for name in listed) else ""
+        click.echo(f"{count}{more} of {provider_id}: {first[provider_id]}", err=True)

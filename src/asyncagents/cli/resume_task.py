@@ -13,13 +13,13 @@ from asyncagents.cli.answer_give import server_url
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.look import look
 from asyncagents.cli.option import data_directory
-from asyncagents.cli.run_choice import choose
-from asyncagents.cli.run_here import Here, find_here, work_here
+from asyncagents.cli.run_here import Here, choose_here, find_here, work_here
 from asyncagents.cli.run_order import Format, Order
 from asyncagents.cli.run_there import carry_out
 from asyncagents.cli.screen import Screen, listen
 from asyncagents.cli.task_find import find_task, unknown
 from asyncagents.cli.tasks_tree import tree_is_run
+from asyncagents.cli.trust_offer import with_trust
 from asyncagents.domain.session import Session
 from asyncagents.engine.runtime import Runtime
 
@@ -48,14 +48,26 @@ def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
     listen(screen)
     order = _order(session, form, data_dir)
     server = server_url(data_directory(data_dir))
-    here = find_here(order, Screen() if server else screen)
-    if not server:  # nothing is stored for a model that cannot be asked; what a server can ask it knows
-        choose(here.config, here.agents, replace(order, prompt=follow.prompt), session)
+    here = with_trust(
+        order.directory, screen, lambda: _here(order, follow, session, screen), offers=form == "text"
+    )
     is_run = asyncio.run(_send(follow, here, session))
     if follow.detach or (is_run and not server):
         click.echo(_sent(session, is_run=is_run, server=server), err=True)
         return 0
     return carry_out(order, screen) if server else asyncio.run(work_here(order, here, screen))
+
+
+def _here(order: Order, follow: Followup, session: Session, screen: Screen) -> Here:
+    """Read the session's directory. Nothing is stored for a model that cannot be asked.
+
+    What a server can ask is for the server to know.
+    """
+    if server_url(data_directory(order.data_dir)):
+        return find_here(order, Screen())
+    here = find_here(order, screen)
+    choose_here(here, replace(order, prompt=follow.prompt), session, screen)
+    return here
 
 
 async def _find(runtime: Runtime, follow: Followup) -> Session:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from asyncagents.cli.attached import Attached
 from asyncagents.cli.exit import USAGE, Complaint, first_error
-from asyncagents.cli.run_choice import Addressee
+from asyncagents.cli.run_choice import Addressee, named_model
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.run_result import Where
 from asyncagents.cli.run_session import Job, supervised
@@ -16,7 +16,6 @@ from asyncagents.cli.server_find import TOKEN_VARIABLE, There
 from asyncagents.client.client import Client, open_client
 from asyncagents.client.link import Lost
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.input import model_ref
 from asyncagents.errors import NotFound, RequestError, Unauthorized, Unavailable
 
 PATIENCE_SECONDS = 10.0
@@ -25,7 +24,7 @@ PATIENCE_SECONDS = 10.0
 
 async def work_there(order: Order, there: There, data: Path, screen: Screen) -> int:
     """Returns the exit code. What the server alone can know, such as its models, is not checked here."""
-    chosen = Addressee(order.agent, model_ref(order.model))
+    chosen = Addressee(order.agent, named_model(order.model))
     where = Where(there.url, far=not there.own)
     with Signals() as signals:
         if where.far:

@@ -6,12 +6,13 @@ from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.run_order import Order
 from asyncagents.config.check import suggestion
 from asyncagents.config.config import Config
+from asyncagents.config.known import meant_model
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import Session
 from asyncagents.engine.agents import Agents
 from asyncagents.engine.input import model_ref
-from asyncagents.engine.voice import NO_MODEL
-from asyncagents.errors import InvalidInput, ModelError
+from asyncagents.engine.voice import no_model
+from asyncagents.errors import InvalidInput, ModelError, NotTrusted
 from asyncagents.llm.roster import Roster
 
 LISTED = "`asyncagents models` lists those that can be asked"
@@ -30,7 +31,7 @@ def choose(config: Config, agents: Agents, order: Order, session: Session | None
     agent = _agent(agents, order, session)
     own = agents.get(agent).model
     candidates = (
-        model_ref(order.model),
+        named_model(order.model, config),
         own if order.agent else None,
         _last_used(session),
         own,
@@ -38,14 +39,26 @@ def choose(config: Config, agents: Agents, order: Order, session: Session | None
     )
     model = next((each for each in candidates if each is not None), None)
     if model is None:
-        raise Complaint(NO_MODEL, hint=LISTED, code=USAGE)
+        error = no_model(config)
+        raise error if isinstance(error, NotTrusted) else Complaint(str(error), hint=LISTED, code=USAGE)
     try:
         roster.check(model)
+    except NotTrusted:
+        raise
     except (InvalidInput, ModelError) as error:
         mine = order.model is None and model == _last_used(session)
         hint = "this session used it last; --model chooses another" if mine else LISTED
         raise Complaint(str(error), hint=hint, code=USAGE) from error
     return Addressee(agent, model)
+
+
+def named_model(model: str | None, config: Config | None = None) -> ModelRef | None:
+    """Read what --model says; a provider that was left out is suggested."""
+    configured = {name: each.models for name, each in config.provider.items()} if config else {}
+    meant = meant_model(model, configured) if model and "/" not in model else None
+    if meant is not None:
+        raise Complaint(f"{model!r} is no model: did you mean {meant}?", hint=LISTED, code=USAGE)
+    return model_ref(model)
 
 
 def _last_used(session: Session | None) -> ModelRef | None:
@@ -58,6 +71,7 @@ def _agent(agents: Agents, order: Order, session: Session | None) -> str:
     before = session.agent if session is not None else None
     name = order.agent or before or agents.default().name
     known = [agent.name for agent in agents.list(hidden=True)]
+    agents.check_trust(name)
     if name not in known:
         shown = [agent.name for agent in agents.list() if agent.speaks_to_people]
         near = suggestion(name, known)

@@ -75,6 +75,7 @@ async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view:
     while True:
         event = await news.get()
         if event is None:
+            view.pause()
             _check(host, root_id)
             return
         view.show(event)

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
 from asyncagents.app import open_runtime
-from asyncagents.cli.run_choice import choose
+from asyncagents.cli.run_choice import Addressee, choose
 from asyncagents.cli.run_order import Order
 from asyncagents.cli.run_session import Job, supervised
 from asyncagents.cli.run_signal import Signals
@@ -17,9 +18,11 @@ from asyncagents.config.api import api_config
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
+from asyncagents.domain.session import Session
 from asyncagents.engine.agents import Agents
 from asyncagents.engine.runtime import Runtime
-from asyncagents.errors import Conflict
+from asyncagents.errors import Conflict, NotTrusted
+from asyncagents.llm.alias import find_alias
 from asyncagents.server.discovery import Lock
 
 
@@ -28,22 +31,47 @@ class Here(Struct, frozen=True):
 
     config: Config
     agents: Agents
+    distrust: tuple[str, ...] = ()
+    """What counts for nothing for want of trust."""
 
 
 def find_here(order: Order, screen: Screen) -> Here:
-    """What is odd about the files is said once."""
+    """Read what counts in the directory of an order, and say once what is odd about its files."""
     environment = system_environment()
     loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
-    found = find_agents(environment, order.directory, trusted=loaded.trusted)
+    alias = partial(find_alias, loaded.config)
+    found = find_agents(environment, order.directory, trusted=loaded.trusted, alias=alias)
+    distrust = (*loaded.distrust, *found.distrust)
     for warning in (*loaded.warnings, *found.told):
+        if warning not in distrust:
+            screen.warn(warning)
+    return Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)), distrust)
+
+
+def choose_here(place: Here, order: Order, session: Session | None, screen: Screen) -> Addressee:
+    """Choose who answers, and say what is not trusted, unless that is the error already."""
+    try:
+        chosen = choose(place.config, place.agents, order, session)
+    except NotTrusted:
+        raise
+    except Exception:
+        _warn(place, screen)
+        raise
+    _warn(place, screen)
+    return chosen
+
+
+def _warn(place: Here, screen: Screen) -> None:
+    for warning in place.distrust:
         screen.warn(warning)
-    return Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)))
 
 
 async def work_here(order: Order, place: Here, screen: Screen) -> int:
     """Returns the exit code. Nothing is stored for an order that cannot be carried out."""
     config = place.config
-    chosen = choose(config, place.agents, order, None) if order.sends and not order.resumes else None
+    chosen = choose_here(place, order, None, screen) if order.sends and not order.resumes else None
+    if not order.sends:
+        _warn(place, screen)
     with Signals() as signals:
         async with (
             open_runtime(config.data_dir, config=config, coding="each directory", serve=False) as runtime,
@@ -52,7 +80,7 @@ async def work_here(order: Order, place: Here, screen: Screen) -> int:
             job = Job(
                 runtime,
                 order,
-                lambda session: choose(config, place.agents, order, session),
+                lambda session: choose_here(place, order, session, screen),
                 screen=screen,
             )
             return await supervised(job, signals, chosen)

@@ -11,10 +11,10 @@ from asyncagents.domain.awaited import Awaited
 from asyncagents.domain.call import Call
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.decision import moment
-from asyncagents.domain.failure import Failure, MessageAbortedError
+from asyncagents.domain.failure import Failure, MessageAbortedError, told
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.domain.message import AssistantMessage, UserMessage, sort_key
 from asyncagents.domain.notice import is_notice
 from asyncagents.domain.part import CompactionPart, Part, TextPart
 from asyncagents.domain.session import Tokens
@@ -103,7 +103,7 @@ def steps_of_turn(
     """What was done from a prompt (None: what a person said last) up to its answer, summaries too."""
     found: list[AssistantMessage] = []
     for entry in reversed(entries):
-        if answer is None or entry.info.id > answer.info.id:
+        if answer is None or sort_key(entry.info) > sort_key(answer.info):
             continue
         if isinstance(entry.info, AssistantMessage):
             found.append(entry.info)
@@ -128,7 +128,7 @@ def last_answer(entries: Sequence[Entry], first: Entry) -> Entry:
     """What was said last to a prompt: the ends of tasks may have woken the session since its first answer."""
     last = first
     for entry in entries:
-        if entry.info.id <= first.info.id:
+        if sort_key(entry.info) <= sort_key(first.info):
             continue
         if by_person(entry):
             break
@@ -292,10 +292,7 @@ def failure_text(failure: Failure | None) -> str:
     """What a failure says of itself; its name, if it has no words."""
     if failure is None:
         return NO_ANSWER
-    data = getattr(failure, "data", None)
-    return one_line(
-        getattr(data, "message", "") or getattr(failure, "name", "") or type(failure).__name__, 1000
-    )
+    return one_line(told(failure)[1], 1000)
 
 
 def as_json(result: Result) -> str:

@@ -36,7 +36,7 @@ from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.message import AssistantMessage, sort_key
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.engine.input import To
 
@@ -173,7 +173,7 @@ class Job:
         """If others did the work, the rows may be ahead of what was heard of it."""
         before = self._before
         for entry in await self._host.messages(session_id, limit=STEPS):
-            if before is None or (entry.info.id >= before.info.id and entry != before):
+            if before is None or (sort_key(entry.info) >= sort_key(before.info) and entry != before):
                 self._show(entry)
 
     async def _repeat(self, session_id: SessionId, message_id: MessageId, first: Entry) -> None:
@@ -266,7 +266,7 @@ class Job:
         if before is None:
             return []
         entries = await self._host.messages(session_id, limit=STEPS)
-        old = [each for each in entries if each.info.id < before.info.id]
+        old = [each for each in entries if sort_key(each.info) < sort_key(before.info)]
         return old if self._live else [*old, before]
 
     async def _tree(self, session_id: SessionId) -> list[Session]:

@@ -9,7 +9,14 @@ from asyncagents.cli.server_find import find_there
 
 
 def carry_out(order: Order, screen: Screen) -> int:
-    """Returns the exit code."""
+    """Return the exit code. Where trust is wanting, the person at the terminal may give it."""
+    from asyncagents.cli.trust_offer import with_trust  # start-up: as below
+
+    text = order.format == "text"
+    return with_trust(order.directory, screen, lambda: _carry_out(order, screen), offers=text)
+
+
+def _carry_out(order: Order, screen: Screen) -> int:
     data = data_directory(order.data_dir)
     there = find_there(data, order.attach, order.token)
     if there is None:

@@ -52,6 +52,8 @@ class Tools:
         self._diffs: dict[ToolRef, object] = {}
         self._todos: dict[SessionId, tuple[Todo, ...]] = {}
         self._tasks = TaskLines()
+        self._held: dict[ToolRef, tuple[SessionId, list[Line]]] = {}
+        """That a call has begun: where a person is asked for it, the ask says what it is."""
 
     def know(self, entries: Iterable[Entry], tasks: Iterable[BackgroundTask] = ()) -> None:
         """These were there before, and are not shown as they are."""
@@ -74,6 +76,7 @@ class Tools:
                 self._todos[session_id] = todos
             case PermissionAsked(request=PermissionRequest(tool=ToolRef() as tool, metadata=metadata)):
                 if self._asked:
+                    self._held.pop(tool, None)
                     self._diffs[tool] = metadata.get("diff")
             case PartUpdated(session_id=session_id, part=ToolPart() as part) if session_id in self._names:
                 self._part(session_id, part)
@@ -83,6 +86,9 @@ class Tools:
     def _part(self, session_id: SessionId, part: ToolPart) -> None:
         if self._told.get(part.id) is not type(part.state):
             self._told[part.id] = type(part.state)
+            if isinstance(part.state, ToolRunning) and self._asked:
+                self._held[_ref(part)] = (session_id, begun(part))
+                return
             self._show(session_id, self._lines(part))
         if isinstance(part.state, ToolRunning) and part.state.metadata and self._screen.watched:
             self._show(session_id, self._more(part, part.state.metadata))
@@ -94,7 +100,7 @@ class Tools:
             case ToolCompleted(metadata=metadata):
                 unsaid = self._rest(part, metadata) if part.id in self._live else None
                 lines = [] if is_silent(part.tool) else tool_lines(part, unsaid=unsaid)
-                seen = self._diffs.pop(ToolRef(message_id=part.message_id, call_id=part.call_id), None)
+                seen = self._diffs.pop(_ref(part), None)
                 return lines[:1] if seen is not None and seen == metadata.get("diff") else lines
             case ToolError(metadata={"sessionId": str()}) if is_silent(part.tool):
                 return []  # the task itself was said to have failed
@@ -115,6 +121,18 @@ class Tools:
         live = self._live.pop(part.id)
         return live.begun + unheard(live.heard, str(metadata.get("output", "")))
 
+    def show_held(self) -> None:
+        """Show which calls have begun; no person was asked for them."""
+        held, self._held = self._held, {}
+        for session_id, lines in held.values():
+            self._show(session_id, lines)
+
     def _show(self, session_id: SessionId, lines: Iterable[Line]) -> None:
+        if self._held:
+            self.show_held()
         name = "" if session_id == self.own else f"[{self._names[session_id]}] "
         self._screen.show(Line(f"{name}{line.text}", line.tone) for line in lines)
+
+
+def _ref(part: ToolPart) -> ToolRef:
+    return ToolRef(message_id=part.message_id, call_id=part.call_id)

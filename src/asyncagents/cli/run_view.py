@@ -23,7 +23,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.message import AssistantMessage, sort_key
 from asyncagents.domain.part import Part, ReasoningPart, TextPart
 from asyncagents.domain.port import Clock
 from asyncagents.domain.status import Retry
@@ -32,6 +32,10 @@ from asyncagents.domain.status import Retry
 class View(Protocol):
     def show(self, event: Event) -> None:
         """What is known already is not shown again."""
+        ...
+
+    def pause(self) -> None:
+        """Show what was held back: nothing has come for a moment."""
         ...
 
     def answer(self, entry: Entry) -> None:
@@ -66,7 +70,8 @@ class Words:
     ) -> None:
         self._session_id = session_id
         self._asked = asked
-        self._before = last.info.id if last is not None else MessageId("")
+        self._last_id = last.info.id if last is not None else None
+        self._before = sort_key(last.info) if last is not None else ""
         self._live = live
         self._ended = last is not None and last.info.time.completed is not None
         unfinished = last if last is not None and _unfinished(last) else None
@@ -89,8 +94,8 @@ class Words:
                 pass
 
     def is_new(self, info: AssistantMessage) -> bool:
-        under_way = self._live and info.id == self._before and not self._ended
-        return info.session_id == self._session_id and (info.id > self._before or under_way)
+        under_way = self._live and info.id == self._last_id and not self._ended
+        return info.session_id == self._session_id and (sort_key(info) > self._before or under_way)
 
     def _message(self, info: AssistantMessage) -> Iterator[Fresh]:
         if self._under_way is not None and info.id == self._under_way.info.id and info.time.completed:
@@ -99,7 +104,7 @@ class Words:
                 yield from self._begin(
                     info.id, (part for part in entry.parts if not isinstance(part, UnknownPart))
                 )
-        if info.id > self._before:
+        if sort_key(info) > self._before:
             yield from self._begin(info.id, self._early.pop(info.id, {}).values())
 
     def _begin(self, message_id: MessageId, parts: Iterable[Part]) -> Iterator[Fresh]:
@@ -171,6 +176,9 @@ class TextView:
                     self._write(fresh.part, fresh.words)
                 self._tools.take(event)
 
+    def pause(self) -> None:
+        self._tools.show_held()
+
     def _summary(self, info: AssistantMessage) -> None:
         """That one is made, and what it took."""
         state = (info.id, info.time.completed is not None)
@@ -199,6 +207,7 @@ class TextView:
         self._screen.say(entry.text)
 
     def end(self, result: Result) -> None:
+        self._tools.show_held()
         self._screen.end_line()
 
 
@@ -206,6 +215,9 @@ class JsonView:
     """One object at the end."""
 
     def show(self, event: Event) -> None:
+        pass
+
+    def pause(self) -> None:
         pass
 
     def answer(self, entry: Entry) -> None:
@@ -229,6 +241,9 @@ class StreamView:
             self._tree.add(event.session_id)
         if event.session_id in self._tree and self._is_new(event):
             click.echo(frame(self._ids.event(), event))
+
+    def pause(self) -> None:
+        pass
 
     def _is_new(self, event: Event) -> bool:
         match event:

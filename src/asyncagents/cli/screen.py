@@ -1,13 +1,14 @@
 """What commands write: answers on stdout, words about them on stderr, nothing that steers a terminal."""
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from shutil import get_terminal_size
-from typing import Literal, TypeAlias
+from typing import Literal, TextIO, TypeAlias
 
 import click
 from msgspec import Struct
@@ -48,6 +49,8 @@ class Screen:
         environment = system_environment()
         self._out_tty, self._err_tty = sys.stdout.isatty(), sys.stderr.isatty()
         plain_terminal = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
+        self._one = (self._out_tty and self._err_tty) or _same_file(sys.stdout, sys.stderr)
+        """What is written to both stands in one place."""
         self._dim = self._err_tty and not plain_terminal
         self._out_open = False
         self._err_open = False
@@ -84,7 +87,8 @@ class Screen:
         """Words that an answer is typed behind. Whatever else is written ends their line."""
         self._end_note()
         self._give_way()
-        self._echo(plain(text), nl=False)
+        shown = plain(text)
+        self._echo(click.style(shown, bold=True) if self._dim else shown, nl=False)
         self._asking = True
 
     @property
@@ -146,7 +150,7 @@ class Screen:
             self._err_open = False
 
     def _give_way(self) -> None:
-        if self._out_tty and self._err_tty:
+        if self._one:
             self.end_line()
 
     def _echo(self, text: str, *, err: bool = True, nl: bool = True) -> None:
@@ -164,6 +168,14 @@ class Screen:
         if not self._dim or tone == "loud":
             return text
         return click.style(text, fg=_COLOURS[tone]) if tone in _COLOURS else click.style(text, dim=True)
+
+
+def _same_file(one: TextIO, other: TextIO) -> bool:
+    """Say whether two streams end in one file or pipe, as with `2>&1`."""
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):  # no file at all
+        return False
 
 
 class Notes(logging.Handler):

@@ -16,10 +16,11 @@ from asyncagents.cli.exit import CONFLICT, Complaint
 from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.serve_log import log_to_stderr
+from asyncagents.cli.trust_offer import load_with_trust
 from asyncagents.config.api import api_config
+from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import Fleet, fleet_config
-from asyncagents.config.load import load
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict
 from asyncagents.server.discovery import Lock
@@ -46,19 +47,23 @@ def work(wanted: Wanted, directory: Path, data: Path) -> None:
 
     screen = Screen()
     log_to_stderr()
+    loaded = load_with_trust(directory, data, screen)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(wanted, directory, data, screen))
+        runner.run(_serve(wanted, directory, data, loaded.config))
 
 
-async def _serve(wanted: Wanted, directory: Path, data: Path, screen: Screen) -> None:
-    loaded = load(system_environment(), directory=directory, data_dir=data)
-    for warning in loaded.warnings:
-        screen.warn(warning)
+async def _serve(wanted: Wanted, directory: Path, data: Path, config: Config) -> None:
     api = api_config(system_environment())
     with Signals() as signals, _alone(data) if api.enabled else nullcontext() as lock:
         async with open_runtime(
-            data, config=loaded.config, coding="each directory", serve="later", fleet=_fleet(wanted)
+            data,
+            config=config,
+            coding="each directory",
+            serve="later",
+            needs_model=False,
+            fleet=_fleet(wanted),
         ) as runtime:
+            warn_without_model(runtime, Screen())
             if lock is not None:
                 await _listen(runtime, wanted, directory, lock=lock, stop=signals.heard)
                 return
@@ -72,9 +77,22 @@ def _fleet(wanted: Wanted) -> Fleet | None:
     return fleet and replace(fleet, concurrency=wanted.concurrency, kind="serve")
 
 
+def warn_without_model(runtime: Runtime, screen: Screen) -> None:
+    """Say what to set; all that is there can be read meanwhile."""
+    if runtime.defaults.missing is not None:
+        screen.warn(f"{runtime.defaults.missing}; until then history is shown, and prompts are refused")
+
+
 def _work_on(runtime: Runtime, wanted: Wanted) -> None:
-    if wanted.concurrency or fleet_config(system_environment()) is None:
+    """In a fleet others may have a model: what waits for one is left to them."""
+    alone = fleet_config(system_environment()) is None
+    if alone or (_runs(wanted) and runtime.defaults.missing is None):
         runtime.serve_tree()
+
+
+def _runs(wanted: Wanted) -> bool:
+    """Say whether this process runs sessions: a server of a file always does."""
+    return bool(wanted.concurrency) or fleet_config(system_environment()) is None
 
 
 @contextmanager
@@ -104,7 +122,12 @@ async def _listen(
 
     port = wanted.port if wanted.port is not None else api_config(system_environment()).port
     listening = Listening(
-        hostname=wanted.hostname, port=port, auth=wanted.auth, hosts=wanted.hosts, origins=wanted.origins
+        hostname=wanted.hostname,
+        port=port,
+        auth=wanted.auth,
+        hosts=wanted.hosts,
+        origins=wanted.origins,
+        runs=_runs(wanted),
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
         _work_on(runtime, wanted)  # not before it can be asked what it does

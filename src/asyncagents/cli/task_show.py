@@ -12,10 +12,10 @@ from asyncagents.cli.task_words import counted, took
 from asyncagents.cli.tasks_tree import Node, tree
 from asyncagents.cli.tasks_view import Style, drawn, name_of, state_text
 from asyncagents.config.system import SystemClock
-from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.background_task import BackgroundTask, TaskTotals
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task_fact import ENDED_BY, tool_calls
+from asyncagents.domain.task_fact import ENDED_BY, duration, tool_calls
 from asyncagents.domain.why import Why
 from asyncagents.engine.runtime import Runtime
 
@@ -63,6 +63,12 @@ def print_task(found: Whole) -> None:
             click.echo(f"  {line.text}")
 
 
+def _all_runs(totals: TaskTotals) -> str:
+    spent = f"{amount(totals.tokens)} tokens, {dollars(totals.cost)}"
+    time = "" if totals.duration is None else f", {duration(totals.duration)}"
+    return f"{counted(totals.runs, 'run')}, {counted(totals.tool_calls, 'tool')}, {spent}{time}"
+
+
 def _print_text(name: str, text: str) -> None:
     click.echo(f"\n{name}:")
     for line in plain(text).splitlines():
@@ -80,11 +86,15 @@ def _facts(found: Whole) -> Iterator[tuple[str, str]]:
         yield "why", f"{found.why.sentence} ({found.why.code})"
     yield "agent", task.agent
     yield "launched", f"by {task.parent_agent}, {task.parent_session_id}, {task.started_at}"
+    yield "kind", task.kind
     yield "batch", task.batch_id
     yield "took", took(task, SystemClock().now())
     if progress:
         yield "tools", tool_calls(progress.tool_calls, progress.tool_calls_by_name)
-    yield "spent", f"{amount(session.tokens)} tokens, {dollars(session.cost)}"
+    spent = progress or session
+    yield "spent", f"{amount(spent.tokens)} tokens, {dollars(spent.cost)}"
+    if task.totals:
+        yield "all runs", _all_runs(task.totals)
     if task.resume_count:
         yield "resumed", counted(task.resume_count, "time")
     if task.result_retrieved_at:

@@ -18,6 +18,9 @@ def label(session: Session) -> str:
 
 
 def tools_text(task: BackgroundTask) -> str:
+    """Count the tools of the latest run, or of all runs if no more is known."""
+    if task.progress is None and task.totals is not None:
+        return f"{counted(task.totals.tool_calls, 'tool')} in all"
     return counted(task.progress.tool_calls if task.progress else 0, "tool")
 
 
@@ -26,9 +29,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def took(task: BackgroundTask, now: int) -> str:
-    """Since its launch, up to its end."""
+    """Tell how long the latest run took, or has taken so far."""
     end = moment(task.completed_at) if task.completed_at else now
-    return duration(end - moment(task.started_at))
+    return duration(end - moment(task.progress.started_at if task.progress else task.started_at))
 
 
 def moment(text: str) -> int:

@@ -43,19 +43,23 @@ def tasks(  # noqa: PLR0913  its options
 
     With --watch the tree is drawn again whenever it changes; where there is no terminal, a line says what
     has changed. With --json, --watch prints the whole as a line whenever it has changed.
+
+    Exit codes: 0 nothing is at work; 2 wrong usage; 3 with --watch and without a terminal: no process does
+    the work that is left.
     """
     import asyncio
 
     from asyncagents.cli.look import look
     from asyncagents.cli.tasks_tree import NONE, Scope, forest
     from asyncagents.cli.tasks_view import Style, print_forest, print_json, tell_nothing
-    from asyncagents.cli.tasks_watch import watch_forest
+    from asyncagents.cli.tasks_watch import Watched, unless_stranded, watch_forest
 
     scope = Scope(session, None if everything or session else project_folder(directory), limit)
     style = Style(everything=everything, as_json=as_json)
     data = data_directory(data_dir)
     if watch:
-        shown = asyncio.run(look(data, lambda runtime: watch_forest(runtime, scope, style), nothing=NONE))
+        seen = asyncio.run(look(data, lambda runtime: watch_forest(runtime, scope, style), nothing=Watched()))
+        shown = unless_stranded(seen)
     else:
         shown = asyncio.run(look(data, lambda runtime: forest(runtime, scope), nothing=NONE))
         print_json(shown) if as_json else print_forest(shown, style)

@@ -104,7 +104,8 @@ def _rows(node: Node, branch: tuple[str, str], style: Style, now: int) -> Iterat
     shown = node.below if style.everything else _kept(node.below)
     hidden = len(node.below) - len(shown)
     if hidden:
-        yield Row((f"{further}├─ … {hidden} more have ended", *[""] * 7), faint=True)
+        have = "has" if hidden == 1 else "have"
+        yield Row((f"{further}├─ … {hidden} more {have} ended", *[""] * 7), faint=True)
     for each in shown:
         last = each is shown[-1]
         branches = (f"{further}{'└─ ' if last else '├─ '}", f"{further}{'   ' if last else '│  '}")
@@ -122,19 +123,21 @@ def name_of(node: Node) -> str:
     task = node.task
     if task is None:
         return label(node.session)
-    marks = " (forked)" if task.is_forked else ""
+    marks = " (sync)" if task.kind == "sync" else ""
+    marks += " (forked)" if task.is_forked else ""
     marks += " (resumed)" if task.resume_count else ""
     return f"{one_line(task.description, 60)}{marks}"
 
 
 def _cells(node: Node, now: int) -> tuple[str, ...]:
     session, task = node.session, node.task
+    spent = task.progress if task and task.progress else session
     return (
         one_line(session.agent or "", 20),
         state_text(node),
         tools_text(task) if task else "",
-        f"{amount(session.tokens)} tokens",
-        dollars(session.cost),
+        f"{amount(spent.tokens)} tokens",
+        dollars(spent.cost),
         took(task, now) if task else ago(session.time.updated, now),
         session.id,
     )

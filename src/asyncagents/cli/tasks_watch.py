@@ -4,57 +4,95 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 import click
 import msgspec
+from msgspec import Struct
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from asyncagents.cli.exit import WAITING
 from asyncagents.cli.screen import one_line
 from asyncagents.cli.tasks_tree import Node, Scope, as_builtins, forest
 from asyncagents.cli.tasks_view import Drawn, Style, drawn, name_of, state_text
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.why import Code
 from asyncagents.engine.runtime import Runtime
 
 LOOK_SECONDS = 0.2
+STRANDED_LOOKS = 15
+"""So many in a row before it is believed: a server may just be starting again."""
+WORKING: frozenset[Code] = frozenset({"working", "tool", "ready"})
 
 See: TypeAlias = Callable[[Sequence[Node]], None]
 """Shows how it is now."""
+Tell: TypeAlias = Callable[[str], object]
+"""Writes a line that stays."""
 
 
-async def watch_forest(runtime: Runtime, scope: Scope, style: Style) -> tuple[Node, ...]:
-    """Until nothing is at work; returns what was seen last."""
+class Watched(Struct, frozen=True):
+    nodes: tuple[Node, ...] = ()
+    """What was seen last."""
+    stranded: bool = False
+    """It ended because no process does the work that is left."""
+
+
+async def watch_forest(runtime: Runtime, scope: Scope, style: Style) -> Watched:
+    """Show the forest until nothing is at work or, without a terminal, no process works on what is left."""
     told: set[SessionId] = set()
-    with _watching(style) as see:
+    looks = 0
+    with _watching(style) as (see, tell):
         while True:
             nodes = await forest(runtime, scope)
             see(nodes)
-            _warn(nodes, told)
+            _warn(nodes, told, tell)
             if not any(node.at_work for node in nodes):
-                return nodes
+                return Watched(nodes)
+            looks = looks + 1 if is_stranded(nodes) and not sys.stdout.isatty() else 0
+            if looks >= STRANDED_LOOKS:
+                return Watched(nodes, stranded=True)
             await asyncio.sleep(LOOK_SECONDS)
 
 
-def _warn(nodes: Sequence[Node], told: set[SessionId]) -> None:
-    """Where nobody works nothing may ever change."""
+def unless_stranded(seen: Watched) -> tuple[Node, ...]:
+    """Return what was seen last; end the command if no process does the work that is left."""
+    if not seen.stranded:
+        return seen.nodes
+    click.echo("no process works on what is left, and there is no terminal to wait at", err=True)
+    raise click.exceptions.Exit(WAITING)
+
+
+def is_stranded(nodes: Sequence[Node]) -> bool:
+    """Say whether every tree that has work left needs a process first, and no process works on any."""
+    trees = [[*flat(node)] for node in nodes if node.at_work]
+    working = any(each.why is not None and each.why.code in WORKING for tree in trees for each in tree)
+    return not working and all(any(each.state == "left" for each in tree) for tree in trees)
+
+
+def _warn(nodes: Sequence[Node], told: set[SessionId], tell: Tell) -> None:
+    """Tell once for each tree that no process works on something in it: nothing may ever change there."""
     for node in nodes:
         if node.session.id not in told and any(each.state == "left" for each in flat(node)):
             told.add(node.session.id)
             again = f"`asyncagents run --session {node.session.id}` goes on"
-            click.echo(f"warning: there is work that nobody does: {again}", err=True)
+            tell(f"warning: there is work that no process does: {again}")
 
 
 @contextmanager
-def _watching(style: Style) -> Iterator[See]:
+def _watching(style: Style) -> Iterator[tuple[See, Tell]]:
+    tell = partial(click.echo, err=True)
     if style.as_json:
-        yield Snapshots().see
+        yield Snapshots().see, tell
     elif sys.stdout.isatty():
-        with drawing(Console(highlight=False, markup=False, emoji=False), style) as see:
-            yield see
+        console = Console(highlight=False, markup=False, emoji=False)
+        with drawing(console, style) as see:
+            # Above the picture: what another stream writes would be drawn over.
+            yield see, lambda text: console.print(Text(text))
     else:
-        yield Changes(click.echo).see
+        yield Changes(click.echo).see, tell
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Why a session does not move, and why those do not that it waits for."""
 
+import re
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from asyncagents.domain.why import Why
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Damaged, NotFound
 
+_COMMAND = re.compile(r": (run it|start one)\b.* with `asyncagents [^`]+`")
 MOST = 10
 """So many are told below one session; the JSON has them all."""
 
@@ -52,13 +54,25 @@ async def _title(runtime: Runtime, session_id: SessionId) -> str:
         return ""
 
 
-def print_reasons(reason: Reason, indent: str = "") -> None:
+def print_reasons(reason: Reason, indent: str = "", named: set[str] | None = None) -> None:
+    """Print a session and those below it; a command that was named above is not named again."""
+    named = set() if named is None else named
     click.echo(f"{indent}{reason.why.session_id}  {one_line(reason.title)}".rstrip())
-    click.echo(f"{indent}  {reason.why.code}: {one_line(reason.why.sentence, 1000)}")
+    click.echo(f"{indent}  {reason.why.code}: {_shorter(one_line(reason.why.sentence, 1000), named)}")
     for each in reason.below[:MOST]:
-        print_reasons(each, f"{indent}    ")
+        print_reasons(each, f"{indent}    ", named)
     if len(reason.below) > MOST:
         click.echo(f"{indent}    … and {len(reason.below) - MOST} more; --json has them all")
+
+
+def _shorter(sentence: str, named: set[str]) -> str:
+    found = _COMMAND.search(sentence)
+    if found is None:
+        return sentence
+    if found[0] in named:
+        return sentence.replace(found[0], "")
+    named.add(found[0])
+    return sentence
 
 
 def print_json(reason: Reason) -> None:

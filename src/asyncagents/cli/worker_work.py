@@ -12,9 +12,10 @@ from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.run_signal import Signals
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.serve_log import log_to_stderr
+from asyncagents.cli.trust_offer import load_with_trust
+from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import STORE_VARIABLE, Fleet, fleet_config
-from asyncagents.config.load import load
 
 NO_STORE = f"{STORE_VARIABLE} names no database; a file is served by `asyncagents serve`"
 
@@ -31,20 +32,26 @@ def work(wanted: Wanted, directory: Path, data: Path) -> None:
     import uvloop  # start-up: nothing else needs it
 
     log_to_stderr()
+    loaded = load_with_trust(directory, data, Screen())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_work(wanted, directory, data, Screen()))
+        runner.run(_work(wanted, data, loaded.config))
 
 
-async def _work(wanted: Wanted, directory: Path, data: Path, screen: Screen) -> None:
-    loaded = load(system_environment(), directory=directory, data_dir=data)
-    for warning in loaded.warnings:
-        screen.warn(warning)
+async def _work(wanted: Wanted, data: Path, config: Config) -> None:
     fleet = _fleet(wanted)
     with Signals() as signals:
         async with open_runtime(
-            data, config=loaded.config, coding="each directory", serve="later", fleet=fleet
+            data,
+            config=config,
+            coding="each directory",
+            serve="later",
+            needs_model=False,
+            fleet=fleet,
         ) as runtime:
-            runtime.serve_tree()
+            if runtime.defaults.missing is None:
+                runtime.serve_tree()
+            else:
+                Screen().warn(f"{runtime.defaults.missing}; until then this worker takes nothing")
             click.echo(f"working on {', '.join(fleet.pools)}, {fleet.concurrency} sessions at once")
             await signals.heard.wait()
             click.echo(f"stopping: {runtime.live} at work", err=True)

@@ -15,7 +15,7 @@ from asyncagents.client.key import fresh_key
 from asyncagents.client.link import Link, counting
 from asyncagents.client.read import read_answer, read_entries, read_entry
 from asyncagents.client.tasks import Tasks
-from asyncagents.domain.board import TaskStats
+from asyncagents.domain.board import KindFilter, TaskStats
 from asyncagents.domain.call import Call, Reply
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.history import Entry
@@ -193,9 +193,9 @@ class Client:
             await anext(news)
             yield news
 
-    def board(self) -> AsyncGenerator[BoardEvent, None]:
-        """All tasks there are, then each change; after a reset, all there are again."""
-        return board_news(self._link)
+    def board(self, kind: KindFilter = "background") -> AsyncGenerator[BoardEvent, None]:
+        """All tasks of a kind, then each change; after a reset, all there are again."""
+        return board_news(self._link, kind)
 
     async def wait(self, session_id: SessionId) -> Status:
         """Until a session is idle, or waits for something outside; says which."""
@@ -229,10 +229,15 @@ class Client:
         query = {} if session_id is None else {"sessionID": session_id}
         return await self._calls.get("/v1/asks", tuple[Waiting, ...], query)
 
-    async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: str = "tree") -> bool:
-        """End what a session and its descendants do. False: it is durable, but somebody still stops."""
-        body = {"seconds": seconds, "scope": scope}
-        return (await self._calls.post(at("v1", "sessions", session_id, "abort"), Stopped, body)).stopped
+    async def abort(
+        self, session_id: SessionId, *, seconds: float = 5.0, scope: str = "tree", key: str | None = None
+    ) -> bool:
+        """End what a session and its descendants do. False: it is durable, but somebody still stops.
+
+        The same key again ends nothing that came since; a lost answer is asked for again under one.
+        """
+        path, body = at("v1", "sessions", session_id, "abort"), {"seconds": seconds, "scope": scope}
+        return (await self._calls.post(path, Stopped, body, key=key)).stopped
 
     async def session(self, session_id: SessionId) -> Session:
         return await self._calls.get(at("session", session_id), Session)

@@ -9,7 +9,7 @@ from asyncagents.client.link import Link, Question
 from asyncagents.client.read import read
 from asyncagents.client.sse import Frame, followed
 from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.board import BoardSnapshot, Removed
+from asyncagents.domain.board import BoardSnapshot, KindFilter, Removed
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import (
     Event,
@@ -64,17 +64,18 @@ def _is_last(event: SessionDeleted, session_id: SessionId) -> bool:
     return event.session_id == session_id or event.info.parent_id is None
 
 
-async def board_news(link: Link) -> AsyncGenerator[BoardEvent, None]:
-    async with aclosing(followed(link, Question(method="GET", path="/v1/events"))) as frames:
+async def board_news(link: Link, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
+    question = Question(method="GET", path="/v1/events", query={"kind": kind})
+    async with aclosing(followed(link, question)) as frames:
         async for frame in frames:
             match frame.type:
                 case "snapshot":
                     yield read(frame.data, BoardSnapshot)
                 case "task.removed":
                     yield read(frame.data, Removed)
-                case kind if kind in _TASKS:
+                case change if change in _TASKS:
                     task = read(frame.data, BackgroundTask)
-                    yield _TASKS[kind](session_id=task.session_id, task=task)
+                    yield _TASKS[change](session_id=task.session_id, task=task)
                 case _:
                     pass
 

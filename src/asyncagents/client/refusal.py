@@ -8,6 +8,7 @@ from msgspec import Struct
 from asyncagents.errors import (
     AsyncAgentsError,
     Conflict,
+    Damaged,
     InvalidInput,
     NotFound,
     ResultRefused,
@@ -30,6 +31,7 @@ _ERRORS: dict[int, type[AsyncAgentsError]] = {
 
 class _Data(Struct, frozen=True):
     message: str = ""
+    damaged: bool = False
 
 
 class _Body(Struct, frozen=True):
@@ -37,9 +39,12 @@ class _Body(Struct, frozen=True):
 
 
 def refusal(status: int, body: bytes) -> AsyncAgentsError:
-    said = _sentence(body) or f"the server answered with status {status}"
+    told = _told(body)
+    said = told.message or f"the server answered with status {status}"
     if status == 404:
         return _not_found(said)
+    if told.damaged:
+        return Damaged(said)
     if status >= 500:
         return Unavailable(said)
     return _ERRORS.get(status, InvalidInput)(said)
@@ -54,9 +59,9 @@ def _not_found(said: str) -> NotFound:
     return error
 
 
-def _sentence(body: bytes) -> str:
+def _told(body: bytes) -> _Data:
     """Whatever stands between may answer instead of the server, with a page of its own."""
     try:
-        return msgspec.json.decode(body, type=_Body).data.message
+        return msgspec.json.decode(body, type=_Body).data
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+        return _Data()

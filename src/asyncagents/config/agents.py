@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -20,7 +20,8 @@ from asyncagents.config.place import config_folder, folders_up
 from asyncagents.config.shape import AgentEntry
 from asyncagents.config.text import read_text
 from asyncagents.config.tree import Leaf, grow, plain
-from asyncagents.config.trust import TRUST_VARIABLE, project_root
+from asyncagents.config.trust import project_root
+from asyncagents.config.untrusted import TRUST_VARIABLE, Untrusted
 from asyncagents.domain.message import ModelRef
 from asyncagents.errors import ConfigError
 
@@ -38,6 +39,8 @@ _TOOL_OF_CLAUDE = {
     "agent": "task",
 }
 
+Alias: TypeAlias = Callable[[str], ModelRef | None]
+"""Finds the model that a short name such as `sonnet` stands for."""
 Kind: TypeAlias = Literal["agent", "skill", "command"]
 
 
@@ -69,6 +72,8 @@ class Found(Struct, frozen=True, kw_only=True):
 
     broken: tuple[Broken, ...] = ()
     warnings: tuple[str, ...] = ()
+    distrust: tuple[str, ...] = ()
+    """Those of the warnings that say what counts for nothing for want of trust."""
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -78,10 +83,19 @@ class Found(Struct, frozen=True, kw_only=True):
 
 class FoundAgents(Found, frozen=True, kw_only=True):
     agents: dict[str, AgentFile] = field(default_factory=dict)
+    untrusted: Untrusted = Untrusted()
+    """Files of a project that is not trusted, by the name that the agent would have; none was read."""
 
 
-def find_agents(environment: Environment, directory: Path, *, trusted: bool) -> FoundAgents:
-    """The nearest of each name. Those of a project that is not trusted are not even read."""
+def no_alias(name: str) -> ModelRef | None:
+    """Know no short names of models."""
+    return None
+
+
+def find_agents(
+    environment: Environment, directory: Path, *, trusted: bool, alias: Alias = no_alias
+) -> FoundAgents:
+    """Find the nearest of each name. Those of a project that is not trusted are not even read."""
     warnings: list[str] = []
     agents: dict[str, AgentFile] = {}
     broken: list[Broken] = []
@@ -89,15 +103,27 @@ def find_agents(environment: Environment, directory: Path, *, trusted: bool) -> 
     for folder in searched:
         for path in markdown_files(folder.path, warnings):
             try:
-                agent, odd = _read(path, folder)
+                agent, odd = _read(path, folder, alias)
             except ConfigError as error:
                 broken.append(Broken(path, str(error)))
                 continue
             if agents.setdefault(agent.name, agent) is agent:
                 warnings += odd
-    strange = [path for folder in left_out for path in markdown_files(folder.path, [])]
-    warnings += distrust_warning(strange, "agent", project_root(environment, directory))
-    return FoundAgents(agents=agents, broken=tuple(broken), warnings=tuple(warnings))
+    files = [(folder, path) for folder in left_out for path in markdown_files(folder.path, [])]
+    root = project_root(environment, directory)
+    distrust = distrust_warning([path for _, path in files], "agent", root)
+    return FoundAgents(
+        agents=agents,
+        broken=tuple(broken),
+        warnings=(*warnings, *distrust),
+        distrust=tuple(distrust),
+        untrusted=Untrusted(str(root), {("agent", file_name(*each)): str(each[1]) for each in files[::-1]}),
+    )
+
+
+def file_name(folder: Folder, path: Path) -> str:
+    """Name a definition by its path below its folder, without the suffix."""
+    return path.relative_to(folder.path).with_suffix("").as_posix()
 
 
 def definition_folders(environment: Environment, directory: Path, kind: Kind) -> list[Folder]:
@@ -189,15 +215,15 @@ def read_matter(path: Path) -> Matter:
     return matter
 
 
-def _read(path: Path, folder: Folder) -> tuple[AgentFile, list[str]]:
+def _read(path: Path, folder: Folder, alias: Alias) -> tuple[AgentFile, list[str]]:
     matter = read_matter(path)
-    name = matter.data.get("name", path.relative_to(folder.path).with_suffix("").as_posix())
+    name = matter.data.get("name", file_name(folder, path))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError("has a name that cannot be typed: use letters, digits, - and _")
     data = {key: value for key, value in matter.data.items() if key != "name"}
     warnings: list[str] = []
     if folder.claude:
-        data, warnings = _from_claude(data)
+        data, warnings = _from_claude(data, alias)
     warnings += [
         f"the key {key} is unknown and is handed to the model as an option: remove it or correct its name"
         for key in data
@@ -235,14 +261,25 @@ def named_model(text: str | None) -> ModelRef | None:
     return ModelRef(provider_id=provider_id, model_id=model_id)
 
 
-def _from_claude(data: Data) -> tuple[Data, list[str]]:
-    """Its tools are a list of what is allowed, and its models have short names that mean nothing here."""
-    rest, warnings = dict(data), []
-    model = rest.get("model")
-    if isinstance(model, str) and "/" not in model:
-        del rest["model"]
-        if model != "inherit":
-            warnings.append(f"the model {model!r} names no provider: the session's own model is used")
+def without_alias(data: Data, alias: Alias) -> tuple[Data, list[str]]:
+    """Write the short name of a model out; one that is unknown is left out, with a warning.
+
+    `inherit` is the session's own model, as no model is.
+    """
+    model = data.get("model")
+    if not isinstance(model, str) or "/" in model:
+        return data, []
+    rest = {key: value for key, value in data.items() if key != "model"}
+    meant = alias(model)
+    if meant is not None:
+        return {**rest, "model": f"{meant.provider_id}/{meant.model_id}"}, []
+    unknown = f"the model {model!r} names no provider: the session's own model is used"
+    return rest, [] if model == "inherit" else [unknown]
+
+
+def _from_claude(data: Data, alias: Alias) -> tuple[Data, list[str]]:
+    """Its tools are a list of what is allowed, and its models have short names."""
+    rest, warnings = without_alias(dict(data), alias)
     allowed, denied = rest.pop("tools", None), rest.pop("disallowedTools", None)
     permission: Data = {}
     if allowed is not None and not isinstance(allowed, dict):

@@ -9,23 +9,29 @@ import msgspec
 from msgspec import Struct, field
 
 from asyncagents.config.agents import (
+    Alias,
     Broken,
     Folder,
     Found,
     definition_folders,
     definition_text,
     distrust_warning,
+    file_name,
     markdown_files,
     named_model,
+    no_alias,
     trusted_folders,
+    without_alias,
 )
 from asyncagents.config.check import check
 from asyncagents.config.config import CommandConfig
 from asyncagents.config.env import Environment
 from asyncagents.config.front_matter import BAD_HEAD, Data, Matter, parse
 from asyncagents.config.shape import CommandEntry
+from asyncagents.config.tree import KeyPath
 from asyncagents.config.trust import project_root
-from asyncagents.errors import ConfigError
+from asyncagents.config.untrusted import NONE_UNTRUSTED, Untrusted
+from asyncagents.errors import ConfigError, UntrustedInput
 
 _NAME = re.compile(r"\w[\w.@/+-]{0,99}")
 _KNOWN = {*CommandEntry.__struct_encode_fields__} - {"template"}
@@ -47,6 +53,8 @@ class FoundCommands(Found, frozen=True, kw_only=True):
     commands: dict[str, Command] = field(default_factory=dict)
     strange: dict[str, Path] = field(default_factory=dict)
     """Files of a project that is not trusted, by the name they would have; nobody has read them."""
+    untrusted: Untrusted = Untrusted()
+    """Those, and the commands that an untrusted configuration names."""
 
     def why_not(self, name: str) -> str | None:
         """Why there is no such command though somebody wrote one; None: nobody did."""
@@ -54,9 +62,13 @@ class FoundCommands(Found, frozen=True, kw_only=True):
         for each in self.broken:
             if each.path.with_suffix("").as_posix().endswith(f"/{name}"):
                 return f"{each.path} {each.reason}"
-        if name in self.strange:
-            return f"{self.strange[name]} counts once the project is trusted: `asyncagents trust` does that"
         return None
+
+    def check_trust(self, name: str) -> None:
+        """Raise `UntrustedInput` if a command is unknown because the user does not trust its file."""
+        fact = self.untrusted.fact(f"command '/{name}'", "command", name.replace(":", "/"))
+        if fact is not None:
+            raise UntrustedInput(self.untrusted.sentence(fact), fact=fact)
 
     def get(self, name: str) -> Command | None:
         """By its name; a command in a folder also as Claude Code calls it, `folder:name`."""
@@ -64,7 +76,13 @@ class FoundCommands(Found, frozen=True, kw_only=True):
 
 
 def find_commands(
-    environment: Environment, directory: Path, *, trusted: bool, configured: Mapping[str, CommandConfig]
+    environment: Environment,
+    directory: Path,
+    *,
+    trusted: bool,
+    configured: Mapping[str, CommandConfig],
+    untrusted: Untrusted = NONE_UNTRUSTED,
+    alias: Alias = no_alias,
 ) -> FoundCommands:
     """The configured ones, then the nearest of each name.
 
@@ -80,35 +98,33 @@ def find_commands(
     for folder in searched:
         for path in markdown_files(folder.path, warnings):
             try:
-                command, odd = _read(path, folder)
+                command, odd = _read(path, folder, alias)
             except ConfigError as error:
                 broken.append(Broken(path, str(error)))
                 continue
             if commands.setdefault(command.name, command) is command:
                 warnings += [f"{path}: {warning}" for warning in odd]
     strange = [(folder, path) for folder in left_out for path in markdown_files(folder.path, [])]
-    paths = [path for _, path in strange]
-    warnings += distrust_warning(paths, "command", project_root(environment, directory))
+    root = project_root(environment, directory)
+    warnings += distrust_warning([path for _, path in strange], "command", root)
+    named: dict[KeyPath, str] = {("command", file_name(*each)): str(each[1]) for each in reversed(strange)}
     return FoundCommands(
         commands=commands,
-        strange={_name(path, folder): path for folder, path in reversed(strange)},
+        strange={file_name(*each): each[1] for each in reversed(strange)},
+        untrusted=Untrusted(str(root), {**named, **untrusted.named}),
         broken=tuple(broken),
         warnings=tuple(warnings),
     )
 
 
-def _name(path: Path, folder: Folder) -> str:
-    return path.relative_to(folder.path).with_suffix("").as_posix()
-
-
-def _read(path: Path, folder: Folder) -> tuple[Command, list[str]]:
-    name = _name(path, folder)
+def _read(path: Path, folder: Folder, alias: Alias) -> tuple[Command, list[str]]:
+    name = file_name(folder, path)
     if not _NAME.fullmatch(name):
         raise ConfigError("has a name that cannot be typed: use letters, digits, - and _")
     matter = _matter(path)
     if not matter.body:
         raise ConfigError("has no text: write the prompt that the command stands for")
-    data, warnings = _known(matter.data, claude=folder.claude)
+    data, warnings = _known(matter.data, alias, claude=folder.claude)
     config = _config(name, data, matter.body)
     return Command(name=name, config=config, scope=folder.scope, origin=path), warnings
 
@@ -129,7 +145,7 @@ def _with_quoted_hint(text: str) -> str:
     return "\n".join(lines)
 
 
-def _known(data: Data, *, claude: bool) -> tuple[Data, list[str]]:
+def _known(data: Data, alias: Alias, *, claude: bool) -> tuple[Data, list[str]]:
     """What means something here, and a word on the rest."""
     warnings = [f"the key {key} of Claude Code counts for nothing here" for key in _OF_CLAUDE if key in data]
     warnings += [
@@ -138,12 +154,10 @@ def _known(data: Data, *, claude: bool) -> tuple[Data, list[str]]:
         if key not in _KNOWN and key not in _OF_CLAUDE
     ]
     known = {key: value for key, value in data.items() if key in _KNOWN}
-    model = known.get("model")
-    if claude and isinstance(model, str) and "/" not in model:
-        del known["model"]
-        if model != "inherit":
-            warnings.append(f"the model {model!r} names no provider: the session's own model is used")
-    return known, warnings
+    if not claude:
+        return known, warnings
+    known, odd = without_alias(known, alias)
+    return known, [*warnings, *odd]
 
 
 def _config(name: str, data: Data, template: str) -> CommandConfig:

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
+from asyncagents.config.untrusted import Untrusted
 from asyncagents.domain.message import ModelRef
 from asyncagents.errors import ConfigError
 
@@ -32,6 +33,15 @@ class ModelCost(Struct, frozen=True, kw_only=True):
     """What counts instead for a request of more than 200,000 tokens."""
 
 
+class ModelDeadlines(Struct, frozen=True, kw_only=True):
+    """How long a model may take, in seconds; 0 is for ever, None as long as usual."""
+
+    first_seconds: float | None = None
+    """Until its answer begins."""
+    idle_seconds: float | None = None
+    """Between two signs of life after that."""
+
+
 class ModelConfig(Struct, frozen=True, kw_only=True):
     id: str | None = None
     """The provider's own name of the model, if it is not the key."""
@@ -43,6 +53,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     tool_call: bool | None = None
     temperature: bool | None = None
     options: dict[str, Any] = {}
+    deadlines: ModelDeadlines = ModelDeadlines()
+    """Goes before that of its provider."""
     headers: dict[str, str] = {}
     variants: dict[str, dict[str, Any]] = {}
     """Named sets of options; a prompt may choose one."""
@@ -63,8 +75,7 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     key_required: bool = False
     """Without a key a request is known to fail."""
     headers: dict[str, str] = {}
-    timeout_seconds: float | None = None
-    """How long a stream may say nothing of meaning; 0 is for ever."""
+    deadlines: ModelDeadlines = ModelDeadlines()
     concurrency: int | None = None
     """Requests open at once, for each model of this provider."""
     options: dict[str, Any] = {}
@@ -145,7 +156,7 @@ class AsksConfig(Struct, frozen=True, kw_only=True):
 class DelegationConfig(Struct, frozen=True, kw_only=True):
     """How much may be delegated, and which tools a model sees for it besides `task`."""
 
-    tools: Literal["asyncagents", "async_task", "both", "none"] = "asyncagents"
+    tools: Literal["asyncagents", "async_task", "both", "none"] = "both"
     depth: int = 3
     """How deep sessions may be nested below their root."""
     concurrent: int = 20
@@ -256,3 +267,5 @@ class Config(Struct, frozen=True, kw_only=True):
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
     """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""
+    untrusted: Untrusted = Untrusted()
+    """What files of a project that is not trusted name, and what counts for nothing therefore."""

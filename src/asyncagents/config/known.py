@@ -1,5 +1,6 @@
 """Providers that work without being configured: `providers.json`, as the weakest layer of all."""
 
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -27,6 +28,18 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def known_providers() -> dict[str, Known]:
     raw = files(__package__).joinpath("providers.json").read_bytes()
     return msgspec.json.decode(raw, type=dict[str, Known])
+
+
+def meant_model(name: str, configured: Mapping[str, Collection[str]]) -> str | None:
+    """Write a model in full whose provider was left out, if a provider is known to have it."""
+    name = name.strip("/")
+    for provider_id, models in configured.items():
+        if name in models:
+            return f"{provider_id}/{name}"
+    for provider_id, known in known_providers().items():
+        if name.startswith(known.models):
+            return f"{provider_id}/{name}"
+    return None
 
 
 def defaults() -> Branch:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
@@ -15,6 +16,7 @@ from asyncagents.config.source import Source, read_source, read_untrusted
 from asyncagents.config.tighten import tighten
 from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, branch, dotted, lay, leaves, plain
 from asyncagents.config.trust import is_trusted, project_root, untrusted_warning
+from asyncagents.config.untrusted import name_untrusted
 
 
 class Setting(Struct, frozen=True):
@@ -43,6 +45,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     keys: dict[str, ProviderKey]
     """By provider, known ones and configured ones."""
     warnings: tuple[str, ...]
+    distrust: tuple[str, ...]
+    """Those of the warnings that say what counts for nothing for want of trust."""
     files: tuple[Place, ...]
     """Every place that was looked at, the strongest last."""
     trusted: bool
@@ -69,13 +73,15 @@ def load(environment: Environment, *, directory: Path, data_dir: Path | None = N
     folder, folder_origin = data_folder(environment, data_dir)
     variables = sorted({name for source in sources for name in source.variables})
     config, odd = read_config(tree, data_dir=folder, variables=tuple(variables))
-    distrust = untrusted_warning(left_out, project_root(environment, directory))
+    root = project_root(environment, directory)
+    distrust = untrusted_warning(left_out, root)
     warnings = [warning for source in sources for warning in source.warnings]
     return Loaded(
-        config=config,
+        config=replace(config, untrusted=name_untrusted(left_out, root)),
         settings=(Setting("data_dir", str(folder), folder_origin), *_settings(tree)),
         keys=_keys(tree, config),
         warnings=tuple(dict.fromkeys([*distrust, *warnings, *odd_keys, *odd])),
+        distrust=tuple(distrust),
         files=looked_at,
         trusted=trusted,
         tree=tree,

@@ -20,11 +20,12 @@ from asyncagents.config.config import (
     DelegationConfig,
     McpConfig,
     ModelConfig,
+    ModelDeadlines,
     NoticesConfig,
     ProviderConfig,
     TelemetryConfig,
 )
-from asyncagents.config.known import known_providers
+from asyncagents.config.known import known_providers, meant_model
 from asyncagents.config.secret import Secret
 from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, dotted, origin_of, plain
 from asyncagents.domain.message import ModelRef
@@ -92,7 +93,7 @@ class _Reader:
     def _provider(self, id: str, raw: dict[str, Any]) -> ProviderConfig:
         options = dict(raw.get("options", {}))
         base_url, key = options.pop("baseURL", None), options.pop("apiKey", "")
-        timeout, chunk_timeout = options.pop("timeout", None), options.pop("chunkTimeout", None)
+        deadlines = _deadlines(options)
         self._url(("provider", id, "options", "baseURL"), base_url)
         self._hint_provider(id, raw, base_url)
         return ProviderConfig(
@@ -103,10 +104,10 @@ class _Reader:
             env=tuple(raw.get("env", ())),
             key_required=self._key_required(id, raw),
             headers=options.pop("headers", {}),
-            timeout_seconds=_seconds(timeout if chunk_timeout is None else chunk_timeout),
+            deadlines=deadlines,
             concurrency=raw.get("concurrency"),
             options=options,
-            models=msgspec.convert(raw.get("models", {}), dict[str, ModelConfig]),
+            models={name: _model(model) for name, model in raw.get("models", {}).items()},
             whitelist=tuple(raw.get("whitelist", ())),
             blacklist=tuple(raw.get("blacklist", ())),
         )
@@ -171,14 +172,8 @@ class _Reader:
 
     def _meant(self, text: str) -> str | None:
         """The model in full, if some provider is known to have it."""
-        name = text.strip("/")
-        for provider_id, provider in self._raw["provider"].items():
-            if name in provider.get("models", {}):
-                return f"{provider_id}/{name}"
-        for provider_id, known in known_providers().items():
-            if name.startswith(known.models):
-                return f"{provider_id}/{name}"
-        return None
+        configured = {name: raw.get("models", {}) for name, raw in self._raw["provider"].items()}
+        return meant_model(text, configured)
 
     def _hint_model(self, path: KeyPath, provider_id: str) -> None:
         meant = suggestion(provider_id, self._raw["provider"], cutoff=_TYPO)
@@ -195,6 +190,19 @@ class _Reader:
 
     def _refuse(self, path: KeyPath, why: str) -> NoReturn:
         raise ConfigError(f"{origin_of(self._tree, path)}: {dotted(path)} {why}")
+
+
+def _model(raw: dict[str, Any]) -> ModelConfig:
+    options = dict(raw.get("options", {}))
+    deadlines = _deadlines(options)
+    return replace(msgspec.convert(raw | {"options": options}, ModelConfig), deadlines=deadlines)
+
+
+def _deadlines(options: dict[str, Any]) -> ModelDeadlines:
+    """Take the deadlines out of options: they are no field of a request."""
+    timeout, chunk_timeout = options.pop("timeout", None), options.pop("chunkTimeout", None)
+    idle = timeout if chunk_timeout is None else chunk_timeout
+    return ModelDeadlines(first_seconds=_seconds(timeout), idle_seconds=_seconds(idle))
 
 
 def _seconds(milliseconds: int | bool | None) -> float | None:

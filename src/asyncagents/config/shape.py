@@ -65,6 +65,21 @@ class CostEntry(PriceEntry, kw_only=True, forbid_unknown_fields=True):
     context_over_200k: PriceEntry | UnsetType = UNSET
 
 
+class ModelOptions(Struct, kw_only=True):
+    """What else stands here is sent with each request."""
+
+    timeout: Annotated[
+        Milliseconds,
+        Meta(
+            description="How many milliseconds an answer may take to begin, or false for as long as it likes."
+        ),
+    ] = UNSET
+    chunk_timeout: Annotated[
+        Milliseconds,
+        Meta(description="How many milliseconds a stream may be silent, or false for as long as it likes."),
+    ] = field(name="chunkTimeout", default=UNSET)
+
+
 class ModelEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[Text, Meta(description="The provider's own name of the model, if it is not the key.")] = (
         UNSET
@@ -76,7 +91,7 @@ class ModelEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     reasoning: Flag = UNSET
     tool_call: Flag = UNSET
     temperature: Flag = UNSET
-    options: Anything = UNSET
+    options: ModelOptions | UnsetType = UNSET
     headers: TextMap = UNSET
     variants: Annotated[
         dict[str, dict[str, Any]] | UnsetType,
@@ -101,7 +116,12 @@ class ProviderOptions(Struct, kw_only=True):
         name="apiKey", default=UNSET
     )
     headers: TextMap = UNSET
-    timeout: Annotated[Milliseconds, Meta(description="Milliseconds, or false for none.")] = UNSET
+    timeout: Annotated[
+        Milliseconds,
+        Meta(
+            description="How many milliseconds an answer may take to begin, or false for as long as it likes."
+        ),
+    ] = UNSET
     chunk_timeout: Annotated[
         Milliseconds,
         Meta(description="How many milliseconds a stream may be silent, or false for as long as it likes."),
@@ -192,7 +212,7 @@ class CompactionEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 class DelegationEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     tools: Annotated[
         Literal["asyncagents", "async_task", "both", "none"] | UnsetType,
-        Meta(description="The tools for background tasks that a model sees, besides task."),
+        Meta(description="The tools for background tasks that a model sees, besides task (both)."),
     ] = UNSET
     depth: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | UnsetType, Meta(description="How deep agents may delegate.")

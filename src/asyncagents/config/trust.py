@@ -15,9 +15,9 @@ from asyncagents.config.env import Environment
 from asyncagents.config.place import config_folder, folders_up
 from asyncagents.config.text import read_text
 from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.config.untrusted import TRUST_VARIABLE
 from asyncagents.errors import ConfigError
 
-TRUST_VARIABLE = "ASYNCAGENTS_TRUST"
 _YES = {"1", "true", "yes"}
 _MOST_NAMES, _LONGEST_NAME = 6, 60
 

@@ -12,7 +12,7 @@ from asyncagents.delegation.task import Description, Prompt, launch_ask, unasked
 from asyncagents.domain.call import Completed
 from asyncagents.domain.fact import Retrieve
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task_text import launched, missing, result
+from asyncagents.domain.task_text import foreign_result, launched, missing, result
 from asyncagents.engine.tool import Ask, Outcome, Together, Tool, ToolContext
 from asyncagents.errors import NotFound
 
@@ -45,14 +45,15 @@ def async_task(desk: Desk, limits: DelegationConfig) -> Tool[AsyncTask]:
 
 def async_task_result(desk: Desk) -> Tool[AsyncTaskResult]:
     async def run(args: AsyncTaskResult, context: ToolContext) -> Outcome:
+        task_id = SessionId(args.task_id)
+        if not await desk.session_exists(task_id):
+            return Completed(missing(task_id))
         try:
-            seen = await desk.store.task(SessionId(args.task_id))
-            await desk.store.session(seen.task.id)
+            task = (await desk.store.task(task_id)).task
         except NotFound:
-            return Completed(missing(args.task_id))
-        task = seen.task
+            return Completed(foreign_result(task_id))
         if task.parent_id != context.session_id:
-            return Completed(missing(args.task_id))
+            return Completed(foreign_result(task_id))
         if task.live:
             return await polled(desk, task, context, tool=RESULT, text=result(task))
         told = Completed(result(task), task.description, {"sessionId": task.id})

@@ -107,7 +107,8 @@ def _cancel(desk: Desk) -> Tool[Cancel]:
             chosen = [(await desk.find(args.task_id, context)).task]
         else:
             own = await desk.store.tasks_of(context.session_id)
-            chosen = [seen.task for seen in own if seen.task.batch == args.batch]
+            background = [seen.task for seen in own if seen.task.background]
+            chosen = [task for task in background if task.batch == args.batch]
             if not chosen:
                 named = line(args.batch or "")
                 raise ToolError(f'You have no batch "{named}": asyncagents_task names it at launch.')
@@ -123,7 +124,8 @@ def _list(desk: Desk) -> Tool[Listed]:
     async def run(args: Listed, context: ToolContext) -> Completed:
         own = [seen.task for seen in await desk.store.tasks_of(context.session_id)]
         shown = [task for task in own if task.background and args.status in (None, task.status)]
-        return Completed(listing(shown, desk.clock.now()), f"{len(shown)} tasks")
+        title = "1 task" if len(shown) == 1 else f"{len(shown)} tasks"
+        return Completed(listing(shown, desk.clock.now()), title)
 
     text = described("asyncagents_list")
     return Tool("asyncagents_list", Listed, run, plan=unasked, effect="none", description=text)

@@ -23,6 +23,7 @@ from asyncagents.domain.task_text import (
     ambiguous,
     cannot_work,
     denied,
+    foreign_task,
     no_name,
     no_such_task,
     says_nothing,
@@ -36,7 +37,7 @@ from asyncagents.engine.runtime import VERSION
 from asyncagents.engine.tool import ToolContext
 from asyncagents.engine.voice import unchecked
 from asyncagents.engine.workplace import Workplaces, enter
-from asyncagents.errors import AsyncAgentsError, NotFound, ToolError
+from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import Seen
 
@@ -208,13 +209,24 @@ class Desk:
         fact = replace(await self._said(child, to, prompt), trace=context.trace)
         return Resume(task.id, fact, prompt, call_id)
 
+    async def session_exists(self, session_id: SessionId) -> bool:
+        """Say whether there is a session with this id, whichever session launched it."""
+        try:
+            await self.store.session(session_id)
+        except NotFound:
+            return False
+        except Damaged:  # it exists, and cannot be read
+            return True
+        return True
+
     async def find(self, given: str, context: ToolContext) -> Seen:
         """One of the caller's tasks, by its id or the beginning of it."""
         start = given.strip()
         start = start if start.startswith("ses_") else f"ses_{start}"
         found = await self.store.tasks_beginning(context.session_id, start)
         if not found or not given.strip():
-            raise ToolError(no_such_task(given))
+            exists = await self.session_exists(SessionId(start))
+            raise ToolError(foreign_task(given.strip()) if exists else no_such_task(given))
         if len(found) > 1 and start not in found:
             raise ToolError(ambiguous(given, len(found)))
         return await self.store.task(SessionId(start) if start in found else found[0])

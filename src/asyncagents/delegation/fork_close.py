@@ -31,6 +31,7 @@ UNDER_WAY = (
     "This call was still under way when the conversation was copied. Its result goes to the session that made"
     " it, not here."
 )
+FILES_LEFT_OUT = "\n[The files of this result were left out when the conversation was copied.]"
 
 Copyable: TypeAlias = TextPart | FilePart | AgentPart | SubtaskPart | ToolPart
 
@@ -93,8 +94,8 @@ class Copyist:
         match state:
             case ToolCompleted(time=time) if time.compacted:
                 return _noted(self._at, given, CLEARED)
-            case ToolCompleted(output=output):
-                output = self._result(output, ends=part.tool == SHELL)
+            case ToolCompleted(output=output, attachments=files):
+                output = self._result(output, ends=part.tool == SHELL) + (FILES_LEFT_OUT if files else "")
                 return replace(state, input=given, output=output, metadata={}, attachments=None)
             case ToolError(error=error):
                 return replace(state, input=given, error=self._result(error, ends=True), metadata=None)

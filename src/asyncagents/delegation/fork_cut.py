@@ -99,8 +99,8 @@ def _told_size(said: Told) -> int:
             return len(text) + sum(map(_file_size, files))
         case FromModel(blocks):
             return sum(map(_block_size, blocks))
-        case FromTool(output=output):
-            return len(output)
+        case FromTool(output=output, files=files):
+            return len(output) + sum(map(_file_size, files))
         case _:
             assert_never(said)
 

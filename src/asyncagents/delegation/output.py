@@ -6,13 +6,13 @@ from msgspec import Meta, Struct
 
 from asyncagents.delegation.described import described
 from asyncagents.delegation.desk import Desk
-from asyncagents.delegation.poll import polled
+from asyncagents.delegation.poll import polled, wait_for
 from asyncagents.delegation.task import unasked
 from asyncagents.domain.call import Completed, Watch
 from asyncagents.domain.fact import Retrieve
 from asyncagents.domain.task_text import output, vanished
 from asyncagents.domain.transcript import Transcript, transcript
-from asyncagents.engine.tool import Outcome, Pending, Together, Tool, ToolContext
+from asyncagents.engine.tool import Outcome, Together, Tool, ToolContext
 from asyncagents.errors import NotFound, ToolError
 from asyncagents.store.verb.task_read import Seen
 
@@ -46,8 +46,7 @@ def output_tool(desk: Desk) -> Tool[Output]:
             result = Completed(told, task.description, {"sessionId": task.id})
             return Together(result, (Retrieve(task.id, task.run),))
         if args.block:
-            watch = Watch(task.id, OUTPUT)
-            return Pending(kind="wait", seconds=min(args.timeout, LONGEST), watch=watch, note=told)
+            return wait_for(task, Watch(task.id, OUTPUT), note=told, seconds=min(args.timeout, LONGEST))
         return await polled(desk, task, context, tool=OUTPUT, text=told)
 
     return Tool(OUTPUT, Output, run, plan=unasked, effect="idempotent", description=described(OUTPUT))

@@ -18,8 +18,15 @@ async def polled(desk: Desk, task: Task, context: ToolContext, *, tool: str, tex
     calls = await desk.store.last_calls(context.session_id, LOOK_BACK)
     if _in_a_row(calls, context, task.id) < PATIENCE:
         return Completed(text, task.description, {"sessionId": task.id, EMPTY: True})
-    watch = Watch(task.id, tool, any=True)
-    return Pending(kind="wait", seconds=None, watch=watch, note=text)
+    return wait_for(task, Watch(task.id, tool, any=True), note=text)
+
+
+def wait_for(task: Task, watch: Watch, *, note: str, seconds: float | None = None) -> Pending:
+    """Wait for a task; the part names the task meanwhile, and when the wait is over."""
+    metadata = {"sessionId": task.id}
+    return Pending(
+        kind="wait", seconds=seconds, watch=watch, note=note, title=task.description, metadata=metadata
+    )
 
 
 def _in_a_row(calls: tuple[Call, ...], context: ToolContext, task_id: SessionId) -> int:

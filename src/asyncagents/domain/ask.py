@@ -14,7 +14,7 @@ class ToolRef(Shape, frozen=True, kw_only=True):
 
 
 class PermissionRequest(Shape, frozen=True, kw_only=True):
-    """`always`: the patterns that an answer `always` would allow from then on."""
+    """`always`: the patterns that an answer `always` would allow from then on; if `exact`, the texts."""
 
     id: PermissionId
     session_id: SessionId
@@ -22,6 +22,7 @@ class PermissionRequest(Shape, frozen=True, kw_only=True):
     patterns: tuple[str, ...]
     metadata: dict[str, Any]
     always: tuple[str, ...]
+    exact: bool = False
     tool: ToolRef | None = None
 
 

@@ -5,22 +5,39 @@ from datetime import UTC, datetime
 from msgspec import field
 
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.task import EndedBy, Phase, Progress, Task, TaskStatus
+from asyncagents.domain.task import Account, EndedBy, Phase, Progress, Task, TaskKind, TaskStatus, Totals
+from asyncagents.domain.task_account import all_runs, is_mixed
 
 _LAST = 253_402_300_799_999
 """No calendar goes further."""
 
 
 class TaskProgress(Shape, frozen=True, kw_only=True):
-    """`phase` and `place` are a live task's only."""
+    """Of the latest run. `phase` and `place` are a live task's only, `duration` (ms) an ended one's."""
 
+    started_at: str
     tool_calls: int
     tool_calls_by_name: dict[str, int]
     last_tools: tuple[str, ...]
     last_update: str
+    tokens: Tokens
+    cost: float
+    duration: int | None = None
     phase: Phase | None = None
     place: int | None = None
+
+
+class TaskTotals(Shape, frozen=True, kw_only=True):
+    """Sums over all runs of a task. `duration`: ms at work; left out if it is not known of every run."""
+
+    runs: int
+    tool_calls: int
+    tool_calls_by_name: dict[str, int]
+    tokens: Tokens
+    cost: float
+    duration: int | None = None
 
 
 class PendingResume(Shape, frozen=True, kw_only=True):
@@ -31,7 +48,11 @@ class PendingResume(Shape, frozen=True, kw_only=True):
 
 
 class BackgroundTask(Shape, frozen=True, kw_only=True):
-    """Times are ISO 8601."""
+    """Times are ISO 8601. `kind`: of the latest run; the parent waits for a `sync` one.
+
+    `progress`: of the latest run; `totals`: over all runs, if there was more than one. `gone`: its session
+    was deleted.
+    """
 
     session_id: SessionId
     parent_session_id: SessionId
@@ -40,6 +61,7 @@ class BackgroundTask(Shape, frozen=True, kw_only=True):
     description: str
     prompt: str
     agent: str
+    kind: TaskKind
     status: TaskStatus
     started_at: str
     batch_id: str = field(name="batchId")
@@ -51,11 +73,14 @@ class BackgroundTask(Shape, frozen=True, kw_only=True):
     error: str | None = None
     pending_resume: PendingResume | None = None
     progress: TaskProgress | None = None
+    totals: TaskTotals | None = None
     ended_by: EndedBy | None = None
+    gone: bool = False
 
 
 def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
     """`progress`: what a live task has done so far; an ended one has its account."""
+    latest = _so_far(progress) if task.live else task.account
     return BackgroundTask(
         session_id=task.id,
         parent_session_id=task.parent_id,
@@ -64,6 +89,7 @@ def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
         description=task.description,
         prompt=task.prompt,
         agent=task.agent,
+        kind=task.kind,
         status=task.status,
         started_at=moment(task.created),
         batch_id=task.batch,
@@ -74,8 +100,10 @@ def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
         result=task.result,
         error=f"{task.error.name}: {task.error.message}" if task.error else None,
         pending_resume=_pending(task),
-        progress=_live(progress) if task.live else _accounted(task),
+        progress=_live(task, progress) if task.live else _accounted(task),
+        totals=_totals(task, all_runs(task, latest)),
         ended_by=task.ended_by,
+        gone=task.gone,
     )
 
 
@@ -84,28 +112,60 @@ def _pending(task: Task) -> PendingResume | None:
     return PendingResume(prompt=follow.prompt, queued_at=moment(follow.at)) if follow else None
 
 
-def _live(progress: Progress | None) -> TaskProgress | None:
+def _totals(task: Task, sums: Totals | None) -> TaskTotals | None:
+    if sums is None:
+        return None
+    return TaskTotals(
+        runs=task.run + 1,
+        tool_calls=sums.tool_calls,
+        tool_calls_by_name=sums.by_name,
+        tokens=sums.tokens,
+        cost=sums.cost,
+        duration=None if task.live else sums.ms,
+    )
+
+
+def _so_far(progress: Progress | None) -> Account | None:
+    if progress is None:
+        return None
+    return Account(
+        tool_calls=progress.tool_calls,
+        by_name=progress.by_name,
+        tokens=progress.tokens,
+        cost=progress.cost,
+    )
+
+
+def _live(task: Task, progress: Progress | None) -> TaskProgress | None:
     if progress is None:
         return None
     return TaskProgress(
+        started_at=moment(task.began or task.created),
         tool_calls=progress.tool_calls,
         tool_calls_by_name=progress.by_name,
         last_tools=progress.last_tools,
         last_update=moment(progress.updated),
+        tokens=progress.tokens,
+        cost=progress.cost,
         phase=progress.phase,
         place=progress.place,
     )
 
 
 def _accounted(task: Task) -> TaskProgress | None:
+    """Of a run that ended; nothing, if an older program kept the sums of all runs alone."""
     account = task.account
-    if account is None:
+    if account is None or is_mixed(task):
         return None
     return TaskProgress(
+        started_at=moment(task.began or task.created),
         tool_calls=account.tool_calls,
         tool_calls_by_name=account.by_name,
         last_tools=account.last_tools,
         last_update=moment(task.created if task.ended is None else task.ended),
+        tokens=account.tokens,
+        cost=account.cost,
+        duration=account.ms,
     )
 
 

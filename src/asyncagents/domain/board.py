@@ -1,23 +1,29 @@
 """Tasks as a status board shows them: a page, a group, sums over all, and all that a board begins with."""
 
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.task import LIVE, Task, TaskStatus
+from asyncagents.domain.task import LIVE, Task, TaskKind, TaskStatus
 
 STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
+KindFilter: TypeAlias = Literal["background", "sync", "all"]
+KINDS: tuple[KindFilter, ...] = get_args(KindFilter)
 NEWEST_ENDED = 200
 """So many tasks that have ended a snapshot shows."""
 
 
 class TaskQuery(Struct, frozen=True, kw_only=True):
-    """`search`: a part of the description, in whatever case. None: whichever."""
+    """`search`: a part of the description, in whatever case. None: whichever.
 
+    A board is of background tasks, unless it is asked for others.
+    """
+
+    kind: KindFilter = "background"
     status: TaskStatus | None = None
     agent: str | None = None
     search: str | None = None
@@ -35,9 +41,11 @@ class TaskPage(Shape, frozen=True, kw_only=True):
 
 
 class GroupStats(Shape, frozen=True, kw_only=True):
-    """`running`: also those that were resumed. `completion_rate`: from 0 to 1.
+    """Of the background tasks of a group alone. `running`: also those that were resumed.
 
-    `duration`: ms from the first launch to the last end, or to now while something runs.
+    `completion_rate`: from 0 to 1; 0 if the group has no background task.
+    `total_tool_calls`: of all runs. `duration`: milliseconds from the first launch to the last end, or to now
+    while something runs.
     """
 
     completed: int
@@ -51,7 +59,7 @@ class GroupStats(Shape, frozen=True, kw_only=True):
 
 
 class TaskGroup(Shape, frozen=True, kw_only=True):
-    """What was launched in one turn, the oldest first."""
+    """What was launched in one turn, the oldest first: sync tasks too, each with its kind."""
 
     group_id: str = field(name="groupId")
     tasks: tuple[BackgroundTask, ...]
@@ -59,7 +67,7 @@ class TaskGroup(Shape, frozen=True, kw_only=True):
 
 
 class Durations(Shape, frozen=True, kw_only=True):
-    """From launch to end, in ms, of the tasks that have ended; 0 if none has."""
+    """From launch to end, in milliseconds, of the tasks that have ended; 0 if none has."""
 
     avg: int
     max: int
@@ -67,7 +75,7 @@ class Durations(Shape, frozen=True, kw_only=True):
 
 
 class TaskStats(Shape, frozen=True, kw_only=True):
-    """Every status is there, also with 0; an agent is there if it has tasks."""
+    """Of background tasks alone. Every status is there, also with 0; an agent is there if it has tasks."""
 
     by_status: dict[TaskStatus, int]
     by_agent: dict[str, int]
@@ -103,22 +111,38 @@ class Sum(Struct, frozen=True):
 
 
 def task_group(batch_id: str, members: Sequence[tuple[Task, BackgroundTask]], now: int) -> TaskGroup:
-    """Of the tasks of a batch, and what is shown of them; there is at least one."""
-    tasks, shown = [task for task, _ in members], tuple(each for _, each in members)
+    """Show the tasks of a batch, all of them, and count those in the background."""
+    counted = [(task, shown) for task, shown in members if task.kind == "background"]
+    stats = _group_stats(counted, now)
+    return TaskGroup(group_id=batch_id, tasks=tuple(shown for _, shown in members), stats=stats)
+
+
+def _group_stats(members: Sequence[tuple[Task, BackgroundTask]], now: int) -> GroupStats:
+    tasks = [task for task, _ in members]
     count = {status: sum(task.status == status for task in tasks) for status in STATUSES}
-    first = min(task.created for task in tasks)
-    last = max(now if task.ended is None else task.ended for task in tasks)
-    stats = GroupStats(
+    first = min((task.created for task in tasks), default=0)
+    last = max((now if task.ended is None else task.ended for task in tasks), default=0)
+    return GroupStats(
         completed=count["completed"],
         running=count["running"] + count["resumed"],
         error=count["error"],
         cancelled=count["cancelled"],
         total=len(tasks),
-        completion_rate=count["completed"] / len(tasks),
-        total_tool_calls=sum(each.progress.tool_calls for each in shown if each.progress),
+        completion_rate=count["completed"] / len(tasks) if tasks else 0.0,
+        total_tool_calls=sum(map(_tool_calls, (shown for _, shown in members))),
         duration=max(0, last - first),
     )
-    return TaskGroup(group_id=batch_id, tasks=shown, stats=stats)
+
+
+def _tool_calls(shown: BackgroundTask) -> int:
+    """Of all runs of a task."""
+    counted = shown.totals or shown.progress
+    return counted.tool_calls if counted else 0
+
+
+def kind_sought(kind: KindFilter) -> TaskKind | None:
+    """Translate a filter for the store; None: either kind."""
+    return None if kind == "all" else kind
 
 
 def task_stats(sums: Iterable[Sum]) -> TaskStats:

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from asyncagents.domain.bring_call import Calls
 from asyncagents.domain.bring_place import placed, read_from
+from asyncagents.domain.call import Call
 from asyncagents.domain.codec import BROKEN, decode_message, decode_part, decode_session
-from asyncagents.domain.id import SessionId
+from asyncagents.domain.id import SessionId, sort_id
 from asyncagents.domain.message import AssistantMessage, Message
 from asyncagents.domain.older import (
     Json,
@@ -24,6 +25,7 @@ from asyncagents.domain.part import ToolPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task import LIVE, Account, Task, TaskError
+from asyncagents.domain.task_account import earlier_runs, run_account, session_account
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.transfer import (
     CUT_SHORT,
@@ -72,7 +74,7 @@ def bring(found: Found, terms: Terms) -> Brought:
 
 
 def _bring(found: Found, terms: Terms) -> Brought:
-    ordered = sorted(found.messages, key=lambda each: str(each[0].get("id")))
+    ordered = sorted(found.messages, key=lambda each: _sort_id(each[0]))
     directory = terms.directory or where_it_worked([info for info, _ in ordered])
     session_mark = _mark(found.info, SessionMark)
     raw_info = whole_session(_moved(_plain(found.info), terms), directory=directory)
@@ -89,7 +91,7 @@ def _bring(found: Found, terms: Terms) -> Brought:
     waits = any(call.open for call in calls.made)
     _check_notices(session_mark)
     mark = read_from(session_mark, messages, parts, waits=waits)
-    task = _task(mark, session, terms, waits=waits)
+    task = _task(mark, session, terms, calls.made)
     return Brought(
         info=session,
         raw=encode(raw_info),
@@ -104,6 +106,13 @@ def _bring(found: Found, terms: Terms) -> Brought:
     )
 
 
+def _sort_id(info: Json) -> str:
+    """Tell what a message sorts by: OpenCode's ids start over every 26 months, and its times do not."""
+    message_id, time = str(info.get("id")), info.get("time")
+    created = time.get("created") if isinstance(time, dict) else None
+    return sort_id(message_id, created, past=True) if isinstance(created, int) else message_id
+
+
 def _moved(info: Json, terms: Terms) -> Json:
     """Elsewhere, below nobody, with no more rights than those that are here, if need be."""
     info = dict(info)
@@ -114,6 +123,11 @@ def _moved(info: Json, terms: Terms) -> Json:
     rules = info.get("permission")
     if isinstance(rules, list) and not terms.trusted:
         info["permission"] = [rule for rule in rules if not _loosens(rule)]
+    tools = info.get("tools")
+    if isinstance(tools, dict) and not terms.trusted:
+        info["tools"] = {tool: used for tool, used in tools.items() if used is not True}
+        if not info["tools"]:
+            del info["tools"]
     return info
 
 
@@ -121,9 +135,14 @@ def _loosens(rule: object) -> bool:
     return isinstance(rule, dict) and rule.get("action") != "deny"
 
 
+def _allows(info: Json) -> bool:
+    rules, tools = info.get("permission"), info.get("tools")
+    by_rule = isinstance(rules, list) and any(_loosens(rule) for rule in rules)
+    return by_rule or (isinstance(tools, dict) and any(used is True for used in tools.values()))
+
+
 def _remarks(info: Json, terms: Terms, calls: Calls) -> Iterator[str]:
-    rules = info.get("permission")
-    if not terms.trusted and isinstance(rules, list) and any(_loosens(rule) for rule in rules):
+    if not terms.trusted and _allows(info):
         yield "its own rules that allow something were left out"
     if calls.hushed:
         yield "addresses that wanted to be told of results were left out"
@@ -233,7 +252,7 @@ def _todos(value: Any) -> tuple[Todo, ...] | None:
     return tuple(msgspec.convert(each, Todo) for each in named)
 
 
-def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> Task | None:
+def _task(mark: SessionMark, session: Session, terms: Terms, calls: Sequence[Call]) -> Task | None:
     """One whose child waits for the outside goes on, in the background; else it was cut off."""
     if mark.task is None or session.parent_id is None:
         return None
@@ -242,14 +261,19 @@ def _task(mark: SessionMark, session: Session, terms: Terms, *, waits: bool) -> 
         raise InvalidInput(f"the task of {session.id} is said to be {task.id!r} of {task.parent_id!r}")
     _check_number(task.due, task.crowd, task.run, task.created, task.began, task.ended, task.longest)
     _check_number(task.resumes, task.retrieved, task.follow.at if task.follow else None)
-    account = task.account or Account()
+    for counted in (task.account, task.base, task.earlier):
+        if counted is not None:
+            _check_number(counted.tool_calls, counted.ms, *counted.by_name.values())
+    task = replace(task, calls=(), gone=False)
     if not task.live:
-        return replace(task, calls=(), account=account)
-    if waits:
-        return replace(task, background=True, calls=())
+        return replace(task, account=task.account or Account())
+    if any(call.open for call in calls):
+        return replace(task, background=True)
+    account = run_account(task, session_account(session, [call.tool for call in calls]))
+    account = replace(account, ms=max(0, session.time.updated - task.began))
     error = TaskError("MessageAbortedError", CUT_SHORT)
-    task = replace(task, status="cancelled", ended=terms.now, ended_by="shutdown", error=error, calls=())
-    return replace(task, account=account)
+    task = replace(task, earlier=earlier_runs(task), status="cancelled", ended=terms.now)
+    return replace(task, account=account, error=error, ended_by="shutdown")
 
 
 def _check_notices(mark: SessionMark | None) -> None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.control import WANTED
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.message import AssistantMessage, sort_key
 from asyncagents.domain.part import CompactionPart
 from asyncagents.domain.session import Session
 from asyncagents.domain.transfer import BroughtMessage, BroughtPart, MessageMark, SessionMark
@@ -14,14 +14,15 @@ from asyncagents.errors import InvalidInput
 
 
 def placed(session: Session, messages: Sequence[BroughtMessage]) -> list[BroughtMessage]:
-    """In the order of their ids. What was reverted is shown and not read; a question begins a turn."""
-    until = session.revert.message_id if session.revert else None
+    """Place messages in this order. What was reverted is shown and not read; a question begins a turn."""
+    until: str | None = session.revert.message_id if session.revert else None
+    until = next((sort_key(each.info) for each in messages if each.info.id == until), until)
     turn, answered, found = 0, True, []
     for position, each in enumerate(messages, 1):
         is_answer = isinstance(each.info, AssistantMessage)
         turn += answered and not is_answer
         answered = is_answer
-        read = until is None or each.info.id < until
+        read = until is None or sort_key(each.info) < until
         mark = MessageMark(position=position, turn=max(turn, 1)) if read else MessageMark()
         found.append(replace(each, mark=mark))
     return found

@@ -18,6 +18,7 @@ from asyncagents.domain.part import (
     ToolState,
     ToolWaiting,
 )
+from asyncagents.domain.result_file import ResultFile, file_parts, name_files
 from asyncagents.domain.text import result_read
 
 Effect: TypeAlias = Literal["none", "idempotent", "once"]
@@ -47,6 +48,8 @@ STEP_LIMIT = "Not run: the agent may take no more steps in this turn."
 WAIT_OVER = "The wait is over."
 WAIT_ENDED = "The wait ended early: new input arrived."
 CANCELLED = "cancelled"
+LONG_WAIT_MS = 60_000
+"""A timer of this length or more lets blocking prompts return."""
 UNSURE = (
     "The process stopped while this tool was starting its work, so whether it began is unknown; "
     "a result is waited for."
@@ -57,6 +60,8 @@ class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
     output: str
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    files: tuple[ResultFile, ...] = ()
+    """Images and documents that the model is shown beside the output."""
 
 
 class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
@@ -152,7 +157,7 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     """Its one question is whether something may be done; the answer is told as a decision."""
     watch: Watch | None = None
     child_waits: bool = False
-    """Of a task: its session only waits for the outside itself, so nobody is held up."""
+    """Of a call that waits for tasks: they all wait for the outside alone, so blocking prompts return."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     later: Later | None = None
@@ -258,6 +263,17 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.only_asks or (self.state.kind == "task" and not self.state.child_waits)
 
     @property
+    def holds_prompts(self) -> bool:
+        """Whether blocking prompts stay held while it is open: it waits for a person, a task or a moment."""
+        match self.state:
+            case Open(kind="task") | Open(kind="wait", watch=Watch()):
+                return not self.state.child_waits
+            case Open(kind="wait", due=int(due), since=since):
+                return due - since < LONG_WAIT_MS
+            case _:
+                return self.only_asks
+
+    @property
     def settled(self) -> bool:
         return isinstance(self.state, Settled)
 
@@ -311,15 +327,22 @@ def _tool_state(call: Call) -> ToolState:
                 time=PartTime(start=start),
             )
         case Settled(result, at):
-            return _settled_state(call.input, result, PartTime(start=start, end=at, compacted=call.compacted))
+            return _settled_state(call, result, PartTime(start=start, end=at, compacted=call.compacted))
 
 
-def _settled_state(given: dict[str, Any], result: Result, time: PartTime) -> ToolState:
+def _settled_state(call: Call, result: Result, time: PartTime) -> ToolState:
     match result:
-        case Completed(output, title, metadata):
-            return ToolCompleted(input=given, output=output, title=title, metadata=metadata, time=time)
+        case Completed(output, title, metadata, files):
+            return ToolCompleted(
+                input=call.input,
+                output=output,
+                title=title,
+                metadata=metadata,
+                time=time,
+                attachments=file_parts(files, call.part_id, call.session_id, call.message_id) or None,
+            )
         case Failed(error, metadata):
-            return ToolError(input=given, error=error, metadata=metadata or None, time=time)
+            return ToolError(input=call.input, error=error, metadata=metadata or None, time=time)
 
 
 def pending_text(call_id: str, tool: str) -> str:
@@ -333,10 +356,11 @@ def result_text(call: Call) -> str:
     It stands where a person's words stand, so no words of ours can be forged in it.
     """
     match call.state:
-        case Settled(Completed(output)):
-            return _arrival(call.call_id, call.tool, failed=False) + enclosed(result_read(output))
+        case Settled(Completed(output, files=files)):
+            words = f"{result_read(output)}\n\n{name_files(files)}" if files else result_read(output)
+            return _arrival(call.call_id, call.tool, failed=False) + enclosed(words, files=True)
         case Settled(Failed(error)):
-            return _arrival(call.call_id, call.tool, failed=True) + enclosed(result_read(error))
+            return _arrival(call.call_id, call.tool, failed=True) + enclosed(result_read(error), files=True)
         case _:
             raise ValueError(f"call {call.id} has no result yet")
 

@@ -111,6 +111,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Calls that are not settled."""
     queued: int = 0
     """Input that waits to be promoted."""
+    prompts: int = 0
+    """Those of them that want an answer of their own: not what the runtime itself adds to a turn."""
     notices: int = 0
     """Ends of its tasks that it has not been told of, and that wake it."""
     stranded: int = 0
@@ -160,6 +162,15 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.control.in_turn and isinstance(self.last, UserMessage)
 
     @property
+    def answers_earlier(self) -> bool:
+        """Whether the last step answers the prompts before it, and what is unread wants another answer.
+
+        What the runtime adds (a reminder, a late result) extends the answer instead.
+        """
+        final = self.step is not None and is_final(self.step)
+        return final and self.queued == self.prompts and self.unread > 0
+
+    @property
     def executing(self) -> tuple[Call, ...]:
         return tuple(c for c in self.calls if _runs_under(c, self.control.fence))
 
@@ -185,6 +196,16 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 def _runs_under(call: Call, fence: int) -> bool:
     return isinstance(call.state, Running) and call.state.fence == fence
+
+
+def is_final(step: AssistantMessage) -> bool:
+    """Whether a step ended without an error, and without calls whose results it wants to see."""
+    return step.error is None and step.finish not in (None, "tool-calls")
+
+
+def waits_outside(control: Control, open_calls: tuple[Call, ...]) -> bool:
+    """Whether a parked session waits for the outside alone: then blocking prompts return, here and above."""
+    return control.backoff is None and not any(call.holds_prompts for call in open_calls)
 
 
 def status(control: Control, open_calls: tuple[Call, ...], backoff: Backoff | None = None) -> Status:

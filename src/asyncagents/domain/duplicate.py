@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.domain.message import AssistantMessage, Message, UserMessage
 from asyncagents.domain.part import (
     CompactionPart,
@@ -52,7 +52,7 @@ def duplicate(source: Sequence[Placed], *, to: SessionId, ids: Ids, now: int) ->
     read = sorted((each for each in source if each.position is not None), key=lambda each: each.position or 0)
     unread = [each for each in source if each.position is None]
     places = {each.entry.info.id: place for place, each in enumerate((*read, *unread), 1)}
-    names = {each.entry.info.id: ids.message() for each in source}
+    names = {each.entry.info.id: named for each, named in zip(source, ids.messages(len(source)), strict=True)}
     copier = _Copier(to, ids, names, now)
     copies = tuple(Placed(copier.copy(each.entry), places[each.entry.info.id]) for each in source)
     return Duplicate(messages=copies, **_begin(read, places))
@@ -104,11 +104,11 @@ class _Copier:
         return replace(info, time=replace(info.time, completed=self._now), finish=finish)
 
     def _parts(self, entry: Entry, message_id: MessageId) -> Iterator[Part | UnknownPart]:
-        for part in entry.parts:
+        for part, part_id in zip(entry.parts, self._ids.parts(len(entry.parts)), strict=True):
             if isinstance(part, UnknownPart):
-                yield self._unknown(part, message_id)
+                yield self._unknown(part, part_id, message_id)
                 continue
-            part = replace(part, id=self._ids.part(), session_id=self._to, message_id=message_id)
+            part = replace(part, id=part_id, session_id=self._to, message_id=message_id)
             match part:
                 case (
                     TextPart(time=PartTime(end=None) as time) | ReasoningPart(time=PartTime(end=None) as time)
@@ -136,8 +136,7 @@ class _Copier:
             case _:
                 assert_never(state)
 
-    def _unknown(self, part: UnknownPart, message_id: MessageId) -> UnknownPart:
-        part_id = self._ids.part()
+    def _unknown(self, part: UnknownPart, part_id: PartId, message_id: MessageId) -> UnknownPart:
         named = {"id": part_id, "sessionID": self._to, "messageID": message_id}
         raw = msgspec.json.encode({**msgspec.json.decode(part.raw), **named})
         return UnknownPart(raw, type=part.type, id=part_id, session_id=self._to, message_id=message_id)

@@ -4,7 +4,6 @@ import re
 from functools import cache
 
 TAGS = (
-    "task",
     "task_result",
     "task_error",
     "task_metadata",
@@ -15,10 +14,12 @@ TAGS = (
     "task_call",
     "task_input",
     "task_output",
+    "task_file",
     "system-reminder",
-    "file",
 )
-"""Every tag by which a model tells our words, or a file's, from those of others."""
+"""Every tag that we write around the text of another agent or our own words. Code may hold any other tag."""
+FILE = "file"
+"""The tag of a file that a person attached. It is ours only where a person's words stand."""
 
 # What is there and is not seen: a reader skips it, so it does not make a name another one.
 _UNSEEN = (
@@ -35,11 +36,13 @@ def _spelt(tag: str) -> str:
     return rf"[{_UNSEEN}]*+".join(letters)
 
 
-_NAME = rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(map(_spelt, TAGS))})(?![\w-])))"
-# `Promise<Task>` is code. No tag of ours is written like this, so it is no danger to let it be.
-_GENERIC = r"(?<=\w)<(?=(?:Task|File)[>,?\[|])"
-_LIKE_A_TAG = rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_NAME}"
-_ENCLOSED = rf"&((?:amp;)*+lt;){_NAME}"
+def _name(tags: tuple[str, ...]) -> str:
+    return rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(map(_spelt, tags))})(?![\w-])))"
+
+
+# `Promise<File>` is code. No tag of ours is written like this, so it is no danger to let it be.
+_GENERIC = r"(?<=\w)<(?=File[>,?\[|])"
+_IN_TAG = {False: _name(TAGS), True: _name((*TAGS, FILE))}
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
 _BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
 _STARS = re.compile(r"\*{2,}")
@@ -51,18 +54,22 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def enclosed(text: str) -> str:
-    """The text with no tag of ours in it; `opened` gives it back."""
+def enclosed(text: str, *, files: bool = False) -> str:
+    """Escape the tags of ours in a text, and nothing else; `opened` gives the text back.
+
+    With `files`, where a person's words stand, the tag of an attached file counts as ours.
+    """
     if "<" not in text and "lt;" not in text:
         return text
-    return _compiled(_LIKE_A_TAG).sub(lambda hit: f"&amp;{hit[1]}" if hit[1] else "&lt;", text)
+    pattern = rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_IN_TAG[files]}"
+    return _compiled(pattern).sub(lambda hit: f"&amp;{hit[1]}" if hit[1] else "&lt;", text)
 
 
-def opened(text: str) -> str:
-    """What was enclosed."""
+def opened(text: str, *, files: bool = False) -> str:
+    """Undo `enclosed` with the same `files`."""
     if "lt;" not in text:
         return text
-    return _compiled(_ENCLOSED).sub(
+    return _compiled(rf"&((?:amp;)*+lt;){_IN_TAG[files]}").sub(
         lambda hit: "<" if hit[1] == "lt;" else f"&{hit[1].removeprefix('amp;')}", text
     )
 
@@ -76,4 +83,5 @@ def envelope(tag: str, text: str, **said: str) -> str:
 def line(text: str, most: int = 120) -> str:
     """A name or a description on one line, with nothing in it that ends the place it is put in."""
     seen = _STARS.sub("*", " ".join(_HIDDEN.sub("", text).split())).replace('"', "'")
-    return _BEGUN.sub("&lt;", enclosed(seen if len(seen) <= most else seen[: most - 1].rstrip() + "…"))
+    shown = seen if len(seen) <= most else seen[: most - 1].rstrip() + "…"
+    return _BEGUN.sub("&lt;", enclosed(shown, files=True))

@@ -33,6 +33,8 @@ class Admit(Struct, frozen=True, kw_only=True):
     """Whoever says it chose the id of the message: it must be the newest of its session."""
     trace: str | None = None
     """Where whoever says it stands in a trace; a turn that it begins goes on there."""
+    hash: str | None = None
+    """Of what the caller gave under a key of its own; None: the key is ours."""
 
     @property
     def session_id(self) -> SessionId:

@@ -60,6 +60,10 @@ class UnknownError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", 
     data: UnknownCause
 
 
+NO_TEXT = "The model reached the limit of its output before it wrote any text."
+"""What a `MessageOutputLengthError` means; its form on the wire has no message."""
+
+
 class MessageOutputLengthError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
     data: NoCause
 
@@ -120,7 +124,8 @@ def read_failure(value: Any) -> Failure:
 def told(failure: Failure) -> tuple[str, str]:
     """Its name, and what it says of itself."""
     name = failure.name if isinstance(failure, UnknownFailure) else type(failure).__name__
-    return name, getattr(getattr(failure, "data", None), "message", "") or name
+    words = NO_TEXT if isinstance(failure, MessageOutputLengthError) else name
+    return name, getattr(getattr(failure, "data", None), "message", "") or words
 
 
 def provider_auth(provider_id: str, message: str) -> ProviderAuthError:

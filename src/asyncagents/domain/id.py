@@ -1,7 +1,8 @@
-"""Ids that sort by creation: a prefix, 12 hex digits of time and 14 random base62 characters."""
+"""Ids that sort by creation: a prefix, the era, 12 hex digits of time and 14 random base62 characters."""
 
 import re
 from contextlib import suppress
+from functools import cache
 from threading import Lock
 from typing import NewType
 
@@ -22,26 +23,69 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _62_2, _62_4, _62_6, _62_8 = 62**2, 62**4, 62**6, 62**8
 _RANDOM = 62**14
-_TIME = (1 << 48) - 1  # the format has 48 bits: ids start over every 2^36 ms, next in October 2028
 _PER_MS = 0x1000
-_FORM = re.compile(r"[a-z]{3}_([0-9a-f]{12})[0-9A-Za-z]{14}")
+_ERA = 1 << 48  # ticks that 12 hex digits tell apart: 2^36 ms, some 26 months
+_TIME = _ERA - 1
+_FIRST = 26  # the era of August 2026 to October 2028: ids do not name it, as those of OpenCode name none
+_NAMED_FROM = (_FIRST + 1) * _ERA
+_ROUND = 1 << 60  # whole eras: added to a tick it changes none of its last 12 digits, and there are always 12
+_LATEST_MS = 1 << 44  # in the year 2527: who says a later time than this says nothing of the id
+_LETTERS = 20  # from g to z: f is the highest digit
+_FORM = re.compile(r"[a-z]{3}_(z*[g-z])?([0-9a-f]{12})[0-9A-Za-z]{14}")
 AHEAD_MS = 10_000
 """So far another clock may be ahead of ours."""
+
+
+def sort_id(given: str, near: int, *, past: bool = False) -> str:
+    """Return what an ascending id sorts by: the id, with its era where its maker left that out.
+
+    `near`: when it was made, in ms, by whichever clock: of all eras that it may be of, the nearest counts.
+    `past`: eras of before August 2026 have names, too, which no id of ours has.
+    """
+    found = _FORM.fullmatch(given)
+    if found is None or found[1] is not None or not 0 <= near < _LATEST_MS:
+        return given
+    era = _nearest(int(found[2], 16), near * _PER_MS) >> 48
+    name = _era_below(2 * _FIRST - era) if past and era < _FIRST else _era_above(era)
+    return f"{given[:4]}{name}{given[4:]}"
+
+
+def _nearest(time: int, near: int) -> int:
+    """Find the tick with these 48 bits that is nearest to another tick."""
+    return near - _ERA // 2 + ((time - near + _ERA // 2) & _TIME)
+
+
+@cache
+def _era_above(era: int) -> str:
+    """Name an era so that it sorts above those before it: g to z, then zg to zz, and so on without an end."""
+    full, letter = divmod(era - _FIRST - 1, _LETTERS)
+    return "" if era <= _FIRST else "z" * full + chr(ord("g") + letter)
+
+
+def _era_below(era: int) -> str:
+    """Name an era so that it sorts below those before it."""
+    return "-" * (era - _FIRST)
+
+
+def _era_called(name: str) -> int:
+    return _FIRST + 1 + _LETTERS * (len(name) - 1) + ord(name[-1]) - ord("g")
 
 
 class Ids:
     """Makes ids, each above the one before, from any thread, even when the clock stands or steps back."""
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
-        self._clock = clock
-        self._rng = rng
+        self._now = clock.now
+        self._below = rng.below
         self._last = 0
         self._event_end = ""
         self._lock = Lock()
 
     def session(self) -> SessionId:
         """Sessions sort newest first, so their time counts down."""
-        return SessionId(f"ses_{~self._tick() & _TIME:012x}{self._random()}")
+        tick = self._tick()
+        era = "" if tick < _NAMED_FROM else _era_below(tick >> 48)
+        return SessionId(f"ses_{era}{hex(_ROUND - 1 - tick)[-12:]}{self._random()}")
 
     def message(self) -> MessageId:
         return MessageId(self._ascending("msg"))
@@ -49,7 +93,12 @@ class Ids:
     def messages(self, count: int) -> list[MessageId]:
         """So many, in this order; what is random in them is the same."""
         ending = self._random()
-        return [MessageId(f"msg_{self._tick() & _TIME:012x}{ending}") for _ in range(count)]
+        return [MessageId(self._ascending("msg", ending)) for _ in range(count)]
+
+    def parts(self, count: int) -> list[PartId]:
+        """The same for parts."""
+        ending = self._random()
+        return [PartId(f"prt_{self._tick() & _TIME:012x}{ending}") for _ in range(count)]
 
     def part(self) -> PartId:
         return PartId(self._ascending("prt"))
@@ -63,7 +112,7 @@ class Ids:
     def event(self) -> EventId:
         """There are many, and who makes them is told by one end for all: the time is never the same."""
         self._event_end = self._event_end or self._random()
-        return EventId(f"evt_{self._tick() & _TIME:012x}{self._event_end}")
+        return EventId(self._ascending("evt", self._event_end))
 
     def permission(self) -> PermissionId:
         return PermissionId(self._ascending("per"))
@@ -75,23 +124,25 @@ class Ids:
         return self._ascending("todo")
 
     def reach(self, given: str) -> None:
-        """From here on ids are above this one, which somebody else made. Raises `InvalidInput`."""
+        """Make ids above this one from here on, whatever program made it. Raises `InvalidInput`.
+
+        An id without an era is of the one in which it is nearest to now.
+        """
         found = _FORM.fullmatch(given)
         if found is None:
             raise InvalidInput(
-                f"{given[:80]!r} is no id: after its prefix it has 12 hex digits of its time, and 14 letters"
-                " or digits; leave it out, and one is made"
+                f"{given[:80]!r} is no id: after its prefix it has 12 hex digits of its time, with a letter"
+                " from g to z before them from October 2028 on, and 14 letters or digits; leave it out, and"
+                " one is made"
             )
+        name, time = found[1], int(found[2], 16)
         with self._lock:
-            now = self._clock.now() * _PER_MS
-            time = int(found[1], 16)
-            ahead = (time - now) & _TIME
-            over = ahead > _TIME // 2
-            if over and time <= now & _TIME:
-                return
-            if over or ahead > AHEAD_MS * _PER_MS:  # or of before ids started over: it would be above all
+            now = self._now() * _PER_MS
+            tick = _nearest(time, now) if name is None else _era_called(name) * _ERA + time
+            above_all = name is None and tick >> 48 < now >> 48 <= _FIRST  # ids had started over since
+            if above_all or tick - now > AHEAD_MS * _PER_MS:
                 raise InvalidInput(f"{given!r} is of a time to come: set the clock, or leave the id out")
-            self._last = max(self._last, now + ahead)
+            self._last = max(self._last, tick)
 
     def follow(self, *given: str | None) -> None:
         """As `reach`, if that can be: what is there already was made by whoever made it."""
@@ -99,20 +150,24 @@ class Ids:
             with suppress(InvalidInput):
                 self.reach(each)
 
-    def _ascending(self, prefix: str) -> str:
-        return f"{prefix}_{self._tick() & _TIME:012x}{self._random()}"
+    def _ascending(self, prefix: str, ending: str = "") -> str:
+        tick = self._tick()
+        time = hex(tick + _ROUND)[-12:]  # twice as fast as a format
+        if tick < _NAMED_FROM:
+            return f"{prefix}_{time}{ending or self._random()}"
+        return f"{prefix}_{_era_above(tick >> 48)}{time}{ending or self._random()}"
 
     def _tick(self) -> int:
         """More than 4095 ids in a millisecond borrow from the next one."""
         with self._lock:
-            tick = self._clock.now() * _PER_MS + 1
+            tick = self._now() * _PER_MS + 1
             if tick <= self._last:
                 tick = self._last + 1
             self._last = tick
             return tick
 
     def _random(self) -> str:
-        high, low = divmod(self._rng.below(_RANDOM), _62_8)  # small numbers divide faster
+        high, low = divmod(self._below(_RANDOM), _62_8)  # small numbers divide faster
         a, b, c = high // _62_4, high // _62_2 % _62_2, high % _62_2
         d, e, f, g = low // _62_6, low // _62_4 % _62_2, low // _62_2 % _62_2, low % _62_2
         pairs = _PAIRS

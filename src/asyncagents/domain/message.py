@@ -1,9 +1,9 @@
 """A message as clients see it: who spoke, with which model, and how it ended; its content is parts."""
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from asyncagents.domain.failure import Failure
-from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.id import MessageId, SessionId, sort_id
 from asyncagents.domain.session import FileDiff, Tokens
 from asyncagents.domain.shape import Shape
 
@@ -55,6 +55,10 @@ class UserMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="user"
     system: str | None = None
     tools: dict[str, bool] | None = None
 
+    @property
+    def role(self) -> Literal["user"]:
+        return "user"
+
 
 class AssistantMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     """One step of the model; all steps of a turn share `parent_id`, the user's message."""
@@ -77,8 +81,17 @@ class AssistantMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="
     finish: str | None = None
 
     @property
+    def role(self) -> Literal["assistant"]:
+        return "assistant"
+
+    @property
     def model_ref(self) -> ModelRef:
         return ModelRef(provider_id=self.provider_id, model_id=self.model_id, variant=self.variant)
 
 
 Message: TypeAlias = UserMessage | AssistantMessage
+
+
+def sort_key(message: Message) -> str:
+    """Return what a message sorts by among those of its session, as far as it tells that itself."""
+    return sort_id(message.id, message.time.created, past=True)

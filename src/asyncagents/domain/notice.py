@@ -33,7 +33,7 @@ class Telling(Struct, frozen=True, kw_only=True):
 
 
 class Counted(Struct, frozen=True):
-    """How many tasks of a batch have ended, of how many."""
+    """How many background tasks of a batch have ended, of how many."""
 
     ended: int
     all: int
@@ -46,7 +46,7 @@ class Notice(Struct, frozen=True):
 
 
 def notice(ends: Sequence[TaskEnd], batches: Mapping[str, Counted], running: int, telling: Telling) -> Notice:
-    """`running`: how many tasks of this parent are live."""
+    """`running`: how many background tasks of this parent are live."""
     visible = tuple(_visible(end, batches[end.batch], telling) for end in ends)
     data = [text for end in ends for text in _data(end, telling, MOST // len(ends))]
     lines = [_SOURCE, *map(_ended, ends)]
@@ -63,6 +63,8 @@ def is_notice(text: str) -> bool:
 
 def _visible(end: TaskEnd, counted: Counted, telling: Telling) -> str:
     hint = " [hint attached]" if telling.development else ""
+    if not counted.all:  # a sync task whose call was given up, and no background task beside it
+        return f"{_headline(end)}{hint}"
     return f"{_headline(end)}\nTask Progress: {counted.ended}/{counted.all}{hint}"
 
 
@@ -106,7 +108,8 @@ def _others_run(ends: Sequence[TaskEnd], tool: str | None) -> Iterator[str]:
 
 def _all_ended(ends: Sequence[TaskEnd], batches: Mapping[str, Counted], tool: str | None) -> Iterator[str]:
     total = sum(batches[batch].all for batch in {end.batch for end in ends})
-    yield f"All {total} tasks finished."
+    if total:
+        yield "1 task finished." if total == 1 else f"All {total} tasks finished."
     if tool:
         yield f"Use {tool} tools to see agent responses."
 

@@ -1,8 +1,8 @@
 """What an agent may do: of its rules the last that matches wins, and a child's stay below its parent's."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from asyncagents.domain.session import Rule
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
+Fits: TypeAlias = Callable[[str], bool]
 Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
 """As configuration has it: by permission an action, or actions by pattern, in the order written."""
 
@@ -21,6 +22,7 @@ _OWN = (
     "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
 )  # fmt: skip
 GUARDED = tuple(f"{above}{each}" for each in _OWN for above in ("", "*/"))
+EXACT = "exact:"
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 # Tools that ask for the permission of another name.
 _PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
@@ -49,19 +51,58 @@ class Layers(Struct, frozen=True, kw_only=True):
         return self.defaults + self.config + self.built_in + self.agent
 
 
+class RuleSet(Struct, frozen=True, cache_hash=True):
+    """The rules of one session, and over them those of the `tools` map of its prompts."""
+
+    rules: tuple[Rule, ...]
+    tools: tuple[Rule, ...] = ()
+
+    def evaluate(self, permission: str, pattern: str) -> Action:
+        """Apply the map to what the rules say: `false` denies, `true` answers an ask and lifts no denial."""
+        by_rules = evaluate(self.rules, permission, pattern)
+        for rule in reversed(self.tools):
+            if _meant(rule, permission):
+                return _lay_over(rule.action, by_rules, guarded=guarded(permission, pattern))
+        return by_rules
+
+    def about(self, permission: str) -> Callable[[str], Action]:
+        """Evaluate one permission for many patterns, as `evaluate` does for one."""
+        by_rules = partial(_first, _about(self.rules, permission))
+        mapped = next((rule.action for rule in reversed(self.tools) if _meant(rule, permission)), None)
+        if mapped is None:
+            return by_rules
+        return lambda pattern: _lay_over(mapped, by_rules(pattern), guarded=guarded(permission, pattern))
+
+    def hides(self, tool: str) -> bool:
+        return hidden(self.rules, tool) or hidden(self.tools, tool)
+
+
 class Effective(Struct, frozen=True, cache_hash=True):
     """What counts for a session: its own rules first, then those of each ancestor; the strictest wins."""
 
-    sets: tuple[tuple[Rule, ...], ...]
+    sets: tuple[RuleSet, ...]
+
+    @classmethod
+    def of(cls, *rules: tuple[Rule, ...]) -> "Effective":
+        """Make one of plain rules, without a map."""
+        return cls(tuple(RuleSet(each) for each in dict.fromkeys(rules)))
 
     def evaluate(self, permission: str, pattern: str) -> Action:
-        return strictest(evaluate(rules, permission, pattern) for rules in self.sets)
+        return strictest(each.evaluate(permission, pattern) for each in self.sets)
+
+    def about(self, permission: str) -> Callable[[str], Action]:
+        """Evaluate one permission for many patterns: what the rules say of it is found out once."""
+        sets = tuple(each.about(permission) for each in self.sets)
+        if len(sets) == 1:
+            return sets[0]
+        return lambda pattern: strictest(judge_one(pattern) for judge_one in sets)
 
     def decide(self, permission: str, patterns: Sequence[str]) -> Action:
-        return strictest(decide(rules, permission, patterns) for rules in self.sets)
+        """For all patterns of one request; one that names none touches everything."""
+        return strictest(self.evaluate(permission, pattern) for pattern in patterns or ("*",))
 
     def hides(self, tool: str) -> bool:
-        return any(hidden(rules, tool) for rules in self.sets)
+        return any(each.hides(tool) for each in self.sets)
 
 
 def narrowed(child: Effective, parent: Effective) -> Effective:
@@ -80,6 +121,38 @@ def evaluate(rules: Sequence[Rule], permission: str, pattern: str) -> Action:
         if _meant(rule, permission) and match(rule.pattern, pattern):
             return rule.action
     return "ask"
+
+
+def _about(rules: Sequence[Rule], permission: str) -> tuple[tuple[Fits, Action], ...]:
+    """Patterns and actions, the last first, down to one for everything."""
+    found: list[tuple[Fits, Action]] = []
+    for rule in reversed(rules):
+        if _meant(rule, permission):
+            found.append((_quick(rule.pattern), rule.action))
+            if rule.pattern == "*":
+                break
+    return tuple(found)
+
+
+def _lay_over(mapped: Action, by_rules: Action, *, guarded: bool) -> Action:
+    if mapped != "allow":
+        return "deny"
+    return "allow" if by_rules == "ask" and not guarded else by_rules
+
+
+def _first(said: Sequence[tuple[Fits, Action]], pattern: str) -> Action:
+    for fits, action in said:
+        if fits(pattern):
+            return action
+    return "ask"
+
+
+def _quick(pattern: str) -> Fits:
+    """The same as `match`, for a pattern that is asked for many texts."""
+    head, star, tail = pattern.partition("*")
+    if star and not head and not set(tail) & set("*?\\/"):
+        return lambda text: text.endswith(tail)
+    return partial(match, pattern)
 
 
 def _meant(rule: Rule, permission: str) -> bool:
@@ -104,6 +177,25 @@ def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns:
         else action
         for pattern in patterns or ("*",)
     )
+
+
+def exact_permission(permission: str) -> str:
+    """Name the approvals of a permission that are for one text alone, letter by letter: no patterns.
+
+    No tool asks for a permission of such a name, so a program that knows only patterns finds nothing in them.
+    """
+    return f"{EXACT}{permission}"
+
+
+def pattern_permission(permission: str) -> str:
+    """Name the permission that an approval is about, exact or not."""
+    return permission.removeprefix(EXACT)
+
+
+def approved_exactly(approved: Sequence[Rule], permission: str, texts: Sequence[str]) -> bool:
+    """Say whether each text was approved as it stands; `*` and `?` in an approval are letters here."""
+    known = {rule.pattern for rule in approved if rule.permission == exact_permission(permission)}
+    return bool(texts) and known.issuperset(texts)
 
 
 def decide(rules: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:

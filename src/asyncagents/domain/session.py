@@ -98,7 +98,7 @@ class Revert(Shape, frozen=True, kw_only=True):
     diff: str | None = None
     """What became of the files; None, with a snapshot: they are being put back."""
     through: MessageId | None = None
-    """The last message that is undone."""
+    """What the last message that is undone sorts by: its id, unless a client made that without its era."""
     note: str | None = None
     """Which files were not put back, and why."""
 
@@ -126,6 +126,8 @@ class Session(Shape, frozen=True, kw_only=True):
     model: SessionModel | None = None
     metadata: dict[str, Any] | None = None
     permission: tuple[Rule, ...] | None = None
+    tools: dict[str, bool] | None = None
+    """The newest map of a prompt: laid over `permission`, it lifts no denial."""
     revert: Revert | None = None
 
 

@@ -11,6 +11,8 @@ from asyncagents.domain.session import Tokens
 TaskStatus: TypeAlias = Literal["running", "completed", "error", "cancelled", "resumed"]
 EndedBy: TypeAlias = Literal["user", "parent", "deadline", "shutdown", "crash"]
 Phase: TypeAlias = Literal["queued", "waiting", "streaming", "tool"]
+TaskKind: TypeAlias = Literal["sync", "background"]
+"""Whether the parent waits for the latest run of a task, or goes on meanwhile."""
 LIVE: frozenset[TaskStatus] = frozenset({"running", "resumed"})
 
 
@@ -22,7 +24,7 @@ class TaskError(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a child has done so far, counted in its rows."""
+    """What a child has done in this run so far, counted in its rows."""
 
     tool_calls: int = 0
     by_name: dict[str, int] = {}
@@ -32,6 +34,8 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Phase = "waiting"
     place: int | None = None
     """In the queue, from 1."""
+    tokens: Tokens = Tokens.zero()
+    cost: float = 0.0
 
 
 class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,6 +50,17 @@ class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float = 0.0
     ms: int = 0
     """How long the run took."""
+
+
+class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Sums over several runs of a task."""
+
+    tool_calls: int = 0
+    by_name: dict[str, int] = {}
+    tokens: Tokens = Tokens.zero()
+    cost: float = 0.0
+    ms: int | None = 0
+    """How long the runs took; None: it is not known of all of them."""
 
 
 class Follow(Struct, frozen=True):
@@ -95,11 +110,22 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: TaskError | None = None
     account: Account | None = None
     """Of its last run that ended."""
+    base: Account = Account()
+    """What its session had come to when this run began."""
+    earlier: Totals | None = None
+    """Sums over the runs before this one."""
     retrieved: int | None = None
+    gone: bool = False
+    """Its session was deleted; what is known of the task stays."""
 
     @property
     def live(self) -> bool:
         return self.status in LIVE
+
+    @property
+    def kind(self) -> TaskKind:
+        """Of its latest run. A run that was moved to the background is of the background from then on."""
+        return "background" if self.background else "sync"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -139,6 +165,7 @@ def ended(task: Task, outcome: Outcome, account: Account, now: int) -> Task:
         result=outcome.result,
         error=outcome.error,
         account=replace(account, ms=max(0, now - task.began)),
+        base=Account(),
         calls=(),
         follow=None,
         due=None,
@@ -163,7 +190,14 @@ def end_of(task: Task) -> TaskEnd:
     )
 
 
-def resumed(task: Task, follow: Follow, call_id: CallId | None) -> Task:
+class Before(Struct, frozen=True):
+    """What a run begins with: what its session has come to by then, and the sums over the runs before."""
+
+    base: Account
+    earlier: Totals
+
+
+def resumed(task: Task, follow: Follow, call_id: CallId | None, before: Before | None = None) -> Task:
     """With a follow-up: an ended task begins another run; a live one reads it before its next step."""
     calls = task.calls if call_id is None else (*task.calls, call_id)
     task = replace(task, status="resumed", resumes=task.resumes + 1, follow=follow, calls=calls)
@@ -179,6 +213,8 @@ def resumed(task: Task, follow: Follow, call_id: CallId | None) -> Task:
         ended_by=None,
         result=None,
         error=None,
+        base=before.base if before else task.base,
+        earlier=before.earlier if before else task.earlier,
         retrieved=None,
     )
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from asyncagents.domain.envelope import line
 from asyncagents.domain.session import Tokens
-from asyncagents.domain.task import Account, EndedBy, Task
+from asyncagents.domain.task import Account, EndedBy, Task, Totals
+from asyncagents.domain.task_account import all_runs, is_mixed
 
 MOST_NAMES = 20
 ENDED_BY: dict[EndedBy, str] = {
@@ -36,15 +37,30 @@ def _facts(task: Task) -> Iterator[str]:
     if task.ended_by:
         yield f"ended_by: {task.ended_by} ({ENDED_BY[task.ended_by]})"
     if task.account:
-        yield from _accounted(task.account)
+        yield from _accounted(task, task.account)
+    sums = all_runs(task, task.account)
+    if sums:
+        yield from _summed(task, sums)
 
 
-def _accounted(account: Account) -> Iterator[str]:
+def _accounted(task: Task, account: Account) -> Iterator[str]:
+    """Of the run that ended."""
     yield f"finish: {finish(account)}"
-    yield f"tool_calls: {tool_calls(account.tool_calls, account.by_name)}"
-    yield f"tokens: {_tokens(account.tokens)}"
-    yield f"cost: ${account.cost:.4f}"
+    if not is_mixed(task):
+        yield f"tool_calls: {tool_calls(account.tool_calls, account.by_name)}"
+        yield f"tokens: {_tokens(account.tokens)}"
+        yield f"cost: ${account.cost:.4f}"
     yield f"duration: {duration(account.ms)}"
+
+
+def _summed(task: Task, sums: Totals) -> Iterator[str]:
+    """Over all runs, if there was more than one."""
+    yield f"runs: {task.run + 1}"
+    yield f"total_tool_calls: {tool_calls(sums.tool_calls, sums.by_name)}"
+    yield f"total_tokens: {_tokens(sums.tokens)}"
+    yield f"total_cost: ${sums.cost:.4f}"
+    if sums.ms is not None:
+        yield f"total_duration: {duration(sums.ms)}"
 
 
 def finish(account: Account) -> str:
@@ -74,7 +90,7 @@ def _tokens(tokens: Tokens) -> str:
 def silence(task: Task) -> str:
     """What there is to say of a run that completed and said nothing."""
     said = "The agent ended without a final text."
-    if task.account is None:
+    if task.account is None or is_mixed(task):
         return f"{said} Resume the task to ask for one."
     calls = tool_calls(task.account.tool_calls, task.account.by_name)
     return f"{said} Finish: {finish(task.account)}; tool calls: {calls}. Resume the task to ask for one."

@@ -20,6 +20,10 @@ MOST = 45_000
 """So many characters are read of what a task said: as of a tool's output, with room for our own words."""
 MOST_LISTED = 200
 NO_TASKS = "No background tasks found"
+_FOREIGN = (
+    "is not a task of yours: you did not launch it, or the task was cleared. "
+    "Use a task_id that one of your launches returned."
+)
 _WAIT = "A notice comes when it ends, so do not poll: go on with other work, or end your turn and wait."
 
 
@@ -53,6 +57,11 @@ def missing(task_id: str) -> str:
         f"status: error\ntask_id: {line(task_id)}\n\n"
         "Session not found. The task_id may be invalid or the session was deleted."
     )
+
+
+def foreign_result(task_id: str) -> str:
+    """What `async_task_result` says of a session that exists and is not a task of the caller."""
+    return f"status: error\ntask_id: {line(task_id)}\n\nThis session exists, but it {_FOREIGN}"
 
 
 def brief(task: Task) -> Task:
@@ -131,6 +140,7 @@ def listing(tasks: Sequence[Task], now: int) -> str:
 
 def _listed(task: Task, now: int) -> str:
     marks = (" (resumed)" if task.resumes else "") + (" (forked)" if task.forked else "")
+    marks += " (gone)" if task.gone else ""
     age = duration(now - task.created)
     return f'{task.id}{marks} {task.status} @{line(task.agent)} "{line(task.description)}" started {age} ago'
 
@@ -201,6 +211,11 @@ def ambiguous(prefix: str, count: int) -> str:
 def no_such_task(task_id: str) -> str:
     """For all tools that take an id; not every model has one that lists them."""
     return f'You have no task "{line(task_id)}": give its id as the launch returned it.'
+
+
+def foreign_task(task_id: str) -> str:
+    """Refuse, in all tools but `async_task_result`, a session that exists and is not a task of the caller."""
+    return f'Session "{line(task_id)}" exists, but it {_FOREIGN}'
 
 
 def too_deep(limit: int) -> str:

@@ -76,7 +76,7 @@ def _part(part: Part | UnknownPart, wanted: Transcript) -> Iterator[str]:
         case ToolPart():
             yield _call(part, wanted)
         case FilePart():
-            yield envelope("file", part.filename or part.url[:80], mime=part.mime)
+            yield envelope("task_file", part.filename or part.url[:80], mime=part.mime)
         case SubtaskPart():
             yield envelope("task_prompt", part.prompt, agent=part.agent, description=part.description)
         case _:  # what only clients read, and what we do not know
@@ -96,6 +96,8 @@ def _outcome(state: ToolState, wanted: Transcript) -> Iterator[str]:
     match state:
         case ToolCompleted() if wanted.include_tool_results:
             yield envelope("task_output", state.output)
+            for file in state.attachments or ():
+                yield envelope("task_file", file.filename or "a file", mime=file.mime)
         case ToolError():
             yield envelope("task_error", state.error)
         case _:

@@ -80,6 +80,8 @@ class SessionMark(Shape, frozen=True, kw_only=True):
     compacting: Count = 0
     summary: Count = 0
     tail: Count = 0
+    crowd: Count | None = None
+    """How many of its tree may work at once, if its task was cleared."""
     task: dict[str, Any] | None = None
     notices: tuple[NoticeMark, ...] = ()
     version: Version = 1

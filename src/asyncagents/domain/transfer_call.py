@@ -14,7 +14,9 @@ from asyncagents.domain.transfer import CUT_OFF, a_name
 from asyncagents.errors import InvalidInput
 
 _SAID_BY_PART = ("session_id", "message_id", "part_id", "call_id", "tool", "input")
-_SAID_BY_STATE = ("output", "title", "metadata", "error")
+_SAID_BY_STATE = ("output", "title", "metadata", "error", "files")
+_REQUESTED = {"type": "requested"}
+"""The state of a call that says none: defaults are left out of an export."""
 
 
 def call_mark(call: Call) -> dict[str, Any]:
@@ -40,9 +42,10 @@ def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
         "tool": part.tool,
         "input": part.state.input,
     }
+    state = mark.get("state", _REQUESTED)
     try:
-        if mark["state"]["type"] == "settled":
-            said["state"] = {**mark["state"], "result": _result(mark["state"]["result"], part)}
+        if state["type"] == "settled":
+            said["state"] = {**state, "result": _result(state["result"], part)}
         call = msgspec.convert(said, Call)
     except (*BROKEN, KeyError, TypeError) as error:
         raise InvalidInput(f"what is said of the call of part {part.id} is unreadable: {error}") from error
@@ -52,8 +55,13 @@ def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
 
 def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
     match part.state:
-        case ToolCompleted(output=output, title=title, metadata=metadata):
-            return {**mark, "type": "completed", "output": output, "title": title, "metadata": metadata}
+        case ToolCompleted(output=output, title=title, metadata=metadata, attachments=attached):
+            files = [
+                {"mime": each.mime, "url": each.url, "filename": each.filename or ""}
+                for each in attached or ()
+            ]
+            said = {"output": output, "title": title, "metadata": metadata, "files": files}
+            return {**mark, "type": "completed", **said}
         case ToolError(error=error, metadata=metadata):
             return {**mark, "type": "failed", "error": error, "metadata": metadata or {}}
         case _:

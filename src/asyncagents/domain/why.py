@@ -15,7 +15,10 @@ from asyncagents.domain.task import Task
 Code: TypeAlias = Literal[
     "working", "tool", "ready", "no_worker", "queued", "permission", "question", "task", "async", "wait",
     "retry", "tasks", "held", "aborted", "blocked", "crash_loop", "failed", "idle", "unreadable",
+    "no_model",
 ]  # fmt: skip
+FILE_POOL = "local"
+"""Of sessions in a file, which any `run` of the machine can work on."""
 PATIENCE_MS = 2_000
 """So long may pass between a wake and a run."""
 
@@ -45,6 +48,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     place: int = 0
     """In the queue of its tree, from 1."""
     crowd: int = 0
+    asked: int | None = None
+    """When the request to a model that is open was sent."""
     backoff: Backoff | None = None
     error: Failure | None = None
     """Of its last step."""
@@ -84,7 +89,10 @@ def _running(about: Situation) -> Why:
     tools = [call.tool for call in about.calls if isinstance(call.state, Running)]
     if tools:
         return _why(about, "tool", f"It runs {', '.join(map(line, tools))}.")
-    return _why(about, "working", "It is at work: a model is being asked, or is about to be.")
+    if about.asked is not None:
+        seconds = max(0, about.now - about.asked) // 1000
+        return _why(about, "working", f"It waits for its model, which was asked {seconds} s ago.")
+    return _why(about, "working", "It is at work: a model is about to be asked.")
 
 
 def _ready(about: Situation) -> Why:
@@ -99,8 +107,13 @@ def _ready(about: Situation) -> Why:
 def _no_worker(about: Situation, what: str) -> Why:
     if about.served:
         return _why(about, "ready", f"{what}; it is about to be taken up.")
-    said = f"{what}, and nobody serves it: run it with `asyncagents run --session {about.control.id}`."
-    return _why(about, "no_worker", said)
+    pool = about.control.pool
+    if pool == FILE_POOL:
+        said = f"no process serves it: run it with `asyncagents run --session {about.control.root_id}`"
+    else:
+        worker = f"`asyncagents worker --pools {pool}`"
+        said = f"no worker serves the pool {pool!r}: start one where its directories are, with {worker}"
+    return _why(about, "no_worker", f"{what}, and {said}.")
 
 
 def _waiting(about: Situation, calls: list[Call]) -> Why:

@@ -108,8 +108,9 @@ def output_weight(part: ToolPart, shown: frozenset[PartId] = frozenset()) -> int
     if part.id in shown:
         return words(pending_text(part.call_id, part.tool))
     match part.state:
-        case ToolCompleted(output=text, time=time):
-            return 0 if time.compacted else words(result_read(text))
+        case ToolCompleted(output=text, time=time, attachments=files):
+            held = sum(_file(file.mime, file.url) for file in files or ())
+            return 0 if time.compacted else words(result_read(text)) + held
         case ToolError(error=text):
             return words(result_read(text))
         case ToolPending() | ToolRunning() | ToolWaiting():

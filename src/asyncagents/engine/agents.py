@@ -26,13 +26,13 @@ from asyncagents.domain.permission import (
     rules_of,
 )
 from asyncagents.domain.session import Rule
-from asyncagents.errors import ConfigError, InvalidInput
+from asyncagents.errors import ConfigError, InvalidInput, UntrustedConfig, UntrustedInput
 
 DEFAULT_AGENT = "build"
 
 PromptName: TypeAlias = Literal[
     "build", "plan", "general", "explore", "title", "compaction",
-    "max-steps", "plan-reminder", "build-switch", "todo", "todo-reminder", "compaction-go-on",
+    "max-steps", "plan-reminder", "build-switch", "todo", "todo-reminder", "compaction-go-on", "note-go-on",
     "agent-mention", "subtask-done", "structured-output", "structured-again", "own-command",
     "command-init", "command-review",
 ]  # fmt: skip
@@ -65,13 +65,13 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         mode="primary",
         prompt="build",
         description="Does the work: reads, changes and runs what the rules allow.",
-        opens=("question", "plan_enter"),
+        opens=("plan_enter",),
     ),
     "plan": _BuiltIn(
         mode="primary",
         prompt="plan",
         description="Plans the work and changes nothing: no edits, and every command asks.",
-        opens=("question", "plan_exit"),
+        opens=("plan_exit",),
         floors=(*_NO_EDITS, ("bash", "ask")),
     ),
     "general": _BuiltIn(
@@ -102,9 +102,8 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         hidden=True,
     ),
 }
-# An agent of the user's own borrows a prompt if it has none, and may ask people if it talks to them.
+# An agent of the user's own borrows a prompt if it has none.
 _BORROWED: Mapping[Mode, PromptName] = {"primary": "build", "all": "build", "subagent": "general"}
-_OPENS: Mapping[Mode, tuple[str, ...]] = {"primary": ("question",), "all": (), "subagent": ()}
 
 
 def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
@@ -115,7 +114,6 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         "edit": {"*": "allow", **dict.fromkeys(GUARDED, "ask")},
         UNCLEAR: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
-        "question": "deny",
         "plan_enter": "deny",
         "plan_exit": "deny",
         "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
@@ -135,13 +133,26 @@ class Agents:
         names = dict.fromkeys([*_BUILT_IN, *found.agents, *config.agent])
         laid = [self._laid(name, found.agents.get(name), config.agent.get(name)) for name in names]
         self._agents = {agent.name: agent for agent in laid if agent is not None}
+        self._untrusted = found.untrusted
         self._default = self._choose(config.default_agent)
 
     def get(self, name: str) -> Agent:
+        self.check_trust(name)
         if name not in self._agents:
             known = ", ".join(agent.name for agent in self.list())
             raise InvalidInput(f"no agent is called {name!r}: use one of {known}")
         return self._agents[name]
+
+    def check_trust(self, name: str) -> None:
+        """Raise `UntrustedInput` if an agent is unknown because the user does not trust its file."""
+        fact = self._unread(name)
+        if fact is not None:
+            raise UntrustedInput(self._untrusted.sentence(fact), fact=fact)
+
+    def _unread(self, name: str) -> str | None:
+        if name in self._agents:
+            return None
+        return self._untrusted.fact(f"agent {name!r}", "agent", name)
 
     def find(self, name: str) -> Agent | None:
         return self._agents.get(name)
@@ -158,6 +169,9 @@ class Agents:
         able = sorted(agent.name for agent in self._agents.values() if agent.speaks_to_people)
         if not able:
             raise ConfigError("no agent is left to talk to: enable one whose mode is primary or all")
+        fact = self._unread(wanted) if wanted is not None else None
+        if fact is not None:
+            raise UntrustedConfig(self._untrusted.sentence(fact), fact=fact)
         if wanted is not None and wanted not in able:
             raise ConfigError(f"default_agent is {wanted!r}, which cannot be one: use {', '.join(able)}")
         return wanted or (DEFAULT_AGENT if DEFAULT_AGENT in able else able[0])
@@ -173,7 +187,7 @@ class Agents:
         return Agent(
             name=name,
             mode=mode,
-            layers=self._layers(replace(known, opens=known.opens or _OPENS[mode]), written),
+            layers=self._layers(known, written),
             prompt=said.prompt or prompt_text(known.prompt),
             description=said.description or known.description,
             model=said.model,
@@ -242,7 +256,7 @@ def system_prompt(
     rules: Effective | None = None,
 ) -> str:
     """What stands before the conversation, the same for the same input. `rules`: if a parent's count too."""
-    effective = rules or Effective((agent.layers.rules,))
+    effective = rules or Effective.of(agent.layers.rules)
     pieces = [agent.prompt.strip(), _environment(facts)]
     if not effective.hides("todowrite"):
         pieces.append(prompt_text("todo"))

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 async def arrived(workplaces: Workplaces, directory: str, fact: Admit, ids: Ids) -> Admit:
     """Who would not be known there does not answer, whatever a hook says."""
-    if workplaces.bare:
+    if not workplaces.hooked:
         return fact
     place = await enter(workplaces, directory)
     if "chat.message" not in place.hooks.names:

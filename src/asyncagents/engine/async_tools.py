@@ -92,7 +92,9 @@ class AsyncTools:
         sent = read_delivered(body)
         if sent.pending_id != pending_id:
             raise InvalidInput("the body names two calls")
-        await self.get(pending_id)  # a secret that many calls share opens none but those that wait outside
+        await self._store.pending.call(
+            CallId(pending_id)
+        )  # a secret that many calls share opens none but those that wait outside
         return await self.submit(sent)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
@@ -111,7 +113,8 @@ class AsyncTools:
         return await see_settled(self._watch, self._store, call, began)
 
     async def get(self, pending_id: str) -> PendingToolCall:
-        return pending_tool(await self._store.pending.call(CallId(pending_id)))
+        """Read one call; also one that waits for tasks, which takes no result from outside."""
+        return pending_tool(await self._store.pending.waiting_call(CallId(pending_id)))
 
     async def waiting_calls(
         self, session_id: SessionId | None = None, *, after: str = "", limit: int = 100

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.domain.event import (
     SessionDeleted,
     TaskCancelled,
@@ -68,16 +68,16 @@ class Board:
         return await self._store.stats()
 
     async def count(self) -> int:
-        """How many tasks there are."""
+        """How many background tasks there are."""
         return await self._store.count()
 
-    async def snapshot(self) -> tuple[BoardSnapshot, str]:
+    async def snapshot(self, kind: KindFilter = "background") -> tuple[BoardSnapshot, str]:
         """What a board begins with, and the cursor it is true at."""
-        return await self._store.snapshot()
+        return await self._store.snapshot(kind)
 
-    def follow(self, after: str) -> AsyncGenerator[News, None]:
+    def follow(self, after: str, *, kind: KindFilter = "background") -> AsyncGenerator[News, None]:
         """What changes after a cursor, for ever: the last state of each task, not each step to it."""
-        return self._news(Follower(point(after), size=self._size))
+        return self._news(Follower(point(after), kind=kind, size=self._size))
 
     async def _news(self, follower: Follower) -> AsyncGenerator[News, None]:
         try:

@@ -187,7 +187,7 @@ class Calls:
         except msgspec.ValidationError as error:
             return Failed(f"The arguments do not fit {call.tool}: {shortened(str(error), 500)}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
-            return _failed(call, error)
+            return self._failed(call, error)
         verdict = await self._permissions.permit(Wish(call, context, asks), place, session)
         return verdict or Running(lease.fence, self._lastings.begun(tool, self._clock.now()))
 
@@ -205,6 +205,7 @@ class Calls:
             except InvalidInput as error:  # of its facts: nothing of it was kept
                 await self._store.finish_call(lease, call.id, Failed(whole(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
+            self._watch.report_fault("call", error)
             run.fail(error)
         except asyncio.CancelledError:
             run.hear_last(call, job.report.said)
@@ -255,11 +256,21 @@ class Calls:
         except TimeoutError as error:
             if limit.expired():
                 return Failed(f"{TIMED_OUT} after {tool.timeout:g} s.")
-            return _failed(call, error)
+            return self._failed(call, error)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
-            return _failed(call, error)
+            return self._failed(call, error)
         finally:
             late.cancel()
+
+    def _failed(self, call: Call, error: BaseException) -> Failed:
+        """Put a failure as the model reads it; a cancel from outside is none."""
+        if isinstance(error, asyncio.CancelledError) and told_to_stop():
+            raise error
+        if isinstance(error, ToolError):
+            return Failed(whole(str(error)))
+        _log.warning("tool %s failed", call.tool, exc_info=error)
+        self._watch.report_fault("tool", error)
+        return Failed(whole(f"{type(error).__name__}: {error}"))
 
     def _opened(self, call: Call, tool: AnyTool, outcome: Outcome) -> Ended:
         pending = outcome.result if isinstance(outcome, Together) else outcome
@@ -312,10 +323,11 @@ class Calls:
             async with asyncio.timeout(tool.timeout):
                 known = await tool.reconcile(msgspec.convert(call.input, tool.args), context)
             return known_result(known) if known is not None else doubt
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError) as error:
             if told_to_stop():
                 raise
             _log.exception("reconcile of %s failed", call.tool)
+            self._watch.report_fault("tool", error)
             return doubt
 
     def _context(self, call: Call, place: Workplace, directory: str) -> ToolContext:
@@ -351,13 +363,3 @@ def _noted(call: Call, outcome: Ended) -> Ended:
             return replace(outcome, result=noted)
         case _:
             return outcome
-
-
-def _failed(call: Call, error: BaseException) -> Failed:
-    """A failure as the model reads it; a cancel from outside is none."""
-    if isinstance(error, asyncio.CancelledError) and told_to_stop():
-        raise error
-    if isinstance(error, ToolError):
-        return Failed(whole(str(error)))
-    _log.warning("tool %s failed", call.tool, exc_info=error)
-    return Failed(whole(f"{type(error).__name__}: {error}"))

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.result_file import fit_files
 from asyncagents.engine.tool import Ask, Outcome, Pending, Together
 from asyncagents.errors import InvalidInput
 from asyncagents.store.body import body
@@ -29,8 +30,10 @@ def checked(outcome: object) -> Outcome:
     match outcome:
         case Completed() | Failed():
             _results.decode(body(outcome))
+            return _with_files_that_fit(outcome)
         case Together(Completed() | Failed() as result):
             _results.decode(body(result))
+            return replace(outcome, result=_with_files_that_fit(result))
         case Together():
             pass
         case Pending(kind=kind, questions=questions, approval=approval):
@@ -49,4 +52,12 @@ def checked(outcome: object) -> Outcome:
 
 def known_result(known: object) -> Completed | Failed:
     """What a tool knows of a call whose process died."""
-    return _results.decode(body(known))
+    return _with_files_that_fit(_results.decode(body(known)))
+
+
+def _with_files_that_fit(result: Completed | Failed) -> Completed | Failed:
+    """Leave out files that no model could be shown; the work is done, so that is no failure."""
+    if isinstance(result, Failed) or not result.files:
+        return result
+    output, files = fit_files(result.output, result.files)
+    return replace(result, output=output, files=files)

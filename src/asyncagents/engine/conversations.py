@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from asyncagents.domain.duplicate import duplicate
 from asyncagents.domain.id import MessageId, PartId, SessionId
@@ -14,6 +14,7 @@ from asyncagents.domain.listing import SessionQuery
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Rule, Session, SessionModel
+from asyncagents.engine.content_hash import content_hash
 from asyncagents.engine.input import a_text
 from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.workplace import Workplace, Workplaces, enter
@@ -71,7 +72,10 @@ class Conversations:
             metadata=new.metadata,
             path=_path(place, new.directory),
         )
-        return await self._store.create_session(NewSession(info=info, pool=self._pool, key=new.key))
+        given = content_hash(**{**asdict(new), "key": None})
+        return await self._store.create_session(
+            NewSession(info=info, pool=self._pool, key=new.key, hash=given)
+        )
 
     async def list(self, query: SessionQuery) -> tuple[Session, ...]:
         """The last used first."""
@@ -101,18 +105,24 @@ class Conversations:
 
         It has the rules of the session itself. What was under way there is closed in the copy.
         """
+        own_key, given = f"fork:{session_id}:{key}" if key is not None else None, content_hash(before=before)
+        if own_key is not None:  # a repeat needs nothing of what was copied, which may be gone by now
+            known = await self._store.conversation.made_before(own_key, hash=given)
+            if known is not None:
+                return known
         source = await self._store.conversation.source(session_id, before=before)
         was = source.info
         title = copied_title(was.title)
         info = replace(
             self._newborn(title, None, was.directory, was.permission or ()),
             metadata=was.metadata,
+            tools=was.tools,
             path=was.path,
         )
         made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
-        own_key = f"fork:{session_id}:{key}" if key is not None else None
         pool = (await self._store.control(session_id)).pool  # its directory is where it was
-        return await self._store.conversation.copy(NewSession(info=info, pool=pool, key=own_key), made)
+        new = NewSession(info=info, pool=pool, key=own_key, hash=given)
+        return await self._store.conversation.copy(new, made)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
         """Raises `SessionBusy` unless the session rests; so do the next two."""

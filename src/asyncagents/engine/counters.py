@@ -16,6 +16,7 @@ from asyncagents.engine.run import PARKED, Run
 from asyncagents.engine.tool import Ended
 from asyncagents.engine.watch import (
     UNWATCHED,
+    Edge,
     Seen,
     SeenModel,
     SeenTool,
@@ -23,6 +24,7 @@ from asyncagents.engine.watch import (
     Watch,
     result_in,
 )
+from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.model import Finish, FromModel, Request, StepFinish
 
 MOST_LABELS = 200
@@ -82,7 +84,9 @@ class Counters:
         self.turns, self.runs = Tally(), Spread()
         self.requests, self.request_seconds, self.tokens = Tally(), Spread(), Tally()
         self.calls, self.call_seconds = Tally(), Spread()
-        self.results = Tally()
+        self.results, self.faults = Tally(), Tally()
+        self.stuck = Tally()
+        """Rows that were due and could not be ended, by kind."""
         self.answers, self.answer_seconds = Tally(), Spread()
         self.streams = 0
         """Open event streams."""
@@ -115,6 +119,12 @@ class Counters:
         done = isinstance(call.state, Settled) and isinstance(call.state.result, Completed)
         self.results.add(self._tools.of(call.tool), "completed" if done else "failed")
         self._also.settled(call, trace, began)
+
+    def report_fault(self, edge: Edge, error: BaseException) -> None:
+        """Count it, unless it is one of those that the program raises on purpose."""
+        if not isinstance(error, AsyncAgentsError):
+            self.faults.add(edge)
+        self._also.report_fault(edge, error)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """A request by HTTP was answered; `route`: its template, or a word for all that have none."""

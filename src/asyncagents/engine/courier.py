@@ -11,6 +11,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.keys import Keys
 from asyncagents.engine.post import Answer, Forbidden, Post, Unreachable, judged, sealed
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import AsyncAgentsError, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 class Courier:
     """A row is put off before it is posted and ended after it: so it is posted at least once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that posting takes
         self,
         store: Store,
         post: Post,
@@ -42,6 +43,7 @@ class Courier:
         clock: Clock,
         rng: Rng,
         group: asyncio.TaskGroup,
+        watch: Watch = UNWATCHED,
     ) -> None:
         """`serving` returns when there is something to serve: a tree, or (None) all."""
         self._store = store.deliveries
@@ -51,6 +53,7 @@ class Courier:
         self._clock = clock
         self._rng = rng
         self._group = group
+        self._watch = watch
         self._posting: dict[str, tuple[Parcel, asyncio.Task[None]]] = {}
         self._wanted = asyncio.Event()
         self._next_look = -math.inf
@@ -70,6 +73,10 @@ class Courier:
                 pause = await self._round(root_id)
             except StoreError:
                 _log.exception("webhooks that are owed could not be looked for; it is tried again")
+                pause = RETRY_MS
+            except Exception as error:  # noqa: BLE001  the edge of the courier
+                _log.exception("looking for webhooks that are owed failed; it is tried again")
+                self._watch.report_fault("courier", error)
                 pause = RETRY_MS
             self._next_look = self._clock.now() + pause
             try:
@@ -100,8 +107,9 @@ class Courier:
             verdict = judged(answer, parcel.attempt, now=self._clock.now(), rng=self._rng)
             await self._store.conclude(parcel, verdict)
             _note(parcel, verdict)
-        except Exception:  # noqa: BLE001  the edge of a delivery; no other suffers from it
+        except Exception as error:  # noqa: BLE001  the edge of a delivery; no other suffers from it
             _log.exception("how webhook %s went could not be written down; it is posted again", parcel.id)
+            self._watch.report_fault("courier", error)
         finally:
             self._posting.pop(parcel.id, None)
             self._wanted.set()

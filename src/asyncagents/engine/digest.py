@@ -125,8 +125,11 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> str:
     if part.id in shown:
         return pending_text(part.call_id, part.tool)
     match part.state:
-        case ToolCompleted(output=output, time=time):
-            return CLEARED if time.compacted else result_read(output)
+        case ToolCompleted(time=time) if time.compacted:
+            return CLEARED
+        case ToolCompleted(output=output, attachments=files):
+            names = [f"[attached {file.filename or 'a file'}, {file.mime}]" for file in files or ()]
+            return "\n".join((result_read(output), *names))
         case ToolError(error=error):
             return f"failed: {result_read(error)}"
         case ToolPending() | ToolRunning() | ToolWaiting():

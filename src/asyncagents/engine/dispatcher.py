@@ -7,9 +7,12 @@ from collections.abc import Callable, Coroutine
 
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
+from asyncagents.engine.expiry import Expiry
+from asyncagents.engine.model_gate import ModelGate
 from asyncagents.engine.resumed import Resumed
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
+from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
@@ -31,6 +34,8 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """A wake is only a hint: a run claims its session in the store, or finds that there is nothing to do."""
 
+    gate: ModelGate | None
+
     def __init__(  # noqa: PLR0913  all that running takes
         self,
         *,
@@ -44,10 +49,11 @@ class Dispatcher:
         keep_ms: int,
         most: int = 0,
         hinted: bool = False,
+        watch: Watch = UNWATCHED,
     ) -> None:
         """`hinted`: woken sessions are offered to whoever has room, here or elsewhere."""
         self._most, self._hinted, self._cut_off, self._draining = most or RUNS, hinted, False, False
-        self._keep_ms = keep_ms
+        self._keep_ms, self._watch, self.gate = keep_ms, watch, None
         self._store = store
         self._runner, self.reverts = runner, runner.reverts
         self._owner, self._alive = owner, alive
@@ -66,7 +72,7 @@ class Dispatcher:
         self.trouble: StoreError | None = None
         """Why the last run could not be kept, whichever it was; None again once a run ends well."""
         self.resumed = Resumed(store=store, clock=clock)
-        self._sweep_wanted = asyncio.Event()
+        self.expiry, self._sweep_wanted = Expiry(store.due, clock, watch), asyncio.Event()
         self._next_look = math.inf
         self._next_audit = 0
         self._uneasy_until = 0
@@ -154,7 +160,7 @@ class Dispatcher:
     async def _run(self, run: Run, dead: OwnerId | None) -> None:
         counts = not self._unwritten.pop(run.session_id, False)
         try:
-            if await self._is_ours(run.session_id):
+            if await self._is_ours(run.session_id) and not await self._lacks_model(run.session_id):
                 await self._runner.run(run, self._owner, dead=dead, counts=counts)
                 self.trouble = None
         except StoreError as error:
@@ -163,9 +169,12 @@ class Dispatcher:
             _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
             self._unwritten[run.session_id] = not isinstance(error, Damaged)
             run.clear()  # not at once: the sweep comes soon enough
+            if isinstance(error, Damaged):
+                await self._set_aside(run.session_id, error)
             asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._sweep_wanted.set)
-        except Exception:  # noqa: BLE001  the edge of a run
+        except Exception as error:  # noqa: BLE001  the edge of a run
             _log.exception("the run of session %s failed; the sweep takes it up", run.session_id)
+            self._watch.report_fault("run", error)
             self._sweep_wanted.set()
         finally:
             self._runs.pop(run.session_id, None)
@@ -175,6 +184,13 @@ class Dispatcher:
         if self._overflow:
             self._overflow = False
             self._sweep_wanted.set()
+
+    async def _set_aside(self, session_id: SessionId, error: Damaged) -> None:
+        """Free the place that a damaged child holds in its tree: it would keep the others waiting."""
+        try:
+            await self._store.set_aside(session_id, self._owner, str(error))
+        except AsyncAgentsError:
+            _log.exception("session %s could not be set aside; the sweep tries it again", session_id)
 
     async def _is_ours(self, session_id: SessionId) -> bool:
         """Whether it belongs to the tree that is served here; a session never changes its tree."""
@@ -188,6 +204,13 @@ class Dispatcher:
             except NotFound:
                 return False
         return self._ours[session_id]
+
+    async def _lacks_model(self, session_id: SessionId) -> bool:
+        """Leave a session as it is that waits for a model which cannot be asked here."""
+        try:
+            return self.gate is not None and await self.gate.lacks_model(session_id) is not None
+        except NotFound:
+            return False
 
     async def begin(self) -> Coroutine[None, None, None]:
         """See what was left, before anything else comes in; returns what is to be done from then on."""
@@ -208,6 +231,10 @@ class Dispatcher:
             except StoreError:
                 _log.exception("the sweep failed; it is tried again")
                 pause = RETRY_MS
+            except Exception as error:  # noqa: BLE001  the edge of the sweep: runs go on without it
+                _log.exception("the sweep failed; it is tried again")
+                self._watch.report_fault("sweep", error)
+                pause = RETRY_MS
             self._next_look = self._clock.now() + pause
             try:
                 async with asyncio.timeout(pause / 1000):
@@ -218,8 +245,7 @@ class Dispatcher:
     async def sweep(self) -> int:
         """Expire what is overdue, take up what nobody runs; returns how long to wait, in ms."""
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
-            while await self._store.expire() >= PIECE:
-                pass  # a piece at a time: others write in between
+            await self.expiry.expire()
         await self._take_up()
         hurry = await self._audit() or self._clock.now() < self._uneasy_until
         longest = RETRY_MS if hurry else SWEEP_MS
@@ -234,7 +260,10 @@ class Dispatcher:
 
     async def _take_up_tree(self, root_id: SessionId) -> None:
         for session_id in await self._store.at_work(root_id):
-            control = await self._store.control(session_id)
+            try:
+                control = await self._store.control(session_id)
+            except (Damaged, NotFound):  # its own run would fail as well; the others of the tree go on
+                continue
             if control.state == "ready":
                 self.dispatch(session_id)
             elif control.state == "running" and self._is_left(control.owner) and session_id not in self._runs:
@@ -284,7 +313,10 @@ class Dispatcher:
         for task_id in await self._store.unconcluded():
             try:
                 await self._store.conclude(task_id)
-            except Damaged:
+            except Exception as error:  # the edge of a row: the others are concluded
+                if isinstance(error, StoreError) and not isinstance(error, Damaged):
+                    raise
+                self.expiry.count("task")
                 _log.exception("task %s cannot be concluded", task_id)
 
     async def stop(self) -> None:

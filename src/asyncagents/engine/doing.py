@@ -12,6 +12,7 @@ from asyncagents.domain.message import ModelRef
 from asyncagents.domain.status import Idle
 from asyncagents.engine.answers import Answers, Sent, send
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.content_hash import with_hash
 from asyncagents.engine.input import Inputs, To, a_prompt, a_text
 from asyncagents.engine.intake import Intake
 from asyncagents.errors import InvalidInput, RequestError
@@ -101,7 +102,9 @@ class Doing:
     ) -> Sent:
         """The first half of `compact`; `goes_on`: the model is asked to go on with its work afterwards."""
         wish = a_text(focus, "a focus")
-        fact = self._inputs.compaction(session_id, wish, key=key, to=To(model=model), goes_on=goes_on)
+        to = To(model=model)
+        fact = self._inputs.compaction(session_id, wish, key=key, to=to, goes_on=goes_on)
+        fact = with_hash(await self._intake.gate.check_input(fact), key, to, focus=wish, goes_on=goes_on)
         return await send(self._store, self._answers, fact)
 
     async def shell(
@@ -125,7 +128,7 @@ class Doing:
         """The first half of `shell`: then it is kept. `SessionBusy`: the session is at work."""
         if not a_prompt(command).strip() or "\0" in command:
             raise InvalidInput("a command has some text, without NUL characters")
-        fact = await self._intake.own(session_id, key=key, to=to)
+        fact = with_hash(await self._intake.own(session_id, key=key, to=to), key, to, shell=command)
         new = NewShell(fact, command, self._ids.message())
         answer = self._answers.expect(session_id, fact.message.id)
         try:

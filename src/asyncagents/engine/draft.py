@@ -24,6 +24,7 @@ from asyncagents.domain.failure import (
     aborted,
     api,
     content_filter,
+    output_length,
     read_failure,
 )
 from asyncagents.domain.id import Ids, PartId, RequestId
@@ -40,6 +41,7 @@ from asyncagents.domain.part import (
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.text import whole, whole_in
 from asyncagents.engine.growing import Growing, NewText, Written
+from asyncagents.engine.retry import RetryHint
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import (
     CallMade,
@@ -96,8 +98,7 @@ class Draft:
         self._called: dict[str, _Called] = {}
         self._finish: StepFinish | None = None
         self._failure: Failure | None = None
-        self.retry_after: float | None = None
-        """When the provider wants to be asked again, in seconds."""
+        self.retry_hint = RetryHint()
 
     @property
     def said(self) -> bool:
@@ -108,6 +109,12 @@ class Draft:
     def spoke(self) -> bool:
         """Whether there is a word of text in it."""
         return any(text.length and isinstance(text.part(), TextPart) for text in self._written)
+
+    @property
+    def _has_text(self) -> bool:
+        """Whether any text has more than spaces in it."""
+        parts = (text.part() for text in self._written)
+        return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
 
     @property
     def heard(self) -> tuple[StepFinish | None, Failure | None]:
@@ -144,9 +151,9 @@ class Draft:
                 return change
             case StepFinish():
                 self._finish = event
-            case StreamError(failure, retry_after):
+            case StreamError(failure, retry_after, retries):
                 self.fail(failure)
-                self.retry_after = retry_after
+                self.retry_hint = RetryHint(retry_after, retries)
             case StreamStart() | StepStart() | StreamFinish():
                 pass
             case _:
@@ -198,11 +205,18 @@ class Draft:
         """Texts that the stream has not ended, as they are now."""
         return [text.part() for text in self._written if not text.closed]
 
-    def rewrite(self, part_id: PartId, text: str) -> None:
-        """Another text instead of the one that was streamed."""
+    def rewrite(self, part_id: PartId, text: str, *, continues: bool = False) -> None:
+        """Put another text in place of the one that was streamed; `continues`: it asks for another step."""
         for each in self._written:
             if each.id == part_id:
                 each.rewrite(whole(text))
+                each.continues = continues
+
+    @property
+    def continues(self) -> bool:
+        """Whether a note at the end of the last text asks for another step."""
+        texts = [each for each in self._written if isinstance(each.part(), TextPart)]
+        return bool(texts) and texts[-1].continues
 
     def unsaved(self) -> tuple[Part, ...]:
         """Text that the store does not have yet."""
@@ -270,7 +284,7 @@ class Draft:
             case "stop" | "tool-calls":
                 return "tool-calls" if complete else "stop", None
             case "length":
-                return "length", None
+                return "length", None if self._called or self._has_text else output_length()
             case "content-filter":
                 return "content-filter", content_filter("The provider's filter stopped this answer.")
             case "error":

@@ -23,9 +23,11 @@ class Ending:
         self._dispatcher = dispatcher
         self._alive = alive
 
-    async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree") -> bool:
+    async def abort(
+        self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree", key: str | None = None
+    ) -> bool:
         """False: it is durable, but somebody still stops."""
-        return await self.stopped(await self._store.cancel(session_id, scope=scope), seconds)
+        return await self.stopped(await self._store.cancel(session_id, scope=scope, key=key), seconds)
 
     async def stopped(self, tree: tuple[SessionId, ...], seconds: float) -> bool:
         """Wait for those who were told to stop. False: somebody still does."""

@@ -8,8 +8,9 @@ from itertools import zip_longest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.board import KindFilter
 from asyncagents.domain.id import SessionId
-from asyncagents.store.verb.board_feed import Change, Look, Moved, Point
+from asyncagents.store.verb.board_feed import Change, Look, Moved, Point, narrowed
 
 QUEUE = 1024
 
@@ -29,8 +30,9 @@ class News(Struct, frozen=True):
 class Follower:
     """Looks are shared with all others; one that does not keep up is cut off, and costs nothing."""
 
-    def __init__(self, point: Point, *, size: int = QUEUE) -> None:
+    def __init__(self, point: Point, *, kind: KindFilter = "background", size: int = QUEUE) -> None:
         self.point = point
+        self._kind = kind
         self._size = size
         self._looks: deque[Look] = deque()
         self._waiting = 0
@@ -77,6 +79,7 @@ class Follower:
 
     def take(self, look: Look) -> Iterator[News]:
         """What is new to it; it may have read some of that for itself. Then it knows all of it."""
+        look = narrowed(look, self._kind, self.point.base)
         fresh = [each for each in look.changes if each.rev > self.point.rev]
         known = [
             each for each in look.changes if each.rev <= self.point.rev and each.became == "task.updated"

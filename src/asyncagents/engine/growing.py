@@ -25,6 +25,8 @@ class Growing:
         self._chunks: list[str] = []
         self.length = 0
         self.clean = True
+        self.continues = False
+        """Whether a note that a plugin appended asks for another step."""
 
     def add(self, text: str) -> NewText:
         offset = self.length

@@ -56,6 +56,13 @@ class Commanded(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
 
 
+class FinishedText(Struct, frozen=True):
+    """A text as it is kept. `continues`: a note at its end asks for another step after the last one."""
+
+    text: str
+    continues: bool = False
+
+
 class HookReport(Struct, frozen=True, kw_only=True):
     """How one hook of one plugin does."""
 
@@ -91,7 +98,7 @@ class Hooks(Protocol):
 
     async def system(self, message: AssistantMessage, system: str) -> str: ...
 
-    async def text_complete(self, part: TextPart) -> str: ...
+    async def text_complete(self, part: TextPart) -> FinishedText: ...
 
     async def permission(self, call: Call, ask: Ask) -> Action:
         """For what the rules leave to a person; "ask" leaves it there."""
@@ -128,8 +135,8 @@ class NoHooks:
     async def system(self, message: AssistantMessage, system: str) -> str:
         return system
 
-    async def text_complete(self, part: TextPart) -> str:
-        return part.text
+    async def text_complete(self, part: TextPart) -> FinishedText:
+        return FinishedText(part.text)
 
     async def permission(self, call: Call, ask: Ask) -> Action:
         return "ask"

@@ -40,6 +40,6 @@ async def complete_rest(hooks: Hooks, draft: Draft, *, hurry: bool) -> None:
 
 
 async def _complete(hooks: Hooks, draft: Draft, part: TextPart) -> None:
-    text = await hooks.text_complete(part)
-    if text != part.text:
-        draft.rewrite(PartId(part.id), text)
+    finished = await hooks.text_complete(part)
+    if finished.text != part.text:
+        draft.rewrite(PartId(part.id), finished.text, continues=finished.continues)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.decision import APPROVE
 from asyncagents.domain.fact import Admit
-from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.domain.id import Ids, MessageId, SessionId, sort_id
 from asyncagents.domain.message import MessageTime, ModelRef, OutputFormat, UserMessage
 from asyncagents.domain.part import CompactionPart, Part, TextPart
 from asyncagents.domain.part_input import PartInput, TextInput, addressed
@@ -40,6 +40,8 @@ class Defaults(Struct, frozen=True):
     """Who is asked for a model's answer."""
     check: Callable[[ModelRef], None] = lambda model: None
     """Raises what is known to be wrong with a model without asking it."""
+    missing: str | None = None
+    """Why nobody can be asked unless a prompt says whom; None: somebody can."""
 
 
 class To(TypedDict, total=False):
@@ -58,7 +60,7 @@ class To(TypedDict, total=False):
     system: str | None
     """What the model is told beside its instructions, in the turn that answers."""
     tools: Mapping[str, bool] | None
-    """What the session may use from here on, instead of its own rules, within what those above it may do."""
+    """What the session may use from here on, laid over its rules: `False` denies, `True` lifts no denial."""
     message_id: MessageId | None
     """Chosen by whoever sends it: the same one again is the same prompt again."""
 
@@ -85,7 +87,7 @@ class Inputs:
         if not parts:
             raise InvalidInput("a prompt needs some text")
         message = self._message(session_id, to)
-        check_order(parts)
+        parts = ordered_parts(parts, self._clock.now())
         addresses = [
             addressed(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
             for part in parts
@@ -149,14 +151,20 @@ class Inputs:
         )
 
 
-def check_order(parts: Sequence[PartInput]) -> None:
-    """People and models read parts in the order of their ids."""
+def ordered_parts(parts: Sequence[PartInput], now: int) -> Sequence[PartInput]:
+    """Check that people and models, who read parts in the order of their ids, read them in this order.
+
+    Ids that a client made while its ids started over ascend by their times alone: new ones are made then.
+    """
     named = [part.id for part in parts if part.id is not None]
     for part_id in named:
         if not part_id.startswith("prt_"):
             raise InvalidInput(f"the id of a part begins with prt_, not like {part_id[:20]!r}")
-    if named != sorted(named):
+    if named == sorted(named):
+        return parts
+    if named != sorted(named, key=lambda part_id: sort_id(part_id, now)):
         raise InvalidInput("the ids of parts ascend in the order of the parts: sort them, or leave them out")
+    return [replace(part, id=None) for part in parts]
 
 
 def _words(system: object) -> str | None:

@@ -11,18 +11,27 @@ from asyncagents.config.commands import Command
 from asyncagents.domain.command import Invocation, hints, invocation
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part_input import PartInput, SubtaskInput, TextInput
+from asyncagents.domain.part_input import PartInput, TextInput
 from asyncagents.domain.permission import Action
-from asyncagents.domain.session import Session, title_from
+from asyncagents.domain.session import Session
 from asyncagents.domain.shape import Shape
+from asyncagents.engine.addressee import (
+    as_task,
+    choose_addressee,
+    choose_by_command,
+    find_asked_subagent,
+    find_command_worker,
+    texts_as_task,
+)
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.arrival import arrived, renewed
 from asyncagents.engine.bundled import bundled
 from asyncagents.engine.compose import Composer, subtask
+from asyncagents.engine.content_hash import with_hash
 from asyncagents.engine.hook import Commanded
-from asyncagents.engine.input import Inputs, To, a_prompt, a_text, model_ref, some_parts
+from asyncagents.engine.input import Inputs, To, a_prompt, a_text, some_parts
 from asyncagents.engine.material import Judge, Material
+from asyncagents.engine.model_gate import ModelGate
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.engine.workplace import Unusable, Workplace, Workplaces, enter
@@ -32,10 +41,6 @@ from asyncagents.store.verb.session import NewSession
 
 NO_COMMANDS = "there are no commands here: a runtime has them that was opened with `coding`"
 NO_SHELL = "there is no shell here: a runtime has one that was opened with `coding`"
-WORKER = "general"
-"""Who does a subtask for which nobody is named."""
-
-
 COMPACT = frozenset({"compact", "summarize"})
 BUILT_IN = COMPACT
 """They come first: no file can take their names. What is typed behind them is given to them."""
@@ -61,7 +66,10 @@ class _Turnstile(Struct):
 
 
 class Intake:
-    def __init__(self, *, store: Store, workplaces: Workplaces, inputs: Inputs, ids: Ids) -> None:
+    def __init__(
+        self, *, store: Store, workplaces: Workplaces, inputs: Inputs, ids: Ids, gate: ModelGate
+    ) -> None:
+        self.gate = gate
         self._ids = ids
         self._store = store
         self._workplaces = workplaces
@@ -72,7 +80,7 @@ class Intake:
     @asynccontextmanager
     async def alone(self, scope: str, key: str | None) -> AsyncIterator[None]:
         """Until input of this key is admitted nobody else makes it here, so that a retry runs no shell."""
-        if key is None or self._workplaces.bare:
+        if key is None or self._plain:
             yield
             return
         lock = self._under_way.setdefault((scope, key), _Turnstile())
@@ -88,16 +96,33 @@ class Intake:
     async def admit(
         self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
     ) -> Admit:
+        fact = await self._admit(session_id, text, key=key, to=to, wakes=wakes)
+        return with_hash(await self.gate.check_input(fact), key, to, text=text, wakes=wakes)
+
+    async def _admit(
+        self, session_id: SessionId, text: str, *, key: str | None, to: To, wakes: bool = True
+    ) -> Admit:
         if not self._workplaces.bare:
             if key is not None and await self._store.is_known(session_id, key):
                 return self._known(session_id, key)
             session = await self._store.session(session_id)
             return await self._taken_in(session, text, key=key, to=to, wakes=wakes)
-        parts = await self._bare(text, to)
-        return self._inputs.admit(session_id, parts, key=key, to=to, wakes=wakes)
+        if self._plain:
+            return self._inputs.admit(session_id, await self._bare(text, to), key=key, to=to, wakes=wakes)
+        if key is not None and await self._store.is_known(session_id, key):
+            return self._known(session_id, key)
+        return await self._bare_heard(
+            await self._store.session(session_id), text, key=key, to=to, wakes=wakes
+        )
 
     async def begin(self, new: NewSession, text: str, *, key: str | None, to: To) -> Admit:
         """For a session that is not there yet, unless its key is known."""
+        fact = await self._begin(new, text, key=key, to=to)
+        if key is None or new.key is None or not await self._store.has_begun(new.key, key):
+            await self.gate.check_input(fact, new.info)
+        return with_hash(fact, key, to, text=text)
+
+    async def _begin(self, new: NewSession, text: str, *, key: str | None, to: To) -> Admit:
         session = new.info
         if not self._workplaces.bare:
             if key is not None and new.key is not None and await self._store.has_begun(new.key, key):
@@ -106,10 +131,30 @@ class Intake:
             if called is not None and called.name in BUILT_IN:
                 raise InvalidInput(f"/{called.name} is for a session that has begun: continue one")
             return await self._taken_in(session, text, key=key, to=to)
-        return self._inputs.admit(session.id, await self._bare(text, to), key=key, to=to)
+        if self._plain:
+            return self._inputs.admit(session.id, await self._bare(text, to), key=key, to=to)
+        if key is not None and new.key is not None and await self._store.has_begun(new.key, key):
+            return self._known(session.id, key)
+        return await self._bare_heard(session, text, key=key, to=to)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether prompts are taken as they come, with no hook to ask."""
+        return self._workplaces.bare and not self._workplaces.hooked
+
+    async def _bare_heard(
+        self, session: Session, text: str, *, key: str | None, to: To, wakes: bool = True
+    ) -> Admit:
+        """Admit a prompt where there are no files, as the hooks of plugins leave it."""
+        parts = await self._bare(text, to, session.directory)
+        return await self._heard(session, self._inputs.admit(session.id, parts, key=key, to=to, wakes=wakes))
 
     async def command(self, session_id: SessionId, called: Invocation, *, key: str | None, to: To) -> Admit:
         """As if it were typed, but it must be there."""
+        fact = await self.gate.check_input(await self._command(session_id, called, key=key, to=to))
+        return with_hash(fact, key, to, command=called.name, arguments=called.arguments)
+
+    async def _command(self, session_id: SessionId, called: Invocation, *, key: str | None, to: To) -> Admit:
         if self._workplaces.bare:
             raise InvalidInput(NO_COMMANDS)
         if key is not None and await self._store.is_known(session_id, key):
@@ -132,7 +177,7 @@ class Intake:
         if "bash" not in place.tools:
             raise InvalidInput(place.why if isinstance(place, Unusable) else NO_SHELL)
         said = TextInput(text=prompt_text("own-command"), synthetic=True)
-        to = _addressed(place, session, to)
+        to = choose_addressee(place, session, to)
         return replace(self._inputs.admit(session_id, (said,), key=key, to=to), source="system")
 
     async def commands(self, directory: str) -> tuple[CommandInfo, ...]:
@@ -143,11 +188,11 @@ class Intake:
         """What the key stood for is in the rows: nothing is looked up or run for it again."""
         return self._inputs.admit(session_id, (TextInput(text="-"),), key=key, to=To())
 
-    async def _bare(self, text: str, to: To) -> list[PartInput]:
+    async def _bare(self, text: str, to: To, directory: str = "/") -> list[PartInput]:
         said: list[PartInput] = [TextInput(text=text)] if a_text(text, "a prompt").strip() else []
         if not to.get("files") and not to.get("parts"):
             return said
-        composer = Composer(await self._workplaces.at("/"), "/", _no_judge, session_id=SessionId(""))
+        composer = Composer(await self._workplaces.at(directory), "/", _no_judge, session_id=SessionId(""))
         return said + await _along(composer, to)
 
     async def _taken_in(
@@ -160,9 +205,12 @@ class Intake:
         fact = await self._called(session, place, called, key=key, to=to) if called else None
         if fact is not None:
             return await self._heard(session, replace(fact, wakes=wakes))
-        if text.strip() and (worker := _asked_of(place, session, to)) is not None:
-            text, to = "", _as_a_task(text, worker, to)
-        to = _addressed(place, session, to)
+        worker = find_asked_subagent(place, session, to)
+        if worker is not None and text.strip():
+            text, to = "", as_task(text, worker, to)
+        elif worker is not None and wakes:  # what wants no reply is no task
+            to = texts_as_task(worker, to)
+        to = choose_addressee(place, session, to)
         composer = self._composer(session, place, to)
         parts = [*await composer.typed(text), *await _along(composer, to)]
         return await self._heard(session, self._inputs.admit(session.id, parts, key=key, to=to, wakes=wakes))
@@ -178,7 +226,7 @@ class Intake:
     ) -> Admit | None:
         """None: there is no such command, so it is a prompt like others."""
         if called.name in COMPACT:
-            to = _addressed(place, session, to)
+            to = choose_addressee(place, session, to)
             return self._inputs.compaction(session.id, called.arguments, key=key, to=to)
         if place.material is None:
             return None
@@ -191,6 +239,7 @@ class Intake:
         why_not = place.material.commands.why_not(called.name)
         if why_not is not None:
             raise InvalidInput(f"/{called.name} cannot be used: {why_not}")
+        place.material.commands.check_trust(called.name)
         command = bundled().get(called.name)
         if command is None:
             return None
@@ -200,7 +249,7 @@ class Intake:
         self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: To
     ) -> Admit | None:
         """A prompt of a server; None: there is none of this name."""
-        to = _addressed(place, session, to)
+        to = choose_addressee(place, session, to)
         composer = self._composer(session, place, to)
         said = await composer.ready_prompt(called)
         if said is None:
@@ -218,8 +267,8 @@ class Intake:
         to: To,
     ) -> Admit:
         command, arguments = called
-        worker = _worker(place, command)
-        to = _addressed(place, session, to if worker else _as_it_says(place, command, to))
+        worker = find_command_worker(place, command)
+        to = choose_addressee(place, session, to if worker else choose_by_command(place, command, to))
         composer = self._composer(session, place, to)
         along = await _along(composer, to)
         filled = await composer.filled(command, arguments)
@@ -268,65 +317,6 @@ async def _along(composer: Composer, to: To) -> list[PartInput]:
     """What a prompt brings besides its text."""
     files = await composer.files(to.get("files") or ())
     return files + await composer.ready(some_parts(to.get("parts") or ()))
-
-
-def _addressed(place: Workplace, session: Session, to: To) -> To:
-    """Whoever is chosen, or answers by default, brings a model of its own; a stranger is refused."""
-    chosen: To = {**to}
-    if chosen.get("agent") or not session.agent:
-        agent = chosen.get("agent") or place.default_agent()
-        if agent is not None:
-            chosen["agent"] = agent
-            chosen["model"] = chosen.get("model") or place.model(agent)
-    if not chosen.get("model") and session.model is None:
-        own = place.model(session.agent) if session.agent and not chosen.get("agent") else None
-        chosen["model"] = own or place.default_model
-    if chosen.get("variant") and not chosen.get("model") and session.model is not None:
-        chosen["model"] = ModelRef(provider_id=session.model.provider_id, model_id=session.model.id)
-    return chosen
-
-
-def _as_a_task(text: str, worker: str, to: To) -> To:
-    """What is left to say to the session itself."""
-    model = model_ref(to.get("model"))
-    task = SubtaskInput(prompt=text, description=title_from(text) or worker, agent=worker, model=model)
-    return {**to, "agent": None, "model": None, "parts": (task, *(to.get("parts") or ()))}
-
-
-def _asked_of(place: Workplace, session: Session, to: To) -> str | None:
-    """A subagent that a person speaks to: the session gives it the task. In its own session it answers."""
-    name = to.get("agent")
-    if not name or name == session.agent or place.staff is None:
-        return None
-    agent = place.staff.get(name)
-    return name if agent is not None and agent.mode == "subagent" else None
-
-
-def _as_it_says(place: Workplace, command: Command, to: To) -> To:
-    """Who answers a command, by its head."""
-    config = command.config
-    chosen: To = {**to}
-    if config.agent is not None:
-        chosen["agent"] = config.agent
-        chosen["model"] = place.model(config.agent) or to.get("model")
-    if config.model is not None:
-        chosen["model"] = config.model
-    if config.variant is not None:
-        chosen["variant"] = config.variant
-    return chosen
-
-
-def _worker(place: Workplace, command: Command) -> str | None:
-    """The subagent that a command is a task for; None: the session answers itself."""
-    config = command.config
-    if config.subtask is False or (config.subtask is None and config.agent is None):
-        return None
-    assert place.material is not None, "the command is its"
-    name = config.agent or WORKER
-    agent = place.material.agent(name)
-    if agent is None:
-        raise InvalidInput(f"/{command.name} wants the agent {name!r}, which is not here: name another one")
-    return name if config.subtask or agent.mode == "subagent" else None
 
 
 def listed(material: Material) -> tuple[CommandInfo, ...]:

@@ -22,7 +22,7 @@ DOOM_LOOP = 3
 """So often the same call with the same input in a row, and somebody is asked."""
 
 
-_ASK = Effective(((Rule(permission="*", pattern="*", action="ask"),),))
+_ASK = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
 
 
 class Wish(Struct, frozen=True):
@@ -98,7 +98,7 @@ class Permissions:
         if denied := [ask for ask, action in judged if action == "deny"]:
             return _denied(denied[0])
         for ask, action in judged:
-            if action == "ask" and not {ask_hash := _hash(call, ask), BY_HAND} & set(call.granted):
+            if action == "ask" and not {ask_hash := plan_hash(call, ask), BY_HAND} & set(call.granted):
                 said = await _said(call, ask, place)
                 if said == "ask":
                     return place.asking.refusal or self._ask(call, ask, ask_hash, place.asking)
@@ -121,6 +121,7 @@ class Permissions:
             patterns=ask.patterns,
             metadata=ask.metadata,
             always=ask.always,
+            exact=ask.exact,
             tool=ToolRef(message_id=call.message_id, call_id=call.call_id),
         )
         now = self._clock.now()
@@ -158,6 +159,16 @@ def _doom_loop(call: Call) -> tuple[Ask, ...]:
     return (Ask("doom_loop", (call.tool,), (call.tool,), {"tool": call.tool, "input": call.input}),)
 
 
-def _hash(call: Call, ask: Ask) -> str:
-    """An answer is for these arguments and this plan; if either changes, it is asked again."""
-    return hashlib.sha256(encode((call.tool, call.input, ask))).hexdigest()
+def plan_hash(call: Call, ask: Ask) -> str:
+    """An answer is for these arguments and this plan; if either changes, it is asked again.
+
+    What can be approved exactly is no part of it: asks of an older program are still open.
+    """
+    plan = {
+        "permission": ask.permission,
+        "patterns": ask.patterns,
+        "always": () if ask.exact else ask.always,
+        "metadata": ask.metadata,
+        "also": ask.also,
+    }
+    return hashlib.sha256(encode((call.tool, call.input, plan))).hexdigest()

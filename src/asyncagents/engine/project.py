@@ -18,8 +18,12 @@ from asyncagents.domain.permission import (
     TASK,
     Action,
     Effective,
+    RuleSet,
+    approved_exactly,
     judge,
+    pattern_permission,
     permission_of,
+    rules_of_tools,
     strictest,
 )
 from asyncagents.domain.session import Rule, Session
@@ -88,7 +92,7 @@ class Project:
         self.asking = asking
         self._specs = {tool.name: tool.spec() for tool in tools}
         self._texts = texts
-        self._rules: dict[tuple[str, tuple[Rule, ...]], Effective] = {}
+        self._rules: dict[tuple[str, RuleSet], Effective] = {}
         self._briefs: dict[tuple[str, Effective], Brief] = {}
 
     def joined(self, tools: Sequence[AnyTool], served: Served | None) -> "Project":
@@ -103,7 +107,7 @@ class Project:
 
     def brief(self, agent: str, rules: Effective | None) -> Brief:
         """Sessions with the same rights are told the same, and it takes long to see who may do what."""
-        rules = rules or Effective((self.agents.get(agent).layers.rules,))
+        rules = rules or Effective.of(self.agents.get(agent).layers.rules)
         if (agent, rules) not in self._briefs:
             if len(self._briefs) >= MOST_KEPT:
                 self._briefs.clear()
@@ -135,27 +139,30 @@ class Project:
 
     def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
         known = self.agents.get(agent)
-        rules = rules or Effective((known.layers.rules,))
-        approved = [rule for rule in approved if rule.permission not in known.asks_anew]
+        rules = rules or Effective.of(known.layers.rules)
+        approved = [rule for rule in approved if pattern_permission(rule.permission) not in known.asks_anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
             needed = (ask.permission, *ask.also)
-            return strictest(judge(rules, approved, each, ask.patterns) for each in needed)
+            action = strictest(judge(rules, approved, each, ask.patterns) for each in needed)
+            exactly = ask.exact and approved_exactly(approved, ask.permission, ask.always)
+            return "allow" if action == "ask" and exactly else action
 
         return decide
 
     def rules(self, agent: str, session: Session) -> Effective:
-        own = session.permission or ()
+        own = RuleSet(session.permission or (), rules_of_tools(session.tools or {}))
         if (agent, own) not in self._rules:
             if len(self._rules) >= MOST_KEPT:
                 self._rules.clear()
             self._rules[agent, own] = self._rules_of(agent, own)
         return self._rules[agent, own]
 
-    def _rules_of(self, agent: str, own: tuple[Rule, ...]) -> Effective:
+    def _rules_of(self, agent: str, own: RuleSet) -> Effective:
         now = self.agents.get(agent or self.agents.default().name).layers.rules
         before = self._before.find(agent) or self._before.default()
-        return Effective(tuple(dict.fromkeys((now + own, before.layers.rules + own))))
+        rules = dict.fromkeys((now + own.rules, before.layers.rules + own.rules))
+        return Effective(tuple(RuleSet(each, own.tools) for each in rules))
 
     def default_agent(self) -> str:
         return self.agents.default().name

@@ -40,6 +40,8 @@ CLEARED = "[The output of this call was left out to make room. Make the call aga
 SUMMARISED = "The conversation was longer than what you see. This summary stands for what came before:"
 PROTECTED_TOKENS = 40_000
 PRUNED_TOKENS = 20_000
+FILE_BYTES_A_TOKEN = 256
+"""With these numbers some 15 MB of files stay in a conversation; providers take 20 to 50."""
 PROTECTED_TOOLS = frozenset({"skill"})
 _CLOSING = re.compile(r"<\s*/\s*file", re.IGNORECASE)
 
@@ -77,7 +79,7 @@ class Prompt:
         self.tokens += weight((entry,), shown)
         for part in entry.parts:
             if isinstance(part, ToolPart) and part.id not in shown and _can_be_left_out(part):
-                tokens = output_weight(part)
+                tokens = output_weight(part) + _file_load(part)
                 self._outputs.append((part.id, tokens))
                 self._output_tokens += tokens
 
@@ -110,6 +112,12 @@ def _said(entry: Entry) -> str:
     of_model = isinstance(entry.info, AssistantMessage)
     texts = [part for part in entry.parts if isinstance(part, TextPart)]
     return "\n".join(part.text for part in texts if of_model or part.synthetic)
+
+
+def _file_load(part: ToolPart) -> int:
+    """Weigh the bytes of files, too, for old ones to be left out before a request is too large to send."""
+    files = part.state.attachments if isinstance(part.state, ToolCompleted) else None
+    return sum(len(file.url) for file in files or ()) // FILE_BYTES_A_TOKEN
 
 
 def _can_be_left_out(part: ToolPart) -> bool:
@@ -172,12 +180,21 @@ def _blocks(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Block]:
                 pass
 
 
+def _held_files(files: Sequence[FilePart]) -> tuple[Attachment, ...]:
+    """Only what is in its URL: a result must not make a provider fetch an address."""
+    return tuple(
+        Attachment(each.mime, each.url, each.filename) for each in files if each.url.startswith("data:")
+    )
+
+
 def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:
     if part.id in shown:
         return FromTool(part.call_id, part.tool, pending_text(part.call_id, part.tool))
     match part.state:
-        case ToolCompleted(output=output, time=time):
-            return FromTool(part.call_id, part.tool, CLEARED if time.compacted else result_read(output))
+        case ToolCompleted(time=time) if time.compacted:
+            return FromTool(part.call_id, part.tool, CLEARED)
+        case ToolCompleted(output=output, attachments=files):
+            return FromTool(part.call_id, part.tool, result_read(output), files=_held_files(files or ()))
         case ToolError(error=error):
             return FromTool(part.call_id, part.tool, result_read(error), failed=True)
         case _:

@@ -2,6 +2,8 @@
 
 from math import isfinite
 
+from msgspec import Struct
+
 from asyncagents.domain.failure import APIError, Failure
 from asyncagents.domain.port import Rng
 
@@ -13,9 +15,19 @@ PATIENCE_MS = 5_000
 """Up to here a run waits for the next try; longer, it ends, and the row waits alone."""
 
 
-def pause(failure: Failure | None, attempt: int, retry_after: float | None, rng: Rng) -> int | None:
+class RetryHint(Struct, frozen=True):
+    """What is known of the next try of a request that failed."""
+
+    after: float | None = None
+    """Seconds that the provider asks for."""
+    most: int | None = None
+    """Tries after the first; None: as many as usual."""
+
+
+def pause(failure: Failure | None, attempt: int, hint: RetryHint, rng: Rng) -> int | None:
     """Milliseconds until the next try after a failed `attempt`, counted from 1. None: there is none."""
-    if not isinstance(failure, APIError) or not failure.data.is_retryable or attempt > RETRIES:
+    retry_after, most = hint.after, RETRIES if hint.most is None else min(hint.most, RETRIES)
+    if not isinstance(failure, APIError) or not failure.data.is_retryable or attempt > most:
         return None
     if retry_after is None or not isfinite(retry_after):
         doubled: int = FIRST_MS << (attempt - 1)

@@ -19,6 +19,7 @@ from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
 from asyncagents.engine.broadcast import Broadcast
 from asyncagents.engine.bus import Bus
+from asyncagents.engine.content_hash import content_hash
 from asyncagents.engine.conversations import Conversations
 from asyncagents.engine.counters import Counters
 from asyncagents.engine.deliveries import Deliveries
@@ -31,8 +32,10 @@ from asyncagents.engine.input import Defaults, Inputs, To, a_name, a_reply
 from asyncagents.engine.instances import Instances
 from asyncagents.engine.intake import CommandInfo, Intake
 from asyncagents.engine.listen import Listening, listening
+from asyncagents.engine.model_gate import ModelGate
 from asyncagents.engine.newborn import Newborn
 from asyncagents.engine.reach import Reach
+from asyncagents.engine.readiness import Readiness
 from asyncagents.engine.resumed import Resumed
 from asyncagents.engine.tasks import Tasks
 from asyncagents.engine.transfer import Transfer
@@ -50,6 +53,9 @@ VERSION = "0.1.0"
 
 class Runtime(Doing):
     """Sessions, and the agents that work in them. Get one from `open_runtime`."""
+
+    readiness: Readiness
+    """Set by whoever has the tasks that it needs."""
 
     def __init__(  # noqa: PLR0913  the pieces it speaks for
         self,
@@ -69,12 +75,12 @@ class Runtime(Doing):
         pool: str,
     ) -> None:
         inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
-        intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids)
+        gate = dispatcher.gate = ModelGate(store, defaults)
+        intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids, gate=gate)
         super().__init__(store=store, bus=bus, answers=answers, inputs=inputs, intake=intake, ids=ids)
         self.counters, self.reach, self._pool = counters, reach, pool
         self._workplaces = workplaces
-        self._dispatcher = dispatcher
-        self._alive = alive
+        self._dispatcher, self._alive = dispatcher, alive
         self._clock = clock
         self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
         self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=pool)
@@ -98,6 +104,7 @@ class Runtime(Doing):
 
     def close(self) -> None:
         """Let everyone go who waits; `open_runtime` does this when its block ends."""
+        self.readiness.close()
         self._answers.close()
         self._bus.close()
         self.board.close()
@@ -136,8 +143,10 @@ class Runtime(Doing):
         permission: Sequence[Rule] = (),
     ) -> Session:
         """The same key again gives the same session. Its own rules are laid over those of its agents."""
-        info = self._newborn(title, parent_id, _absolute(directory), permission)
-        return await self._store.create_session(NewSession(info=info, pool=self._pool, key=key))
+        where = _absolute(directory)
+        info = self._newborn(title, parent_id, where, permission)
+        given = content_hash(title=title, parent_id=parent_id, directory=where, permission=tuple(permission))
+        return await self._store.create_session(NewSession(info=info, pool=self._pool, key=key, hash=given))
 
     async def begin(
         self,
@@ -155,7 +164,8 @@ class Runtime(Doing):
         """
         info = self._newborn(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
-        new = NewSession(info=info, pool=self._pool, key=session_key)
+        given = content_hash(title=title, permission=tuple(permission))
+        new = NewSession(info=info, pool=self._pool, key=session_key, hash=given)
         async with self._intake.alone(info.project_id, key):
             fact = await self._intake.begin(new, text, key=key, to=to)
             session, admitted = await self._store.begin(new, fact)
@@ -249,12 +259,14 @@ class Runtime(Doing):
         await self.async_tools.submit_error(call_id, error)
         return await self._store.call(call_id)
 
-    async def abort(self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree") -> bool:
+    async def abort(
+        self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree", key: str | None = None
+    ) -> bool:
         """End what a session and its descendants do. False: it is durable, but somebody still stops.
 
-        `scope="turn"` spares the tasks that it launched in the background.
+        `scope="turn"` spares the tasks in the background. The same key again ends nothing that came since.
         """
-        return await self._ending.abort(session_id, seconds=seconds, scope=scope)
+        return await self._ending.abort(session_id, seconds=seconds, scope=scope, key=key)
 
     async def session(self, session_id: SessionId) -> Session:
         return await self._store.session(session_id)

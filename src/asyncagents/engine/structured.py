@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Completed, Failed, Requested, Settled
 from asyncagents.domain.fact import Admit
-from asyncagents.domain.failure import structured_output
+from asyncagents.domain.failure import MessageOutputLengthError, structured_output
 from asyncagents.domain.id import CallId, Ids
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import StepFinishPart
@@ -48,6 +48,8 @@ class Acceptance:
         self._last = last
 
     def judged(self, end: StepEnd) -> StepEnd:
+        if isinstance(end.message.error, MessageOutputLengthError):  # an answer may come of the next try
+            end = replace(end, message=replace(end.message, error=None))
         if end.message.error is not None:
             return end
         calls = [call for call in end.calls if call.tool == NAME]

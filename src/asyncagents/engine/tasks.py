@@ -8,7 +8,7 @@ from asyncagents.domain.awaited import Awaited, awaited, is_outside
 from asyncagents.domain.background_task import BackgroundTask, background_task
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.why import Why, why
+from asyncagents.domain.why import PATIENCE_MS, Why, why
 from asyncagents.engine.ending import Ending
 from asyncagents.engine.input import a_prompt
 from asyncagents.engine.intake import Intake
@@ -71,17 +71,20 @@ class Tasks:
         await self._store.by_hand.background(task_id)
         return await self.get(task_id)
 
-    async def cancel(self, task_id: SessionId) -> bool:
-        """End it with all below it; its parent is told. False: it is durable, but somebody still stops."""
-        await self._store.task(task_id)
-        return await self._ending.abort(task_id)
+    async def cancel(self, task_id: SessionId, *, key: str | None = None) -> bool:
+        """End it with all below it; its parent is told. False: it is durable, but somebody still stops.
 
-    async def cancel_batch(self, batch_id: str) -> bool:
+        The same key again ends no later run.
+        """
+        await self._store.task(task_id)
+        return await self._ending.abort(task_id, key=key)
+
+    async def cancel_batch(self, batch_id: str, *, key: str | None = None) -> bool:
         """All of a batch that have not ended."""
         found = await self._store.tasks_of_batch(batch_id)
         if not found:
             raise NotFound("batch", batch_id)
-        stopped = [await self._ending.abort(each.task.id) for each in found if each.task.live]
+        stopped = [await self._ending.abort(each.task.id, key=key) for each in found if each.task.live]
         return all(stopped)
 
     async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
@@ -106,7 +109,19 @@ class Tasks:
             return Why(session_id=session_id, code="unreadable", sentence=said)
         lives = self._ending.owner_lives(about.control.owner)
         served = self._ending.serves_pool(about.control.pool) or self.served_elsewhere(about.control.pool)
-        return why(replace(about, owner_lives=lives, served=served))
+        found = why(replace(about, owner_lives=lives, served=served))
+        here = self._ending.serves_pool(about.control.pool)
+        if found.code in ("ready", "no_worker") and (here or about.now - about.updated >= PATIENCE_MS):
+            return await self._for_lack_of_a_model(found)
+        return found
+
+    async def _for_lack_of_a_model(self, found: Why) -> Why:
+        """What could be taken up is not, if there is no model to ask."""
+        lacks = await self._intake.gate.lacks_model(found.session_id)
+        if lacks is None:
+            return found
+        said = f"It waits for a model, and goes on once there is one: {lacks}."
+        return Why(session_id=found.session_id, code="no_model", sentence=said)
 
 
 ANY = ""

@@ -89,8 +89,9 @@ class Titles:
                 slot.release()
         except (AsyncAgentsError, TimeoutError) as error:
             _log.info("session %s keeps its title: %s", session.id, error)
-        except Exception:  # noqa: BLE001  the edge of a provider: a title is worth no failure
+        except Exception as error:  # noqa: BLE001  the edge of a provider: a title is worth no failure
             _log.warning("session %s keeps its title", session.id, exc_info=True)
+            self._watch.report_fault("title", error)
 
     async def _timed(self, request: Request, end: Titled) -> None:
         """However it ends, it is charged."""

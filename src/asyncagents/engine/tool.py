@@ -33,6 +33,8 @@ class Ask(Struct, frozen=True):
     metadata: dict[str, Any] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     """Permissions that the same patterns need besides."""
+    exact: bool = False
+    """Whether `always` holds the text itself, which no other text fits, instead of patterns."""
 
 
 def unheard(metadata: dict[str, Any]) -> None:

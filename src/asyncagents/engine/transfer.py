@@ -79,7 +79,7 @@ class Transfer:
         after = ""
         while messages := await self._store.messages(session_id, after=after, limit=PIECE):
             yield [record for each in messages for record in _message_records(session_id, each)]
-            after = messages[-1].id
+            after = messages[-1].sort_id
         yield list(_session_records(out))
 
     async def document(self, session_id: SessionId) -> bytes:
@@ -101,7 +101,7 @@ class Transfer:
                 parts = [msgspec.Raw(_part(part)) for part in each.parts]
                 messages.append({"info": msgspec.Raw(_marked(each.raw, each.mark)), "parts": parts})
                 pending += [pending_tool(part.call) for part in each.parts if part.call and part.call.later]
-            after = more[-1].id
+            after = more[-1].sort_id
         found: dict[str, Any] = {"info": msgspec.Raw(_marked(out.raw, out.mark)), "messages": messages}
         found["todos"] = msgspec.Raw(out.todos or b"[]")
         return {**found, "pendingTools": pending} if pending else found

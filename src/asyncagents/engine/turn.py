@@ -9,22 +9,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.control import Lease, Snapshot
-from asyncagents.domain.failure import APIError, ContextOverflowError, Failure, unknown
+from asyncagents.domain.failure import APIError, Failure, unknown
 from asyncagents.domain.id import Ids, RequestId
 from asyncagents.domain.message import AssistantMessage, ModelRef
 from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.session import Session
-from asyncagents.domain.window import taken
 from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.bus import Bus
 from asyncagents.engine.compaction import EMPTY, NOTHING, Compaction, Summary, longest_summary
+from asyncagents.engine.continuation import Continuation
+from asyncagents.engine.decide import is_over
 from asyncagents.engine.draft import Draft
-from asyncagents.engine.hook import NO_HOOKS, Hooks
+from asyncagents.engine.hook import Hooks
 from asyncagents.engine.hooked import complete, complete_rest, shaped
+from asyncagents.engine.job import Job
 from asyncagents.engine.permission import Standing
 from asyncagents.engine.prompt import Prompt
-from asyncagents.engine.retry import PATIENCE_MS, pause, rate_limited
+from asyncagents.engine.retry import PATIENCE_MS, RetryHint, pause, rate_limited
 from asyncagents.engine.run import Run, told_to_stop
 from asyncagents.engine.scribe import Scribe
 from asyncagents.engine.structured import Acceptance, offered
@@ -56,29 +58,11 @@ _log = logging.getLogger(__name__)
 PRUNED_AT_ONCE = 50
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """What a model is asked for."""
-
-    request: Request | None
-    """None: it cannot be asked, and why not."""
-    why_not: str = ""
-    last: bool = False
-    """No step may follow, so no call runs."""
-    room: int | None = None
-    """How much the model can be told; None: nobody knows, or cares."""
-    shrinks: bool = False
-    """A conversation that is too long is summarised."""
-    summary: Summary | None = None
-    """It is a summary."""
-    hooks: Hooks = NO_HOOKS
-    """Who has a word in it."""
-
-
 class Ended(Struct, frozen=True):
     lease: Lease
     started: Started
     end: StepEnd
-    retry_after: float | None
+    retry_hint: RetryHint
 
 
 class Turn:
@@ -106,6 +90,7 @@ class Turn:
         self._windows = windows
         self._narrow: set[ModelRef] = set()
         self._compaction = Compaction(store=store, ids=ids)
+        self._continuation = Continuation(store=store, clock=clock, ids=ids)
         self._standing = Standing(store, workplaces)
         self._store = store
         self._model = model
@@ -138,7 +123,7 @@ class Turn:
     async def _ready(self, run: Run, snapshot: Snapshot) -> bool:
         """Nobody waits for servers of tools with a place at the provider. False: it was interrupted first."""
         assert snapshot.info is not None, "it comes from a store"
-        if self._workplaces.bare:
+        if self._workplaces.bare and not self._workplaces.hooked:
             return True
         try:
             async with run.interruptible():
@@ -194,7 +179,9 @@ class Turn:
         end = draft.end(self._clock.now(), place.effects, last=job.last)
         if started.wanted is not None:
             end = Acceptance(started.wanted, self._ids, self._clock.now(), last=job.last).judged(end)
-        ended = Ended(lease, started, scribe.complete(end), draft.retry_after)
+        if draft.continues and not job.last:
+            end = await self._continuation.extended(end, place)
+        ended = Ended(lease, started, scribe.complete(end), draft.retry_hint)
         return await self._finish(run, ended, job)
 
     async def _job(self, run: Run, place: Workplace, started: Started, snapshot: Snapshot) -> Job:
@@ -287,7 +274,7 @@ class Turn:
         """Close the step, or let it wait for its next try."""
         lease, end, attempt = ended.lease, ended.end, ended.started.attempt
         failure = end.message.error
-        wait = pause(failure, attempt, ended.retry_after, self._rng)
+        wait = pause(failure, attempt, ended.retry_hint, self._rng)
         if wait is None or not isinstance(failure, APIError):
             return await self._close(run, ended, job)
         now = self._clock.now()
@@ -310,9 +297,13 @@ class Turn:
         end = ended.end
         if job.summary is None:
             over = None if end.facts or run.starting or run.left_traces or run.prompt.stale() else self._over
-            if over is not None:
+            if end.goes_on is not None:
+                over = is_over
+            elif over is not None:
                 run.clear()  # whoever pokes from here on may want a new run
-            end = replace(end, full=_full(end.message, job), over=over, minds_todos=not self._workplaces.bare)
+            end = replace(
+                end, full=job.is_full(end.message), over=over, minds_todos=not self._workplaces.bare
+            )
             return await self._store.finish_step(ended.lease, end)
         done = self._compaction.done(end, ended.started, job.summary)
         snapshot = await self._store.finish_summary(ended.lease, done)
@@ -367,13 +358,6 @@ def _weigh_brief(run: Run, place: Workplace, session: Session) -> None:
     agent = session.agent or ""
     with suppress(InvalidInput):  # the step will say it
         run.overhead = place.brief(agent, place.rules(agent, session)).tokens
-
-
-def _full(message: AssistantMessage, job: Job) -> bool:
-    """Whether the next step would be too much for the model, or this one was."""
-    if message.error is not None:
-        return job.shrinks and isinstance(message.error, ContextOverflowError)
-    return job.room is not None and taken(message.tokens) >= job.room
 
 
 def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:

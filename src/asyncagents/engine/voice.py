@@ -8,7 +8,7 @@ from msgspec import Struct
 from asyncagents.config.config import Config
 from asyncagents.domain.message import ModelRef
 from asyncagents.engine.input import model_ref
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import InvalidInput, ModelError, UntrustedInput
 from asyncagents.llm.limits import Concurrency, default_concurrency
 from asyncagents.llm.model import Model
 
@@ -17,6 +17,14 @@ NO_MODEL = (
     'or name one as "model" in asyncagents.json'
 )
 SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
+
+
+def no_model(config: Config) -> InvalidInput:
+    """Say that there is no model, and which untrusted file names one or a provider of one."""
+    fact = config.untrusted.model_fact()
+    if fact is None:
+        return InvalidInput(NO_MODEL)
+    return UntrustedInput(f"{NO_MODEL}; {config.untrusted.sentence(fact)}", fact=fact)
 
 
 def unchecked(model: ModelRef) -> None:
@@ -30,6 +38,8 @@ class Voice(Struct, frozen=True):
     ref: ModelRef
     concurrency: Concurrency = default_concurrency
     check: Callable[[ModelRef], None] = unchecked
+    missing: str | None = None
+    """Why there is nobody to ask unless a prompt says whom."""
 
 
 @asynccontextmanager
@@ -44,9 +54,13 @@ async def open_voice(
     from asyncagents.llm.providers import open_providers  # start-up: half of it, and only real ones need it
 
     async with open_providers(config) as providers:
-        ref = model_ref(model) or providers.default_model()
-        if ref is not None and needed:
+        ref, missing = model_ref(model) or providers.default_model(), None
+        try:
+            if ref is None:
+                raise no_model(config)
             providers.check(ref)
-        if ref is None and needed:
-            raise InvalidInput(NO_MODEL)
-        yield Voice(providers, ref or SCRIPTED, providers.concurrency, providers.check)
+        except (InvalidInput, ModelError) as error:
+            if needed:
+                raise
+            missing = str(error)
+        yield Voice(providers, ref or SCRIPTED, providers.concurrency, providers.check, missing)

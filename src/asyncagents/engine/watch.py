@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Literal, Protocol, Self, TypeAlias
 
 from asyncagents.domain.call import Call, Completed, Failed, Result, Settled
 from asyncagents.domain.control import Snapshot
@@ -16,6 +16,8 @@ from asyncagents.store.store import Store
 
 Trace: TypeAlias = str
 """Where something stands in a trace, as the W3C writes it: a `traceparent`."""
+Edge: TypeAlias = Literal["run", "call", "tool", "sweep", "courier", "title"]
+"""Where an exception ends that no code before it was written for, so that other work goes on."""
 
 
 class Seen(Protocol):
@@ -74,6 +76,13 @@ class Watch(Protocol):
         """A call has its result from outside; `trace`: where its session stands, `began`: when it came."""
         ...
 
+    def report_fault(self, edge: Edge, error: BaseException) -> None:
+        """Hear of an exception that reached an edge, where it is logged and goes no further.
+
+        One exception may be reported twice: a call that cannot be written down ends its run.
+        """
+        ...
+
 
 class _Nothing:
     """The same for everything: nothing is made for what nobody looks at."""
@@ -115,6 +124,8 @@ class Unwatched:
     def refused(self, call: Call) -> None: ...
 
     def settled(self, call: Call, trace: Trace | None, began: int) -> None: ...
+
+    def report_fault(self, edge: Edge, error: BaseException) -> None: ...
 
 
 UNWATCHED = Unwatched()

@@ -190,6 +190,11 @@ class Workplaces(Protocol):
         """Whether every directory is the same, without agents and rules of its own."""
         ...
 
+    @property
+    def hooked(self) -> bool:
+        """Whether hooks of plugins may have to be asked, with or without files."""
+        ...
+
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """As its files are now; `ConfigError` if they cannot be used. With `working` somebody is about to:
         what takes time to begin with, such as a server of tools, is waited for, within bounds."""
@@ -211,6 +216,7 @@ class Bare:
     reminds = False
     nudges = 0
     bare = True
+    hooked = False
     known: tuple[str, ...] = ()
     switchboard: Switchboard | None = None
     keeping = Keeping()

@@ -192,7 +192,10 @@ def _thought(thought: Thought, model_id: str) -> Iterator[Json]:
 
 def _result(told: FromTool, ids: _Ids) -> Json:
     result: Json = {"type": "tool_result", "tool_use_id": ids.of(told.call_id)}
-    if told.output:
+    if told.files:
+        said = [{"type": "text", "text": told.output}] if told.output.strip() else []
+        result["content"] = [*said, *map(_file, told.files)]
+    elif told.output:
         result["content"] = told.output
     if told.failed:
         result["is_error"] = True

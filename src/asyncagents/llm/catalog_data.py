@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal, TypeAlias
 
@@ -81,6 +81,7 @@ def canonical(provider_id: str) -> str:
 
 
 NOWHERE = Entry()
+_WILD = re.compile(r"[*?\[]")
 NO_FAMILY = ("", Family())
 
 
@@ -146,12 +147,32 @@ def plain(model_id: str) -> str:
 
 def family_of(provider_id: str, model_id: str) -> tuple[str, Family]:
     name = plain(model_id)
-    families = shipped().families
-    hits = [like for like in families if fnmatchcase(f"{provider_id}/{name}" if "/" in like else name, like)]
+    _, own = _patterns()
+    sold = f"{provider_id}/{name}"
+    hits = [
+        *_fitting(name),
+        *(like for start, like in own if sold.startswith(start) and fnmatchcase(sold, like)),
+    ]
     if not hits:
         return NO_FAMILY
     best = max(hits, key=_literal)
-    return best, families[best]
+    return best, shipped().families[best]
+
+
+@lru_cache(maxsize=4096)
+def _fitting(name: str) -> tuple[str, ...]:
+    """Patterns that fit a name, whoever sells it: most models are sold by many."""
+    general, _ = _patterns()
+    return tuple(like for start, like in general if name.startswith(start) and fnmatchcase(name, like))
+
+
+@cache
+def _patterns() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Those of families, and those of what one provider sells; before each, how a name that fits begins."""
+    pairs = [(_WILD.split(like, maxsplit=1)[0], like) for like in shipped().families]
+    return tuple(each for each in pairs if "/" not in each[1]), tuple(
+        each for each in pairs if "/" in each[1]
+    )
 
 
 def _literal(pattern: str) -> tuple[int, str]:

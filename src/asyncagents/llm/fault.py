@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.failure import (
@@ -131,6 +132,10 @@ _SENTENCES: dict[Kind, str] = {
 }
 
 
+LOCAL_RETRIES = 1
+"""Of a connection that a server of this machine refuses: it runs, or it does not."""
+
+
 class Target(Struct, frozen=True, kw_only=True):
     """Who was asked, for the sentences people read; `hidden` must not be seen in them."""
 
@@ -227,6 +232,22 @@ def unreachable(target: Target, reason: str) -> StreamError:
     return _api(
         target, f"The connection to {target.provider_id} at {target.url} failed: {why}", {}, retry=True
     )
+
+
+def unserved(target: Target, where: str, *, local: bool) -> StreamError:
+    """Nobody listens at `where`; if that is this machine, the next try will hardly do better."""
+    message = f"{where} refuses connections" + (": is the model server running?" if local else "")
+    told = _api(target, message, {}, retry=True)
+    return replace(told, retries=LOCAL_RETRIES) if local else told
+
+
+def unanswered(target: Target, seconds: float) -> StreamError:
+    """Not a word came of the answer."""
+    message = (
+        f"The silent stream of {target.provider_id} was ended: the model did not begin to answer within "
+        f"{seconds:g} seconds; if it thinks longer, set provider.{target.provider_id}.options.timeout"
+    )
+    return _api(target, message, {}, retry=True)
 
 
 def silent(target: Target, seconds: float) -> StreamError:

@@ -8,8 +8,9 @@ from io import BytesIO
 import aiohttp
 import msgspec
 
-from asyncagents.llm.fault import Answer, garbled, refused, silent, unreachable, unsendable
+from asyncagents.llm.fault import Answer, garbled, refused, silent, unanswered, unsendable
 from asyncagents.llm.fault_body import is_complaint
+from asyncagents.llm.fault_network import network_fault
 from asyncagents.llm.hidden import longest
 from asyncagents.llm.model import ModelEvent, StepStart, StreamError, StreamStart
 from asyncagents.llm.post import Post, Reader
@@ -80,7 +81,7 @@ class Http:
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             return unsendable(target, error)
         try:
-            async with asyncio.timeout(post.idle_seconds or None):
+            async with asyncio.timeout(post.first_seconds or None):
                 response = await self._session.post(
                     post.url, data=data, headers=post.headers, allow_redirects=False
                 )
@@ -89,8 +90,8 @@ class Http:
             return unsendable(target, ValueError(f"{target.url} is no address"))
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-                return silent(target, post.idle_seconds)
-            return unreachable(target, reason_of(error))
+                return unanswered(target, post.first_seconds)
+            return network_fault(target, error)
         except ValueError as error:
             return unsendable(target, error)
 
@@ -110,7 +111,7 @@ class _Body:
         self._reader = reader
         self._response = response
         self._decoder = SseDecoder()
-        self._watch = Watch(post.idle_seconds, response.close)
+        self._watch = Watch(post.first_seconds, post.idle_seconds, response.close)
         # A secret that begins in what is kept is read to its end, or it would not be known as one.
         self._head_size = HEAD_KEPT + longest(self._target.hidden)
         self._head = b""
@@ -126,13 +127,14 @@ class _Body:
             watch.limit(LAST_WORDS_SECONDS)
         elif reader.heard and not self._leaving:
             reader.heard = False
-            watch.touch()
+            watch.mean()
         if self._ended or reader.over or watch.late:
             return None
         watch.waiting = True
         try:
             chunk = await self._response.content.readany()
             if chunk:
+                watch.touch()
                 if len(self._head) < self._head_size:
                     self._head += chunk[: self._head_size - len(self._head)]
                 return reader.read(self._decoder.feed(chunk))
@@ -170,10 +172,11 @@ class _Body:
 
     def _broken(self, error: Exception) -> StreamError:
         if self._watch.expired:
-            return silent(self._target, self._watch.seconds)
+            told = silent if self._watch.begun else unanswered
+            return told(self._target, self._watch.seconds)
         if isinstance(error, EventTooLong):
             return garbled(self._target, "too much at once", Answer(body=self._head), HEAD_KEPT)
-        return unreachable(self._target, reason_of(error))
+        return network_fault(self._target, error)
 
 
 def _streams(response: aiohttp.ClientResponse) -> bool:
@@ -202,18 +205,3 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
             while len(body) < ERROR_BODY and (chunk := await response.content.readany()):
                 body += chunk
     return bytes(body[:ERROR_BODY])
-
-
-def reason_of(error: Exception) -> str:
-    """In words that hold no address: a key may be part of it."""
-    match error:
-        case aiohttp.InvalidURL():
-            return "this is no address"
-        case aiohttp.ClientResponseError():
-            return error.message or type(error).__name__
-        case aiohttp.ClientPayloadError():
-            return "the answer was cut off"
-        case aiohttp.ServerDisconnectedError():
-            return "it was closed without an answer"
-        case _:
-            return str(error) or type(error).__name__

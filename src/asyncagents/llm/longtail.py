@@ -23,7 +23,8 @@ from asyncagents.domain.failure import (
 )
 from asyncagents.domain.text import whole, whole_in
 from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.fault import Answer, Target, garbled, refused, silent, unreachable, unsendable
+from asyncagents.llm.fault import Answer, Target, garbled, refused, silent, unsendable
+from asyncagents.llm.fault_network import network_fault
 from asyncagents.llm.hidden import hidden, shown
 from asyncagents.llm.longtail_build import build_model, build_provider, settings
 from asyncagents.llm.longtail_read import Reader, end_of
@@ -49,6 +50,10 @@ _STATUS: tuple[tuple[type[theirs.ModelAPIError], int], ...] = (
 
 class Silence(Exception):
     """Nothing came for too long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing came for {seconds:g} seconds")
+        self.seconds = seconds
 
 
 class LongTail:
@@ -79,7 +84,7 @@ class LongTail:
                 for said in end_of(response.get()):
                     yield said
         except Exception as error:  # noqa: BLE001  behind this stand a dozen SDKs, each with errors of its own
-            yield failed(self._target(request), error, self._endpoint.idle_seconds)
+            yield failed(self._target(request), error)
 
     @asynccontextmanager
     async def _opened(self, request: Request) -> AsyncIterator[StreamedResponse]:
@@ -89,7 +94,7 @@ class LongTail:
             model, messages(request), model_settings=given, model_request_parameters=parameters(request)
         )
         async with AsyncExitStack() as stack:
-            async with self._patience():
+            async with self._patience(self._endpoint.first_seconds):
                 response = await stack.enter_async_context(stream)
             yield response
 
@@ -105,22 +110,23 @@ class LongTail:
         return self._models[model_id]
 
     async def _paced(self, response: StreamedResponse) -> AsyncIterator[ModelResponseStreamEvent]:
-        events = aiter(response)
+        events, seconds = aiter(response), self._endpoint.first_seconds
         while True:
-            async with self._patience():
+            async with self._patience(seconds):
                 event = await anext(events, None)
             if event is None:
                 return
+            seconds = self._endpoint.idle_seconds
             yield event
 
     @asynccontextmanager
-    async def _patience(self) -> AsyncIterator[None]:
-        timer = asyncio.timeout(self._endpoint.idle_seconds or None)
+    async def _patience(self, seconds: float) -> AsyncIterator[None]:
+        timer = asyncio.timeout(seconds or None)
         try:
             async with timer:
                 yield
         except TimeoutError as error:
-            raise Silence if timer.expired() else error from error
+            raise Silence(seconds) if timer.expired() else error from error
 
     def _target(self, request: Request) -> Target:
         endpoint = self._endpoint
@@ -133,11 +139,11 @@ class LongTail:
         )
 
 
-def failed(target: Target, error: Exception, idle_seconds: float) -> StreamError:
+def failed(target: Target, error: Exception) -> StreamError:
     """What went wrong, in the words that the other adapters use for it."""
     match error:
         case Silence():
-            return silent(target, idle_seconds)
+            return silent(target, error.seconds)
         case theirs.ModelAPIError():
             return _waiting(_told(target, error), error)
         case theirs.ContentFilterError():
@@ -145,7 +151,7 @@ def failed(target: Target, error: Exception, idle_seconds: float) -> StreamError
         case theirs.UnexpectedModelBehavior():
             return garbled(target, "something unexpected", Answer(body=_raw(error.message)))
         case _ if isinstance(error, OSError) or _OF_NETWORK.search(type(error).__name__):
-            return unreachable(target, f"{type(error).__name__}: {error}")
+            return network_fault(target, error)
         case _:
             return unsendable(target, error)
 
@@ -155,7 +161,7 @@ def _told(target: Target, error: theirs.ModelAPIError) -> StreamError:
     own = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
     status = error.status_code if isinstance(error, theirs.ModelHTTPError) else own
     if status is None and error.body is None:
-        return unreachable(target, f"{error.message} {_cause(error)}")
+        return network_fault(target, error, f"{error.message} {_cause(error)}")
     headers = error.headers if isinstance(error, theirs.ModelHTTPError) else None
     answer = Answer(
         body=_raw(error.message if error.body is None else error.body), status=status, headers=headers or {}

@@ -83,8 +83,11 @@ def _said_to_model(told: FromUser | FromTool) -> ModelRequestPart:
         case FromUser(text, files):
             said: list[UserContent] = [text] if text or not files else []
             return UserPromptPart(content=[*said, *map(_file, files)] if files else text)
-        case FromTool(call_id, tool, output, failed):
-            return ToolReturnPart(wire_name(tool), output, call_id, outcome="failed" if failed else "success")
+        case FromTool(call_id, tool, output, failed, files):
+            content = [output, *map(_file, files)] if files else output
+            return ToolReturnPart(
+                wire_name(tool), content, call_id, outcome="failed" if failed else "success"
+            )
         case _:
             assert_never(told)
 

@@ -65,6 +65,7 @@ class FromTool(Struct, frozen=True):
     tool: str
     output: str
     failed: bool = False
+    files: tuple[Attachment, ...] = ()
 
 
 Told: TypeAlias = FromUser | FromModel | FromTool
@@ -163,6 +164,8 @@ class StreamError(Struct, frozen=True, tag="error"):
 
     failure: Failure
     retry_after: float | None = None
+    retries: int | None = None
+    """How often the same is tried again at most; None: as often as usual."""
 
 
 ModelEvent: TypeAlias = (

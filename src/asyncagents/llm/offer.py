@@ -9,7 +9,7 @@ from asyncagents.config.config import Config, ModelConfig, ProviderConfig
 from asyncagents.config.known import known_providers
 from asyncagents.domain.failure import Failure, api, provider_auth
 from asyncagents.domain.message import ModelRef
-from asyncagents.errors import AsyncAgentsError, InvalidInput, ModelError
+from asyncagents.errors import AsyncAgentsError, InvalidInput, ModelError, UntrustedInput
 from asyncagents.llm.catalog import ModelFacts
 from asyncagents.llm.option import variants
 from asyncagents.llm.wire import OPENAI, PACKAGES, RESPONSES, Wire, missing_extra
@@ -18,18 +18,28 @@ from asyncagents.llm.wire import OPENAI, PACKAGES, RESPONSES, Wire, missing_extr
 class Problem(Struct, frozen=True):
     """Why a model cannot be asked; the text is one sentence and says what to do."""
 
-    kind: Literal["unknown", "key", "extra"]
+    kind: Literal["unknown", "untrusted", "key", "extra"]
     provider_id: str
     text: str
+    fact: str = ""
+    """Of what only an untrusted file names: what, and in which file."""
 
     def error(self) -> AsyncAgentsError:
-        return InvalidInput(self.text) if self.kind == "unknown" else ModelError(self.text)
+        match self.kind:
+            case "unknown":
+                return InvalidInput(self.text)
+            case "untrusted":
+                return UntrustedInput(self.text, fact=self.fact)
+            case "key" | "extra":
+                return ModelError(self.text)
+            case _:
+                assert_never(self.kind)
 
     def failure(self) -> Failure:
         match self.kind:
             case "key":
                 return provider_auth(self.provider_id, self.text)
-            case "unknown" | "extra":
+            case "unknown" | "untrusted" | "extra":
                 return api(self.text, is_retryable=False)
             case _:
                 assert_never(self.kind)

@@ -86,7 +86,11 @@ def _choice(choice: str | None) -> str | dict[str, Any] | None:
 
 def _messages(request: Request) -> Iterator[dict[str, Any]]:
     thinks = False
+    shown: list[dict[str, Any]] = []
     for told in request.messages:
+        if shown and not isinstance(told, FromTool):
+            yield {"role": "user", "content": shown}
+            shown = []
         match told:
             case FromUser(text, files):
                 yield {"role": "user", "content": _content(text, files)}
@@ -96,8 +100,20 @@ def _messages(request: Request) -> Iterator[dict[str, Any]]:
                 yield from _step(told, thought or "" if thinks else None)
             case FromTool():
                 yield {"role": "tool", "tool_call_id": _id(told.call_id), "content": told.output}
+                shown += _beside(told)
             case _:
                 assert_never(told)
+    if shown:
+        yield {"role": "user", "content": shown}
+
+
+def _beside(told: FromTool) -> list[dict[str, Any]]:
+    """The files of a result: a message of a tool holds text alone, so a user's message after all of them
+    has the files."""
+    if not told.files:
+        return []
+    words = f"[Files of the result of {wire_name(told.tool)}, call {_id(told.call_id)}:]"
+    return [{"type": "text", "text": words}, *map(_file, told.files)]
 
 
 def _step(told: FromModel, thought: str | None) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,7 @@ class Reader(Protocol):
 class Post(Struct, frozen=True, kw_only=True):
     url: str
     headers: dict[str, str]
+    first_seconds: float
     idle_seconds: float
     target: Target
     write: Callable[[], dict[str, Any]]
@@ -74,7 +75,14 @@ def post(
         hidden=hidden(endpoint.api_key, tuple(given.values()), endpoint.base_url),
     )
     sent = {"content-type": "application/json", "accept": "text/event-stream", **headers, **given}
-    return Post(url=url, headers=sent, idle_seconds=endpoint.idle_seconds, target=target, write=write)
+    return Post(
+        url=url,
+        headers=sent,
+        first_seconds=endpoint.first_seconds,
+        idle_seconds=endpoint.idle_seconds,
+        target=target,
+        write=write,
+    )
 
 
 def key(secret: Secret) -> Secret:

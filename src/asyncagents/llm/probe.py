@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from asyncagents.domain.failure import APIError, ProviderAuthError
 from asyncagents.llm.anthropic import VERSION
-from asyncagents.llm.fault import Answer, Target, refused, unreachable
+from asyncagents.llm.fault import Answer, Target, refused
+from asyncagents.llm.fault_network import network_fault
 from asyncagents.llm.hidden import hidden, shown
-from asyncagents.llm.http import reason_of
 from asyncagents.llm.model import StreamError
 from asyncagents.llm.offer import Offer
 from asyncagents.llm.post import at, key
@@ -44,7 +44,7 @@ async def probe(offer: Offer) -> Probe:
     except TimeoutError:
         return Probe(False, f"it did not answer within {SECONDS:g} seconds at {target.url}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Probe(False, _sentence(unreachable(target, reason_of(error))))
+        return Probe(False, _sentence(network_fault(target, error)))
     if answer.status in NO_SUCH_PAGE:
         return Probe(None, f"it answers, but has no list of models at {target.url}")
     if answer.status != 200:

@@ -7,18 +7,19 @@ from typing import Protocol, TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from asyncagents.config.config import Config
+from asyncagents.config.config import Config, ModelDeadlines
 from asyncagents.domain.failure import api
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.window import Window
 from asyncagents.llm.anthropic import AnthropicMessages
 from asyncagents.llm.attachment import mime_of, name_of, readable
 from asyncagents.llm.catalog import Catalog, ModelFacts
-from asyncagents.llm.endpoint import IDLE_SECONDS, Endpoint
+from asyncagents.llm.endpoint import FIRST_SECONDS, IDLE_SECONDS, Endpoint
 from asyncagents.llm.http import Http, open_http
 from asyncagents.llm.limits import AT_ONCE
 from asyncagents.llm.model import (
     Attachment,
+    FromTool,
     FromUser,
     Model,
     ModelEvent,
@@ -57,7 +58,7 @@ class Providers:
     def __init__(self, http: Http, roster: Roster) -> None:
         self._http = http
         self.roster = roster
-        self._adapters: dict[tuple[str, Wire, Headers], Model] = {}
+        self._adapters: dict[tuple[str, Wire, Headers, ModelDeadlines], Model] = {}
         self._to_close: list[Closing] = []
 
     @property
@@ -104,7 +105,7 @@ class Providers:
 
     async def _adapter(self, offer: Offer) -> Model:
         headers = {**offer.provider.headers, **offer.config.headers}
-        at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items()))
+        at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items())), offer.config.deadlines
         if at not in self._adapters:
             made = await self._built(offer, _endpoint(offer, headers))
             self._adapters.setdefault(at, made)  # another request may have been quicker
@@ -138,14 +139,19 @@ def _load_long_tail(offer: Offer, endpoint: Endpoint) -> ClosingModel:
 
 
 def _endpoint(offer: Offer, headers: dict[str, str]) -> Endpoint:
-    seconds = offer.provider.timeout_seconds
+    own, its = offer.config.deadlines, offer.provider.deadlines
     return Endpoint(
         provider_id=offer.ref.provider_id,
         base_url=offer.base_url,
         api_key=offer.provider.api_key,
         headers=headers,
-        idle_seconds=IDLE_SECONDS if seconds is None else seconds,
+        first_seconds=_first(own.first_seconds, its.first_seconds, FIRST_SECONDS),
+        idle_seconds=_first(own.idle_seconds, its.idle_seconds, IDLE_SECONDS),
     )
+
+
+def _first(*given: float | None) -> float:
+    return next(each for each in given if each is not None)
 
 
 def prepared(offer: Offer, request: Request) -> Request:
@@ -185,18 +191,24 @@ def _without_thinking(options: Options, offer: Offer, request: Request) -> Optio
 
 def _fitting(messages: Sequence[Told], facts: ModelFacts, *, everything: bool) -> Sequence[Told]:
     """As they are, if the model takes every file among them."""
-    if not any(isinstance(told, FromUser) and told.files for told in messages):
+    if not any(isinstance(told, FromUser | FromTool) and told.files for told in messages):
         return messages
-    return [_fit(told, facts, everything) if isinstance(told, FromUser) else told for told in messages]
+    return [
+        _fit(told, facts, everything) if isinstance(told, FromUser | FromTool) else told for told in messages
+    ]
 
 
-def _fit(told: FromUser, facts: ModelFacts, everything: bool) -> FromUser:
+def _fit(told: FromUser | FromTool, facts: ModelFacts, everything: bool) -> FromUser | FromTool:
     out = {file: why for file in told.files if (why := _refuses(file, facts, everything))}
     if not out:
         return told
     notes = [f"[{name_of(file)} ({mime_of(file)}) was left out: {why}]" for file, why in out.items()]
     kept = tuple(file for file in told.files if file not in out)
-    return FromUser("\n".join([told.text, *notes] if told.text else notes), kept)
+    text = told.text if isinstance(told, FromUser) else told.output
+    text = "\n".join([text, *notes] if text else notes)
+    if isinstance(told, FromUser):
+        return FromUser(text, kept)
+    return replace(told, output=text, files=kept)
 
 
 def _refuses(file: Attachment, facts: ModelFacts, everything: bool) -> str | None:

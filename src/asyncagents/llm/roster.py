@@ -113,7 +113,7 @@ class Roster:
     def _offer(self, ref: ModelRef, *, tools: bool) -> Offer | Problem:
         provider = self._providers.get(ref.provider_id)
         if provider is None:
-            return Problem("unknown", ref.provider_id, self._no_provider(ref.provider_id))
+            return self._blamed(Problem("unknown", ref.provider_id, self._no_provider(ref.provider_id)))
         npm = provider.npm or PACKAGES.get(ref.provider_id, COMPATIBLE)
         wire = wire_of(npm)
         if wire is None:
@@ -132,7 +132,18 @@ class Roster:
             facts=facts,
             wire=way_to(npm, wire, facts, tools=tools),
         )
-        return self._missing(offer) or offer
+        problem = self._missing(offer)
+        return self._blamed(problem) if problem is not None else offer
+
+    def _blamed(self, problem: Problem) -> Problem:
+        """Name the untrusted file that sets the provider up, if there is one: that may be the cause."""
+        provider_id, untrusted = problem.provider_id, self._config.untrusted
+        fact = untrusted.fact(f"provider {provider_id!r}", "provider", provider_id)
+        if fact is None or problem.kind == "extra":
+            return problem
+        sentence = untrusted.sentence(fact)
+        text = f"{problem.text}; {sentence}" if problem.kind == "key" else sentence
+        return Problem("untrusted", provider_id, text, fact)
 
     def concurrency(self, ref: ModelRef) -> int | None:
         provider = self._providers.get(ref.provider_id)

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import Config
 from asyncagents.domain.call import Call, Completed, Failed
+from asyncagents.domain.continuation import asks_to_continue
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import Part, TextPart
 from asyncagents.domain.permission import Action
 from asyncagents.domain.text import said, whole
-from asyncagents.engine.hook import Arriving, Commanded, Compacting, HookName, PluginReport
+from asyncagents.engine.hook import Arriving, Commanded, Compacting, FinishedText, HookName, PluginReport
 from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
 from asyncagents.llm.model import Options
@@ -134,9 +135,15 @@ class Chain:
         after = await self._change("experimental.chat.system.transform", _step(message), before)
         return "\n\n".join(text for text in after.system if text)
 
-    async def text_complete(self, part: TextPart) -> str:
+    async def text_complete(self, part: TextPart) -> FinishedText:
+        """Each plugin's own note counts, unless a later plugin rewrites the text that it stands in."""
         about = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
-        return (await self._change("experimental.text.complete", about, TextOutput(part.text))).text
+        text, continues = part.text, False
+        for plugin in self._with("experimental.text.complete"):
+            after = (await plugin.change("experimental.text.complete", about, TextOutput(text))).text
+            continues = asks_to_continue(text, after) or (continues and after.startswith(text))
+            text = after
+        return FinishedText(text, continues)
 
     async def permission(self, call: Call, ask: Ask) -> Action:
         """One that denies is enough; one that allows is, if none denies."""
@@ -170,7 +177,7 @@ class Chain:
     async def tool_after(self, call: Call, done: Completed) -> Completed:
         before = AfterOutput(done.title, done.output, done.metadata)
         after = await self._change("tool.execute.after", _of(call), before)
-        return Completed(after.output, after.title, after.metadata)
+        return replace(done, output=after.output, title=after.title, metadata=after.metadata)
 
     async def shell_env(self, call: Call, directory: str) -> Mapping[str, str]:
         about = _of(call) | {"cwd": directory}

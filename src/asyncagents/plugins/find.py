@@ -19,10 +19,14 @@ from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.config.place import config_folder, folders_up
 from asyncagents.config.trust import is_trusted, project_root
+from asyncagents.config.untrusted import relative
 from asyncagents.plugins.loaded import Scope
 
 GROUP = "asyncagents.plugins"
 MOST_FILES = 200
+MOST_NAMES = 5
+NODE_FOLDERS = ("tool", "tools", "plugin", "plugins")
+NODE_ENDINGS = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs")
 _log = logging.getLogger(__name__)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 NO_PYTHON = (
@@ -70,6 +74,7 @@ class Finder:
         warnings = [
             *distrust_warning([file.path for file in strange], "plugin", root),
             *distrust_warning([file.path for file in strange_tools], "tool", root),
+            *_node_warning(node_files(self._environment, directory), root),
         ]
         plugins = (
             *self._installed(directory),
@@ -121,6 +126,32 @@ def project_files(environment: Environment, directory: Path, kind: str) -> list[
     around = reversed(folders_up(environment.folder(str(directory))))
     folders = [folder / ".asyncagents" / kind for folder in around]
     return [path for folder in folders if folder not in own for path in _python(folder)]
+
+
+def node_files(environment: Environment, directory: Path) -> list[Path]:
+    """Find the tools and plugins of a project that were written for OpenCode."""
+    folders = [folder / ".opencode" for folder in folders_up(environment.folder(str(directory)))]
+    return [path for folder in folders for name in NODE_FOLDERS for path in _scripts(folder / name)]
+
+
+def _scripts(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [folder / name for name in names if name.endswith(NODE_ENDINGS) and not name.endswith(".d.ts")]
+
+
+def _node_warning(paths: Sequence[Path], root: Path) -> list[str]:
+    """One for all, or none."""
+    if not paths:
+        return []
+    names = [relative(str(path), str(root)) for path in paths]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return [
+        f"{', '.join(names[:MOST_NAMES])}{more}: written for Node, which is not run here; write tools and "
+        "plugins in Python, in .asyncagents/tools and .asyncagents/plugins"
+    ]
 
 
 def _user_folders(environment: Environment, kind: str) -> list[Path]:

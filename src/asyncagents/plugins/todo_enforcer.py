@@ -2,6 +2,7 @@
 
 import hashlib
 
+from asyncagents.domain.continuation import continuation_keys
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
@@ -56,7 +57,7 @@ class TodoEnforcer:
     async def _new_key(self, session: Session, left: tuple[Todo, ...]) -> str | None:
         """None: enough was said since a person last spoke, or nothing was done since it was said last."""
         place = await enter(self._workplaces, session.directory)
-        spoken = f"nudge:{await self._store.newest_prompt(session.id)}:"
+        spoken = continuation_keys(await self._store.newest_prompt(session.id))
         worked = await self._store.last_call_id(session.id)
         key = spoken + hashlib.sha256(encode((left, worked))).hexdigest()[:16]
         if await self._store.count_inputs(session.id, key):

@@ -29,6 +29,8 @@ class Listing(Shape, frozen=True, kw_only=True):
     token: str | None = None
     serves_all: bool = True
     """Whether it works on all sessions of the data directory; else on those of a `run` alone."""
+    runs: bool = True
+    """Whether it runs sessions itself; else workers on the same database do."""
 
     def __repr__(self) -> str:
         """Without the token."""

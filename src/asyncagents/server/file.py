@@ -12,6 +12,7 @@ from msgspec import field
 from asyncagents.config.trust import project_root
 from asyncagents.domain.permission import Effective, evaluate
 from asyncagents.domain.port import Clock
+from asyncagents.domain.result_file import mime_of
 from asyncagents.domain.session import Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.text import whole
@@ -25,10 +26,10 @@ from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.tools.files import Files
 from asyncagents.tools.fuzzy import best
-from asyncagents.tools.gitignore import is_ignored
+from asyncagents.tools.git_index import Tracked
+from asyncagents.tools.gitignore import Ignoring
 from asyncagents.tools.grep import LONGEST, SECONDS, search_lines
 from asyncagents.tools.grep_search import Search
-from asyncagents.tools.media import mime_of
 from asyncagents.tools.place import Inside
 from asyncagents.tools.text import is_binary
 from asyncagents.tools.walk import rules_above, rules_in, walk
@@ -89,7 +90,8 @@ def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
     files, top = _opened(where)
     place = _inside(files, top, path)
     below = place.parts[len(top.parts) :]
-    known = (*rules_above(files, place), *rules_in(files, place))
+    ignoring = Ignoring((*rules_above(files, place), *rules_in(files, place)))
+    tracked = Tracked(place)
     entries, until = files.names(place), clock.now() + RULE_MS
     plain = files.times(place, [entry.name for entry in entries if not entry.folder])
     nodes = [
@@ -99,7 +101,8 @@ def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
             absolute=whole(f"{place.path.rstrip('/')}/{entry.name}"),
             type="directory" if entry.folder else "file",
             ignored=clock.now() < until
-            and is_ignored((*place.parts, entry.name), known, folder=entry.folder),
+            and ignoring.ignores(parts := (*place.parts, entry.name), folder=entry.folder)
+            and not tracked.holds(parts, folder=entry.folder),
         )
         for entry in entries
         if entry.folder or entry.name in plain
@@ -194,7 +197,7 @@ async def found_lines(site: Site, request: Request) -> Answer:
         root=files.root,
         place=top,
         pattern=pattern,
-        rules=Effective((await default_agent_rules(site, request),)),
+        rules=Effective.of(await default_agent_rules(site, request)),
         hits=True,
     )
     async with site.errands.searches:

@@ -119,12 +119,13 @@ class Gate(Struct, frozen=True, kw_only=True):
         return self.is_loopback and host is not None and _is_here(host) and not handed_on
 
     def cors(self, request: Request) -> Pairs:
-        """What browsers are told."""
+        """Say what browsers are told. A preflight is answered alike for all paths, so it reveals nothing;
+        the request that follows it is admitted, or not, by its own origin and token."""
         origin = request.header("origin")
         status = request.path.startswith("/v1/")
         if origin.lower() in self.origins:
             return (("access-control-allow-origin", "*" if status else origin), *_LET_IN)
-        return _STATUS_CORS if status else ()
+        return _STATUS_CORS if status or request.method == "OPTIONS" else ()
 
     def _proves(self, request: Request) -> bool:
         if self.token is None:

@@ -11,6 +11,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.errors import (
     AsyncAgentsError,
     Conflict,
+    Damaged,
     InvalidInput,
     NotFound,
     RequestError,
@@ -103,6 +104,7 @@ _STATUSES: tuple[tuple[type[RequestError], int], ...] = (
     (ResultRefused, 422),
     (InvalidInput, 400),
 )
+LONGEST_REASON = 300
 _UNEXPECTED = "this is a mistake of the server, and its log says more"
 _LATER = "this cannot be done now, and its log says why; send it again later, the same is done once"
 
@@ -113,6 +115,15 @@ def shown(value: Any) -> Answer:
 
 def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
     return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
+
+
+def damaged(error: Damaged) -> Answer:
+    """No later try does better, so that nobody should wait for one; `damaged` tells it from a bug."""
+    said = (
+        f"a row of this session cannot be read, and the session cannot go on ({str(error)[:LONGEST_REASON]})"
+    )
+    message = f"{said}; all others can. Look for the row in a backup, or delete the session"
+    return Answer(500, encode({"name": NAMES[500], "data": {"message": message, "damaged": True}}))
 
 
 R = TypeVar("R", Answer, Reply)
@@ -128,6 +139,9 @@ async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = 
         return await work
     except RequestError as error:
         return tell(error)
+    except Damaged as error:
+        _log.warning("a request could not be answered", exc_info=error)
+        return damaged(error)
     except AsyncAgentsError as error:
         _log.warning("a request could not be answered", exc_info=error)
         return refused(503, _LATER)

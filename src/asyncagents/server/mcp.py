@@ -16,7 +16,7 @@ from asyncagents.server.place import workplace
 from asyncagents.server.route import Handler, Route, Site
 
 SECONDS = 10.0
-"""So long the answer waits for servers that are being started."""
+"""So long the answer to an added server waits until it is started."""
 LONGEST_NAME = 64
 NONE_HERE = "there are no MCP servers in this runtime: it works without the files of a directory"
 NO_LOGIN = (
@@ -69,14 +69,15 @@ class ResourceInfo(Shape, frozen=True, kw_only=True):
 
 
 async def states(site: Site, request: Request) -> Answer:
-    """Those that are wanted are started, and waited for a while."""
+    """As they are now: those that are wanted and not there yet are started, and not waited for."""
     if site.runtime.switchboard is None:
         return shown({})
-    return shown(await _states(site, request))
+    return shown(await _states(site, request, seconds=0))
 
 
-async def _states(site: Site, request: Request) -> dict[str, McpStatus]:
-    found = await _asked(_board(site).states(directory(site, request), seconds=SECONDS))
+async def _states(site: Site, request: Request, *, seconds: float) -> dict[str, McpStatus]:
+    """OpenCode has no word for a server that is being started: it has failed so far, and says why."""
+    found = await _asked(_board(site).states(directory(site, request), seconds=seconds))
     return {name: _status(state) for name, state in found.items()}
 
 
@@ -98,7 +99,7 @@ async def add(site: Site, request: Request) -> Answer:
     if not new.name or len(new.name) > LONGEST_NAME or not new.name.isprintable():
         raise InvalidInput(f"name is a text of up to {LONGEST_NAME} characters")
     await _asked(_board(site).add(directory(site, request), new.name, _config(new.config)))
-    return shown(await _states(site, request))
+    return shown(await _states(site, request, seconds=SECONDS))
 
 
 def _config(new: NewServer) -> McpConfig:
@@ -195,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
         path="/mcp",
         handler=states,
         access="token",
-        summary="MCP servers of a directory, which are started if they are not yet",
+        summary="MCP servers of a directory, as they are now; those that are not there yet are started",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=dict[str, McpStatus],

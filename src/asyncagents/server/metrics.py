@@ -22,8 +22,13 @@ async def ready(site: Site, request: Request) -> Answer:
         return refused(503, "the server stops")
     if not site.runtime.serves and not site.runtime.tasks.served_elsewhere(""):
         return refused(503, "no session is worked on here: it only reads and takes in")
+    if site.runtime.defaults.missing is not None:
+        return refused(503, "there is no model to ask, and history is shown alone: the log says what to set")
     if site.runtime.trouble is not None:
         return refused(503, "what is done cannot be written down; it is tried again, and the log says why")
+    reason = await site.runtime.readiness.trouble()
+    if reason is not None:
+        return refused(503, f"requests cannot be stored: {reason}")
     return shown(Ready(status="ready"))
 
 
@@ -63,6 +68,8 @@ def _counted(counters: Counters) -> Iterator[str]:
     yield from _tally("tool_calls", "Calls of tools.", counters.calls, "tool", "outcome")
     yield from _spread("tool_call_seconds", "How long they took.", counters.call_seconds, "tool")
     yield from _tally("results", "Results that came from outside.", counters.results, "tool", "outcome")
+    yield from _tally("faults", "Exceptions that nothing was prepared for.", counters.faults, "edge")
+    yield from _tally("stuck_rows", "Rows that were due and could not be ended.", counters.stuck, "kind")
     yield from _tally("http_requests", "Requests by HTTP.", counters.answers, "route", "status")
     yield from _spread("http_request_seconds", "Until they were answered.", counters.answer_seconds, "route")
     yield from _gauge("event_streams", "Open event streams.", counters.streams)

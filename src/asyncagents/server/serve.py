@@ -42,6 +42,8 @@ class Listening(Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     serves_all: bool = True
     """Whether the runtime works on all sessions: then other commands leave the work to it."""
+    runs: bool = True
+    """Whether the runtime runs sessions itself; else workers on the same database do."""
     silence: float = 30.0
     """After so many seconds without an event a stream says that it lives."""
     heartbeat: float = 10.0
@@ -86,7 +88,7 @@ async def open_server(
         closing(Lock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):
-        listing = replace(_listing(bound, address, site, token), serves_all=listening.serves_all)
+        listing = _listing(bound, address, site, listening, token=token)
         async with _answering(app, bound, site, patience):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
@@ -164,10 +166,18 @@ def _listed(data: Path, listing: Listing) -> Iterator[None]:
         remove_listing(data)
 
 
-def _listing(bound: socket.socket, address: Address, site: Site, token: str | None) -> Listing:
+def _listing(
+    bound: socket.socket, address: Address, site: Site, listening: Listening, *, token: str | None
+) -> Listing:
     port = bound.getsockname()[1]
     return Listing(
-        port=port, pid=os.getpid(), started_at=moment(site.started), url=address.url(port), token=token
+        port=port,
+        pid=os.getpid(),
+        started_at=moment(site.started),
+        url=address.url(port),
+        token=token,
+        serves_all=listening.serves_all,
+        runs=listening.runs,
     )
 
 

@@ -94,7 +94,7 @@ async def abort(site: Site, request: Request) -> Answer:
     with suppress(NotFound):
         at = session_id(request)
         rested = isinstance(await site.runtime.status(at), Idle)
-        await site.runtime.abort(at)
+        await site.runtime.abort(at, key=key(request))
         if rested:
             await site.runtime.say_idle(at)
     return shown(True)
@@ -114,7 +114,7 @@ ROUTES: tuple[Route, ...] = (
         headers=(DIRECTED, KEYED),
         body=NewSession,
         answer=Session,
-        statuses=(400, 404),
+        statuses=(400, 404, 409),
     ),
     Route(
         method="GET",
@@ -165,7 +165,9 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/abort",
         handler=abort,
         access="token",
-        summary="End what a session and its descendants do",
+        summary="End what a session and its descendants do; under the same Idempotency-Key, once",
+        headers=(KEYED,),
         answer=bool,
+        statuses=(400, 409),
     ),
 )

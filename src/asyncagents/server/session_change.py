@@ -112,7 +112,7 @@ ROUTES: tuple[Route, ...] = (
         headers=(KEYED,),
         body=Fork,
         answer=Session,
-        statuses=(400, 404),
+        statuses=(400, 404, 409),
     ),
     Route(
         method="POST",

@@ -10,7 +10,16 @@ from asyncagents.domain.shape import Shape
 from asyncagents.domain.status import Status
 from asyncagents.errors import InvalidInput
 from asyncagents.server.body import read
-from asyncagents.server.given import DIRECTED, flag, message_id, named_directory, number, session_id
+from asyncagents.server.given import (
+    DIRECTED,
+    KEYED,
+    flag,
+    key,
+    message_id,
+    named_directory,
+    number,
+    session_id,
+)
 from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.session import LIMIT, MOST_SESSIONS
@@ -77,7 +86,9 @@ async def abort(site: Site, request: Request) -> Answer:
     wanted = read(request, Abort)
     if not 0 <= wanted.seconds <= LONGEST_WAIT:
         raise InvalidInput(f"seconds is from 0 to {LONGEST_WAIT:.0f}")
-    done = await site.runtime.abort(session_id(request), seconds=wanted.seconds, scope=wanted.scope)
+    done = await site.runtime.abort(
+        session_id(request), seconds=wanted.seconds, scope=wanted.scope, key=key(request)
+    )
     return shown(Stopped(stopped=done))
 
 
@@ -148,10 +159,11 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/abort",
         handler=abort,
         access="token",
-        summary="End what a session and its descendants do, or its turn alone",
+        summary="End what a session and all below it do, or its turn; under the same Idempotency-Key, once",
+        headers=(KEYED,),
         body=Abort,
         answer=Stopped,
-        statuses=(400, 404),
+        statuses=(400, 404, 409),
     ),
     Route(
         method="GET",

@@ -13,6 +13,7 @@ from asyncagents.engine.agents import Agents
 from asyncagents.engine.project import Project
 from asyncagents.engine.workplace import Workplace
 from asyncagents.errors import ConfigError, InvalidInput
+from asyncagents.llm.alias import find_alias
 from asyncagents.server.body import read
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory
 from asyncagents.server.http import Answer, Request, shown
@@ -25,9 +26,10 @@ NO_FILES = "a program says how this server is configured, and no file counts: ch
 async def get(site: Site, request: Request) -> Answer:
     """With the model that is asked if nobody says, whether a file names it or not."""
     place = await workplace(site, request)
-    ref = place.default_model or site.runtime.defaults.model
+    defaults = site.runtime.defaults
+    ref = place.default_model or (defaults.model if defaults.missing is None else None)
     said = told(await loaded(site, request)) if _from_files(place) else dict(ALWAYS)
-    return shown({"model": f"{ref.provider_id}/{ref.model_id}", **said})
+    return shown(said if ref is None else {"model": f"{ref.provider_id}/{ref.model_id}", **said})
 
 
 def _from_files(place: Workplace) -> bool:
@@ -68,7 +70,11 @@ async def _changed(site: Site, work: Callable[[], Loaded]) -> None:
 def _verify(where: Path, loaded: Loaded) -> None:
     """Whether its agents can work: the default one must be there, and able."""
     here = environment()
-    Agents(loaded.config, find_agents(here, where, trusted=loaded.trusted), home=str(here.home))
+    Agents(
+        loaded.config,
+        find_agents(here, where, trusted=loaded.trusted, alias=partial(find_alias, loaded.config)),
+        home=str(here.home),
+    )
 
 
 async def get_global(site: Site, request: Request) -> Answer:

@@ -7,7 +7,16 @@ from functools import wraps
 from typing import Any, TypeAlias, get_args
 
 from asyncagents.domain.background_task import BackgroundTask, moment
-from asyncagents.domain.board import BoardSnapshot, Removed, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.board import (
+    KINDS,
+    BoardSnapshot,
+    KindFilter,
+    Removed,
+    TaskGroup,
+    TaskPage,
+    TaskQuery,
+    TaskStats,
+)
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.served import Health
@@ -62,6 +71,7 @@ async def stats(site: Site, request: Request) -> Answer:
 async def tasks(site: Site, request: Request) -> Answer:
     given = Query(request.query)
     query = TaskQuery(
+        kind=_kind(given),
         status=given.one_of("status", _STATUSES),
         agent=given.word("agent"),
         search=given.text("search") or None,
@@ -69,6 +79,10 @@ async def tasks(site: Site, request: Request) -> Answer:
         offset=given.number("offset", 0, least=0),
     )
     return shown(await site.runtime.board.page(query))
+
+
+def _kind(given: Query) -> KindFilter:
+    return given.one_of("kind", KINDS) or "background"
 
 
 async def task(site: Site, request: Request) -> Answer:
@@ -94,26 +108,27 @@ async def why(site: Site, request: Request) -> Answer:
 
 async def events(site: Site, request: Request) -> Stream:
     """A browser that comes again says `Last-Event-ID`, and begins afresh whatever its address says."""
-    after = Query(request.query).text("after")
+    given = Query(request.query)
+    after, kind = given.text("after"), _kind(given)
     if request.header("last-event-id"):
         after = None
-    following = None if after is None else site.runtime.board.follow(after)
+    following = None if after is None else site.runtime.board.follow(after, kind=kind)
 
     def beat() -> bytes:
         return frame("heartbeat", encode(Beat(ts=moment(site.clock.now()))))
 
-    return Stream(_frames(site, following), beat, site.silence)
+    return Stream(_frames(site, following, kind), beat, site.silence)
 
 
-async def _frames(site: Site, following: Following | None) -> AsyncGenerator[bytes, None]:
+async def _frames(site: Site, following: Following | None, kind: KindFilter) -> AsyncGenerator[bytes, None]:
     """For ever; until the runtime is closed, or cannot read its store: whoever listens comes again."""
     yield opening()
     try:
         while True:
             if following is None:
                 async with site.looks:
-                    board, cursor = await site.runtime.board.snapshot()
-                following = site.runtime.board.follow(cursor)
+                    board, cursor = await site.runtime.board.snapshot(kind)
+                following = site.runtime.board.follow(cursor, kind=kind)
                 yield frame("snapshot", encode(board), cursor)
             async with aclosing(following) as news:
                 async for each in news:
@@ -128,7 +143,13 @@ async def _frames(site: Site, following: Following | None) -> AsyncGenerator[byt
         _log.warning("a stream of events was ended", exc_info=error)
 
 
+_KIND = Param(
+    "kind",
+    "background tasks, unless given; `sync`: tasks whose parent waits for the latest run; `all`: both",
+    choices=KINDS,
+)
 _FILTERS = (
+    _KIND,
     Param("status", "only tasks of this status", choices=_STATUSES),
     Param("agent", "only tasks of this agent", least=1),
     Param("search", "only tasks whose description has this in it, in whatever case"),
@@ -158,7 +179,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/stats",
         handler=stats,
         access="local",
-        summary="How many tasks there are, of which status and agent, and how long they took",
+        summary="How many background tasks there are, of which status and agent, and how long they took",
         answer=TaskStats,
     ),
     Route(
@@ -166,7 +187,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks",
         handler=tasks,
         access="local",
-        summary="Tasks, newest first, a page at a time",
+        summary="Background tasks, newest first, a page at a time",
         query=_FILTERS,
         answer=TaskPage,
         statuses=(400,),
@@ -176,7 +197,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}",
         handler=task,
         access="local",
-        summary="One task, by the id of its session",
+        summary="One task of either kind, by the id of its session",
         answer=BackgroundTask,
         statuses=(404,),
     ),
@@ -203,8 +224,8 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/events",
         handler=events,
         access="local",
-        summary="A snapshot of all tasks, then each change",
-        query=(_AFTER,),
+        summary="A snapshot of background tasks, then each change",
+        query=(_AFTER, _KIND),
         headers=(Param("Last-Event-ID", "what browsers send when they come again: a snapshot is sent"),),
         gives="text/event-stream",
         events=_EVENTS,

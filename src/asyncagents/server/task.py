@@ -15,7 +15,7 @@ class Resumption(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def cancel(site: Site, request: Request) -> Answer:
-    return shown(Stopped(stopped=await site.runtime.tasks.cancel(_task_id(request))))
+    return shown(Stopped(stopped=await site.runtime.tasks.cancel(_task_id(request), key=key(request))))
 
 
 async def resume(site: Site, request: Request) -> Answer:
@@ -28,7 +28,8 @@ async def background(site: Site, request: Request) -> Answer:
 
 
 async def cancel_group(site: Site, request: Request) -> Answer:
-    return shown(Stopped(stopped=await site.runtime.tasks.cancel_batch(path_id(request, "id", "batch"))))
+    batch_id = path_id(request, "id", "batch")
+    return shown(Stopped(stopped=await site.runtime.tasks.cancel_batch(batch_id, key=key(request))))
 
 
 def _task_id(request: Request) -> SessionId:
@@ -41,9 +42,10 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}/cancel",
         handler=cancel,
         access="token",
-        summary="End a task with all below it; its parent is told",
+        summary="End a task with all below it; its parent is told; under the same Idempotency-Key, once",
+        headers=(KEYED,),
         answer=Stopped,
-        statuses=(404,),
+        statuses=(400, 404, 409),
     ),
     Route(
         method="POST",
@@ -70,8 +72,9 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/task-groups/{id}/cancel",
         handler=cancel_group,
         access="token",
-        summary="End all tasks of a group that have not ended",
+        summary="End all tasks of a group that have not ended; under the same Idempotency-Key, once",
+        headers=(KEYED,),
         answer=Stopped,
-        statuses=(404,),
+        statuses=(400, 404, 409),
     ),
 )

@@ -1,6 +1,6 @@
 """The door for status boards."""
 
-from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.store.door import Door
 from asyncagents.store.tx import Database
 from asyncagents.store.verb import board, board_feed
@@ -23,11 +23,11 @@ class BoardStore(Door):
         return await self._read(self._sums.stats)
 
     async def count(self) -> int:
-        return await self._read(board.count)
+        return await self._read(lambda tx: board.count(tx, self._sums))
 
-    async def snapshot(self) -> tuple[BoardSnapshot, str]:
+    async def snapshot(self, kind: KindFilter = "background") -> tuple[BoardSnapshot, str]:
         """And the cursor it is true at."""
-        return await self._read(lambda tx: board.snapshot(tx, self._sums))
+        return await self._read(lambda tx: board.snapshot(tx, self._sums, kind))
 
     async def look(self, after: Point, *, progress: bool) -> Look:
         """What changed since; with `progress` also what live tasks did, once the reader is up to date."""

@@ -5,15 +5,16 @@ from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.listing import SessionQuery
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session
-from asyncagents.store.door import Door
+from asyncagents.store.piecewise import Piecewise
 from asyncagents.store.verb import change, copy, listing, page, remove
+from asyncagents.store.verb.arrive import ROWS
 from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.copy import Source
 from asyncagents.store.verb.page import Page
-from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session import NewSession, existing, find_by_key
 
 
-class ConversationStore(Door):
+class ConversationStore(Piecewise):
     async def listing(self, query: SessionQuery) -> tuple[Session, ...]:
         """The last used first."""
         return await self._read(lambda tx: listing.listing(tx, query))
@@ -34,9 +35,21 @@ class ConversationStore(Door):
         """What a copy is made of."""
         return await self._read(lambda tx: copy.source(tx, session_id, before))
 
+    async def made_before(self, key: str, *, hash: str | None) -> Session | None:
+        """The session that was made under a key. Raises `KeyReused` if it was made of other content."""
+        return await self._glance(lambda tx: find_by_key(tx, key, hash=hash))
+
     async def copy(self, new: NewSession, made: Duplicate) -> Session:
-        """The same key again gives the copy that is there."""
-        return await self._write(lambda tx: copy.copy(tx, new, made))
+        """The same key again gives the copy that is there. A long one is written in pieces."""
+        if copy.count_rows(made) <= ROWS:
+            return await self._write(lambda tx: copy.copy(tx, new, made))
+        known = await self._read(lambda tx: existing(tx, new))
+        if known is not None:
+            return known
+        done = await self._write_in_pieces(
+            new.info.id, copy.pieces(made), lambda tx: copy.complete(tx, new, made)
+        )
+        return done or await self.copy(new, made)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
         """Raises `SessionBusy` unless the session rests; so do the next two."""

@@ -27,6 +27,10 @@ class PendingStore(Door):
         """One whose result comes later."""
         return await self._read(lambda tx: pending.pending_call(tx, call_id))
 
+    async def waiting_call(self, call_id: CallId) -> Call:
+        """Read a call whose result comes later, or one that waits for tasks."""
+        return await self._read(lambda tx: pending.waiting_call(tx, call_id))
+
     async def calls(
         self, status: PendingStatus, session_id: SessionId | None, *, after: str, limit: int
     ) -> tuple[Call, ...]:

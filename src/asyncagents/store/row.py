@@ -26,7 +26,7 @@ from asyncagents.domain.event import (
     SessionUpdated,
 )
 from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId
+from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId, sort_id
 from asyncagents.domain.message import Message, ModelRef
 from asyncagents.domain.part import Part
 from asyncagents.domain.pending_tool import pending_status
@@ -181,6 +181,7 @@ async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> S
         info=row.info,
         calls=await unsettled(tx, control.id),
         queued=unread.queued,
+        prompts=unread.prompts,
         stranded=unread.stranded,
         notices=unread.notices,
         newest=unread.newest,
@@ -212,6 +213,8 @@ class Inbox(Struct, frozen=True):
     """Ends of tasks that are due to be told."""
     newest: MessageId | None
     """Of what waits."""
+    prompts: int
+    """Of what is queued, all but what the runtime itself adds to a turn."""
 
 
 async def inbox(tx: Tx, session_id: SessionId) -> Inbox:
@@ -234,7 +237,7 @@ async def the_call(tx: Tx, call_id: CallId) -> Call:
     return decode_call(row)
 
 
-async def put_call(tx: Tx, call: Call) -> None:
+async def put_call(tx: Tx, call: Call, *, publish: bool = True) -> None:
     """Write a call and the part that people see of it."""
     state, due = call.state, None
     if isinstance(state, Open):
@@ -259,7 +262,7 @@ async def put_call(tx: Tx, call: Call) -> None:
         old = await tx.one("call", call.id)
         assert old is not None
         await tx.one("put_call", *columns, *merged(old[0], old[1], call), rev)
-    await put_part(tx, render(call))
+    await put_part(tx, render(call), publish=publish)
 
 
 async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) -> None:
@@ -275,13 +278,29 @@ async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) ->
 
 
 async def insert_message(
-    tx: Tx, message: Message, *, position: int | None = None, turn: int | None = None
+    tx: Tx,
+    message: Message,
+    *,
+    position: int | None = None,
+    turn: int | None = None,
+    named: bool = False,
+    publish: bool = True,
 ) -> None:
+    """Write a message that is not there yet. `named`: a client made its id, perhaps without its era."""
     raw = body(message)
     columns = message.id, message.session_id, position, turn, False
-    if not await tx.run("insert_message", *columns, raw, SHAPE_VERSION, await tx.rev()):
+    sorts_by = sort_id(message.id, message.time.created) if named else message.id
+    kept = None if sorts_by == message.id else sorts_by
+    if not await tx.run("insert_message", *columns, raw, SHAPE_VERSION, await tx.rev(), kept):
         raise Conflict(f"message id {message.id!r} is taken; leave it out or choose another")
-    tx.emit(MessageUpdated(session_id=message.session_id, info=message))
+    if publish:
+        tx.emit(MessageUpdated(session_id=message.session_id, info=message))
+
+
+async def sort_id_of(tx: Tx, message_id: str) -> str:
+    """Look up what a message sorts by; one that is gone sorts by its id, in the era nearest to now."""
+    row = await tx.one("sort_id_of", message_id)
+    return str(row[0]) if row else sort_id(message_id, tx.now)
 
 
 async def say(tx: Tx, control: Control, said: Remark) -> Control:

@@ -20,7 +20,9 @@ from asyncagents.store.census import CensusStore
 from asyncagents.store.conversation import ConversationStore
 from asyncagents.store.delivery import DeliveryStore
 from asyncagents.store.door import Door
+from asyncagents.store.due import DueStore
 from asyncagents.store.hand import HandStore
+from asyncagents.store.health import HealthStore
 from asyncagents.store.pending import PendingStore
 from asyncagents.store.revert import RevertStore
 from asyncagents.store.transfer import TransferStore
@@ -28,6 +30,7 @@ from asyncagents.store.tx import Database
 from asyncagents.store.verb import (
     answer,
     approval,
+    aside,
     begin,
     cancel,
     claim,
@@ -73,6 +76,7 @@ class Store(Door):
         self.listen = database.listen
         self.pending = PendingStore(database)
         self.deliveries = DeliveryStore(database)
+        self.due, self.health = DueStore(database), HealthStore(database)
         self.transfer = TransferStore(database)
         self.board = BoardStore(database)
         self.census = CensusStore(database)
@@ -112,10 +116,10 @@ class Store(Door):
         await self._write(lambda tx: title.end_title(tx, end))
 
     async def cancel(
-        self, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree"
+        self, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree", key: str | None = None
     ) -> tuple[SessionId, ...]:
-        """Abort what a session and its descendants do; input that was not read yet is held back."""
-        return await self._write(lambda tx: cancel.cancel(tx, session_id, by=by, scope=scope))
+        """Abort what a session and its descendants do, once for a key; what was not read yet is held back."""
+        return await self._write(lambda tx: cancel.abort(tx, session_id, by=by, scope=scope, key=key))
 
     async def resume(self, follow: Resume) -> None:
         """Send a follow-up to a task's child. The same key again changes nothing."""
@@ -126,8 +130,8 @@ class Store(Door):
         await self._write(lambda tx: task_end.sweep(tx, task_id))
 
     async def expire(self, limit: int = expire.PIECE) -> int:
-        """Settle overdue calls; returns how many. The rest waits for the next call."""
-        return await self._write(lambda tx: expire.expire(tx, limit))
+        """Settle overdue calls; returns how many. The rest waits for the next call. Raises `StuckRow`."""
+        return await self.due.expire(limit)
 
     async def delete_session(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Delete a session and all its descendants."""
@@ -154,6 +158,10 @@ class Store(Door):
     async def hand_over(self, sessions: tuple[SessionId, ...]) -> None:
         """Nobody is left here who hears when these make room for others: all other processes look at them."""
         await self._write(lambda tx: queue.hand_over(tx, sessions))
+
+    async def set_aside(self, session_id: SessionId, owner: OwnerId, why: str) -> bool:
+        """Take a child that cannot be read out of its queue. False: there was nothing to do."""
+        return await self._write(lambda tx: aside.set_aside(tx, session_id, owner, why=why))
 
     async def keep_trace(self, lease: Lease, traceparent: str) -> None:
         """Whoever goes on with the session goes on there."""

@@ -2,13 +2,14 @@
 
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.transfer import Brought
-from asyncagents.store.door import Door
+from asyncagents.store.piecewise import Piecewise
 from asyncagents.store.verb import bring, export
+from asyncagents.store.verb.arrive import ROWS
 from asyncagents.store.verb.bring import Outcome
 from asyncagents.store.verb.export import MessageOut, SessionOut
 
 
-class TransferStore(Door):
+class TransferStore(Piecewise):
     async def session_ids(self, *, after: str = "", limit: int = 500) -> tuple[SessionId, ...]:
         """Of all projects."""
         return await self._read(lambda tx: export.session_ids(tx, after=after, limit=limit))
@@ -31,5 +32,12 @@ class TransferStore(Door):
         return await self._read(lambda tx: export.messages(tx, session_id, after=after, limit=limit))
 
     async def bring(self, new: Brought, *, pool: str) -> Outcome:
-        """Write an imported session, all of it or nothing."""
-        return await self._write(lambda tx: bring.bring(tx, new, pool=pool))
+        """Write an imported session, all of it or nothing. A long one is written in pieces."""
+        if bring.count_rows(new) <= ROWS:
+            return await self._write(lambda tx: bring.bring(tx, new, pool=pool))
+        if await self._read(lambda tx: bring.is_there(tx, new)):
+            return "already there"
+        done: Outcome | None = await self._write_in_pieces(
+            new.info.id, bring.pieces(new), lambda tx: bring.complete(tx, new, pool=pool)
+        )
+        return "already there" if done is None else done

@@ -4,7 +4,18 @@ from typing import Any, TypeAlias, assert_never
 
 from asyncagents.domain.shape import encode
 from asyncagents.domain.text import whole, whole_in
-from asyncagents.llm.model import Block, CallMade, FromModel, FromTool, FromUser, Request, Said, Thought, Told
+from asyncagents.llm.model import (
+    Attachment,
+    Block,
+    CallMade,
+    FromModel,
+    FromTool,
+    FromUser,
+    Request,
+    Said,
+    Thought,
+    Told,
+)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -32,17 +43,18 @@ def result(text: str) -> dict[str, str]:
 def _message(told: Told) -> Json:
     match told:
         case FromUser(text, files):
-            kinds = [{"type": "file", "mime_type": each.mime, "name": each.filename} for each in files]
-            return {"role": "user", "parts": [_words(text), *kinds]}
+            return {"role": "user", "parts": [_words(text), *map(_file, files)]}
         case FromModel(blocks):
             return {"role": "assistant", "parts": [_part(block) for block in blocks]}
-        case FromTool(call_id, _, output):
-            return {
-                "role": "tool",
-                "parts": [{"type": "tool_call_response", "id": call_id, "response": output}],
-            }
+        case FromTool(call_id, _, output, files=files):
+            response = {"type": "tool_call_response", "id": call_id, "response": output}
+            return {"role": "tool", "parts": [response, *map(_file, files)]}
         case _:
             assert_never(told)
+
+
+def _file(file: Attachment) -> Json:
+    return {"type": "file", "mime_type": file.mime, "name": file.filename}
 
 
 def _part(block: Block) -> Json:

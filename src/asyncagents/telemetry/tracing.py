@@ -17,7 +17,7 @@ from asyncagents.domain.session import Tokens
 from asyncagents.engine.run import Run
 from asyncagents.engine.runtime import VERSION
 from asyncagents.engine.tool import Ended
-from asyncagents.engine.watch import Seen, SeenModel, SeenTool, Trace, result_in
+from asyncagents.engine.watch import Edge, Seen, SeenModel, SeenTool, Trace, result_in
 from asyncagents.llm.model import FromModel, Options, Request, StepFinish
 from asyncagents.telemetry import content
 from asyncagents.telemetry.measure import Measures, input_tokens, output_tokens
@@ -116,6 +116,9 @@ class Tracing:
             start=began,
         )
         finish(begun(self._tracer, plan))
+
+    def report_fault(self, edge: Edge, error: BaseException) -> None:
+        """Leave it to the spans of what failed, which end with it."""
 
 
 @contextmanager

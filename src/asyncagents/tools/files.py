@@ -4,24 +4,20 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
 
-from msgspec import Struct
-
 from asyncagents.errors import ToolError
 from asyncagents.tools.beneath import OpenFolder, best_open, make_by_walk, open_root, real_path
+from asyncagents.tools.folder import MOST_BYTES, Entry, Folder
 from asyncagents.tools.place import Inside, Outside, Place
 from asyncagents.tools.replacing import put
 from asyncagents.tools.stamp import Content, Stamp, stamp
 
-MOST_BYTES = 64 * 1024 * 1024
 _LONGEST_PATH = 4_000
 _LOCKS = 64
 _ANYONE_WRITES = 0o222
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _REASONS = {
     errno.ENOENT: "does not exist; check the path.",
@@ -40,12 +36,6 @@ _REASONS = {
 
 class Missing(ToolError):
     """There is no such file."""
-
-
-class Entry(Struct, frozen=True):
-    name: str
-    folder: bool
-    link: bool = False
 
 
 class Files:
@@ -83,29 +73,26 @@ class Files:
     def read(self, place: Place) -> Content:
         """The whole of a regular file; `Missing` if there is none."""
         with self._parent(place) as (folder, name):
-            return _read(folder, name)
+            data, about = Folder(folder).read(name)
+        owner = about.st_uid, about.st_gid
+        return Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner)
+
+    @contextmanager
+    def enter(self, place: Place) -> Iterator[Folder]:
+        """Look into one folder, as often as is wanted."""
+        with self._folder(place, place.parts) as handle:
+            yield Folder(handle)
 
     def names(self, place: Place) -> tuple[Entry, ...]:
         """What a folder holds, by name."""
-        with self._folder(place, place.parts) as folder:
-            opened = os.open(".", _LIST, dir_fd=folder)
-            try:
-                with os.scandir(opened) as entries:
-                    found = [_entry(entry) for entry in entries]
-            finally:
-                os.close(opened)
-        return tuple(sorted(found, key=lambda entry: entry.name))
+        with self.enter(place) as folder:
+            return tuple(folder.entries())
 
-    def times(self, folder: Place, names: Iterable[str]) -> dict[str, int]:
+    def times(self, place: Place, names: Iterable[str]) -> dict[str, int]:
         """When files of a folder were last changed, in nanoseconds; what is no regular file is left out."""
-        found: dict[str, int] = {}
-        with self._folder(folder, folder.parts) as opened:
-            for name in names:
-                with suppress(OSError):  # it went away meanwhile
-                    about = os.stat(name, dir_fd=opened, follow_symlinks=False)
-                    if stat.S_ISREG(about.st_mode):
-                        found[name] = about.st_mtime_ns
-        return found
+        with self.enter(place) as folder:
+            seen = ((name, folder.changed(name)) for name in names)
+            return {name: changed for name, changed in seen if changed is not None}
 
     @contextmanager
     def holding(self, places: Iterable[Place]) -> Iterator[None]:
@@ -190,32 +177,6 @@ def _checked(path: str) -> None:
         raise ToolError("The path is not valid Unicode; use another name.") from error
     if size > _LONGEST_PATH:
         raise ToolError(f"The path has {size} bytes, more than {_LONGEST_PATH}; use a shorter one.")
-
-
-def _read(folder: int, name: str) -> Content:
-    _regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    opened = os.open(name, _READ, dir_fd=folder)
-    with os.fdopen(opened, "rb") as file:
-        about = os.fstat(opened)
-        _regular(about)
-        data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    owner = about.st_uid, about.st_gid
-    return Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner)
-
-
-def _regular(about: os.stat_result) -> None:
-    """Before it is opened, for opening a device can already do something; and after, to be sure."""
-    if stat.S_ISREG(about.st_mode):
-        return
-    kinds = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}
-    number = kinds.get(stat.S_IFMT(about.st_mode), errno.ENXIO)
-    raise OSError(number, os.strerror(number))
-
-
-def _entry(entry: os.DirEntry[str]) -> Entry:
-    return Entry(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())
 
 
 def _told(place: Place, error: OSError) -> ToolError:

@@ -77,11 +77,11 @@ def _text(path: Path) -> str:
     return small_file(path).decode("utf-8", "replace")
 
 
-def small_file(path: Path) -> bytes:
+def small_file(path: Path, most: int = MOST_BYTES) -> bytes:
     """Of a regular file, and not too much; else nothing."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(opened, "rb") as file:
-            return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
+            return file.read(most) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
     except (OSError, ValueError):
         return b""

@@ -3,7 +3,7 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 from msgspec import Struct
@@ -12,6 +12,8 @@ MOST_LINES = 5_000
 MOST_CHARACTERS = 128 * 1024
 """Of one file: what comes after counts for nothing."""
 _LONGEST = 1_000
+_TOGETHER = 200
+"""So many globs are one regular expression."""
 _ANY_DEPTH = "**"
 _WILD = frozenset("*?[\\")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -46,6 +48,43 @@ def is_ignored(parts: tuple[str, ...], rules: Sequence[Rule], *, folder: bool) -
     return False
 
 
+class _LastNames:
+    """A quick test for the rules of one file: the last glob of a rule must fit the last name of a path."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        last = list(dict.fromkeys(rule.pattern[-1] for rule in rules))
+        self._plain = frozenset(glob for glob in last if _WILD.isdisjoint(glob))
+        self._globs = [glob for glob in last if not _WILD.isdisjoint(glob)]
+
+    def may_fit(self, name: str) -> bool:
+        return name in self._plain or any(each.match(name) for each in self._expressions)
+
+    @cached_property
+    def _expressions(self) -> tuple[re.Pattern[str], ...]:
+        pieces = range(0, len(self._globs), _TOGETHER)
+        return tuple(
+            re.compile("|".join(map(_translated, self._globs[start : start + _TOGETHER]))) for start in pieces
+        )
+
+
+class Ignoring:
+    """The rules that count in a folder. Most names fit none of them, which is seen at once."""
+
+    def __init__(self, rules: Sequence[Rule] = (), tests: tuple[_LastNames, ...] | None = None) -> None:
+        self.rules = tuple(rules)
+        self._tests = tests if tests is not None else (_LastNames(self.rules),)
+
+    def extend(self, more: Sequence[Rule]) -> "Ignoring":
+        """With the rules of a deeper folder."""
+        return Ignoring((*self.rules, *more), (*self._tests, _LastNames(more))) if more else self
+
+    def ignores(self, parts: tuple[str, ...], *, folder: bool) -> bool:
+        """The same as `is_ignored`."""
+        return any(each.may_fit(parts[-1]) for each in self._tests) and is_ignored(
+            parts, self.rules, folder=folder
+        )
+
+
 def _fits(rule: Rule, parts: tuple[str, ...]) -> bool:
     if parts[: len(rule.folder)] != rule.folder:
         return False
@@ -68,8 +107,12 @@ def _is_like(glob: str, name: str) -> bool:
 # More than the lines of a file: each would push out the one that is wanted next.
 @lru_cache(maxsize=2 * MOST_LINES)
 def _compiled(glob: str) -> re.Pattern[str]:
+    return re.compile(_translated(glob))
+
+
+def _translated(glob: str) -> str:
     """The library's translation does not backtrack, whatever a project's file says."""
-    return re.compile(fnmatch.translate(_ESCAPED.sub(_literal, glob.replace("[^", "[!"))))
+    return fnmatch.translate(_ESCAPED.sub(_literal, glob.replace("[^", "[!")))
 
 
 def _literal(escaped: re.Match[str]) -> str:

@@ -22,7 +22,8 @@ from asyncagents.tools.described import described
 from asyncagents.tools.files import Files
 from asyncagents.tools.glob import readable, search_asks
 from asyncagents.tools.glob_pattern import fitting
-from asyncagents.tools.grep_search import MOST_MATCHES, Search, Searched
+from asyncagents.tools.grep_lines import MOST_MATCHES
+from asyncagents.tools.grep_search import Search, Searched
 from asyncagents.tools.place import Place, read_asks
 from asyncagents.tools.process import Ended, Processes
 from asyncagents.tools.seen import Planned, Seen
@@ -33,7 +34,7 @@ LONGEST = 4_000
 # An answer has at most a hundred lines of 2,000 characters, each of up to six in JSON, and their paths.
 _ANSWER = 8_000_000
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-_USUAL = Effective((default_rules(),))
+_USUAL = Effective.of(default_rules())
 # The package without its front door: the search needs a few modules, not the whole runtime.
 _START = (
     "import sys, types; package = types.ModuleType('asyncagents'); package.__path__ = [sys.argv[1]]; "

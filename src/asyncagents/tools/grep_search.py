@@ -7,10 +7,10 @@ import re
 import resource
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import accumulate, islice
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -21,15 +21,14 @@ from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
 from asyncagents.tools.glob_pattern import fitting
-from asyncagents.tools.grep_filter import required, worth_a_look
+from asyncagents.tools.grep_filter import worth_a_look
+from asyncagents.tools.grep_lines import MOST_MATCHES, Expression, FileLines, LineSearch, Match
+from asyncagents.tools.grep_workers import usual_workers, work_in_order
 from asyncagents.tools.place import Outside, Place
-from asyncagents.tools.text import BOM, is_binary
 from asyncagents.tools.walk import walk
 
-MOST_MATCHES = 100
-MOST_LINE = 2_000
-MOST_HITS = 20
-"""Of one line."""
+FIRST_PIECE, LARGEST_PIECE = 200, 1_600
+"""So many files are looked into together."""
 MOST_MEMORY = 4 * 1024**3
 MOST_CPU_SECONDS = 120
 
@@ -45,23 +44,6 @@ class Search(Struct, frozen=True, kw_only=True):
     """Whether it is told where in its file a line is, and where in the line the matches are."""
 
 
-class Hit(Struct, frozen=True):
-    """In bytes of the line."""
-
-    text: str
-    start: int
-    end: int
-
-
-class Match(Struct, frozen=True):
-    path: str
-    number: int
-    text: str
-    offset: int = 0
-    """In bytes of the file."""
-    hits: tuple[Hit, ...] = ()
-
-
 class Searched(Struct, frozen=True, kw_only=True):
     matches: tuple[Match, ...] = ()
     more: bool = False
@@ -75,18 +57,15 @@ class Searched(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class _Looked(Struct):
-    """What was passed over."""
+_Paths: TypeAlias = Sequence[tuple[str, ...]]
 
-    unread: int = 0
+
+class _Chosen(Struct, frozen=True, kw_only=True):
+    """The files to look into, the last changed first."""
+
+    paths: _Paths
     secret: int = 0
     cut: bool = False
-
-
-class _Look(Struct, frozen=True):
-    pattern: re.Pattern[str]
-    looked: _Looked
-    hits: bool
 
 
 def main() -> None:
@@ -95,12 +74,13 @@ def main() -> None:
         with suppress(ValueError, OSError):  # a lower one is set already
             resource.setrlimit(limit, (most, most))
     search = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=Search)
-    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(searched(search)) + b"\n")
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(searched(search, usual_workers())) + b"\n")
 
 
-def searched(search: Search) -> Searched:
+def searched(search: Search, workers: int = 1) -> Searched:
+    """With more than one worker, this process must have one thread."""
     try:
-        return _searched(search, _compiled(search.pattern))
+        return _searched(search, Expression(_compiled(search.pattern), hits=search.hits), workers)
     except ToolError as error:
         return Searched(error=whole(str(error)))
     except MemoryError:
@@ -122,74 +102,63 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise ToolError("The pattern is too complex; write a simpler one.") from error
 
 
-def _searched(search: Search, pattern: re.Pattern[str]) -> Searched:
+def _searched(search: Search, expression: Expression, workers: int) -> Searched:
     files = Files(Path(search.root))
-    looked = _Looked()
-    places = _places(files, search, looked)
-    look = _Look(pattern, looked, search.hits)
-    lines = (match for place in places for match in _lines(files, place, look))
-    matches = tuple(islice(lines, MOST_MATCHES + 1))
+    chosen = _chosen(files, search, expression)
+    matches: list[Match] = []
+    unread = 0
+    with closing(_found(LineSearch(files, search.place, expression), chosen.paths, workers)) as found:
+        for each in found:
+            matches += each.matches
+            unread += each.unread
+            if len(matches) > MOST_MATCHES:
+                break
     return Searched(
-        matches=matches[:MOST_MATCHES],
+        matches=tuple(matches[:MOST_MATCHES]),
         more=len(matches) > MOST_MATCHES,
-        cut=looked.cut,
-        unread=looked.unread,
-        secret=looked.secret,
+        cut=chosen.cut,
+        unread=unread,
+        secret=chosen.secret,
     )
 
 
-def _places(files: Files, search: Search, looked: _Looked) -> list[Place]:
-    """The files to look into, the last changed first; a file that is named itself is looked into anyway."""
+def _found(search: LineSearch, paths: _Paths, workers: int) -> Generator[FileLines, None, None]:
+    """In the order of the paths."""
+
+    def look(piece: _Paths) -> bytes:
+        return msgspec.json.encode(search.lines_of(piece))
+
+    with closing(work_in_order(list(_pieces(paths)), look, workers)) as pieces:
+        for done in pieces:
+            yield from msgspec.json.decode(done, type=list[FileLines])
+
+
+def _pieces(paths: _Paths) -> Iterator[_Paths]:
+    """Small ones first: what many files have is found in a few."""
+    start, size = 0, FIRST_PIECE
+    while start < len(paths):
+        yield paths[start : start + size]
+        start, size = start + size, min(2 * size, LARGEST_PIECE)
+
+
+def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
+    """A file that is named itself is looked into anyway."""
     top = search.place
     if not files.is_folder(top):
         files.read(top)  # an error about the file itself is the answer
-        return [top]
-    walked = walk(files, top, fitting(search.include or "**", top.parts))
-    places = [replace(top, parts=each.parts) for each in walked.files]
-    found = {place.name: place for place in places if search.rules.evaluate("read", place.name) == "allow"}
-    looked.secret = len(places) - len(found)
-    looked.cut = walked.cut
-    if isinstance(top, Outside):
-        return list(found.values())
-    return [found[name] for name in worth_a_look(search.root, tuple(found), required(search.pattern))]
-
-
-def _lines(files: Files, place: Place, look: _Look) -> Iterator[Match]:
-    pattern = look.pattern
-    try:
-        data = files.read(place).data
-    except ToolError:
-        look.looked.unread += 1
-        return
-    # Most files have none of the letters that a match must have: that is seen at once.
-    if required(pattern.pattern) not in data or is_binary(data):
-        return
-    lines = data.decode("utf-8", "replace").removeprefix(BOM).replace("\r\n", "\n").split("\n")
-    if not lines[-1]:
-        lines.pop()
-    starts = _starts(data) if look.hits else ()
-    for number, line in enumerate(lines, 1):
-        if pattern.search(line):
-            found = Match(whole(place.path), number, _shown(line))
-            yield replace(found, offset=starts[number - 1], hits=_hits(pattern, line)) if starts else found
-
-
-def _starts(data: bytes) -> tuple[int, ...]:
-    """Where each line of a file begins."""
-    return tuple(
-        accumulate((len(line) for line in data.split(b"\n")), lambda at, size: at + size + 1, initial=0)
+        return _Chosen(paths=(top.parts,))
+    wanted = fitting(search.include, top.parts) if search.include is not None else _everything
+    walked = walk(files, top, wanted)
+    action = search.rules.about("read")
+    named = {replace(top, parts=each.parts).name: each.parts for each in walked.files}
+    allowed = {name: parts for name, parts in named.items() if action(name) == "allow"}
+    names = tuple(allowed)
+    if not isinstance(top, Outside):
+        names = tuple(worth_a_look(search.root, names, expression.letters))
+    return _Chosen(
+        paths=tuple(allowed[name] for name in names), secret=len(named) - len(allowed), cut=walked.cut
     )
 
 
-def _hits(pattern: re.Pattern[str], line: str) -> tuple[Hit, ...]:
-    found = islice(pattern.finditer(line[:MOST_LINE]), MOST_HITS)
-    return tuple(Hit(each[0], _bytes(line[: each.start()]), _bytes(line[: each.end()])) for each in found)
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-def _shown(line: str) -> str:
-    line = line.replace("\0", "\ufffd")
-    return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}… (line cut)"
+def _everything(parts: tuple[str, ...]) -> bool:
+    return True

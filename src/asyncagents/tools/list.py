@@ -12,8 +12,10 @@ from asyncagents.domain.text import whole
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.described import described
-from asyncagents.tools.files import Entry, Files
-from asyncagents.tools.gitignore import Rule, is_ignored, rules
+from asyncagents.tools.files import Files
+from asyncagents.tools.folder import Entry
+from asyncagents.tools.git_index import Tracked
+from asyncagents.tools.gitignore import Ignoring, is_ignored, rules
 from asyncagents.tools.place import Place, read_asks
 from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.walk import rules_above, rules_in
@@ -21,6 +23,7 @@ from asyncagents.tools.walk import rules_above, rules_in
 MOST_ENTRIES = 300
 _MOST_FOLDERS = 1_000
 _MOST_IN_ONE = 100
+_GIT = ".git"
 _USUAL = (
     *(".git/", ".hg/", ".svn/", ".idea/", "node_modules/", "dist/", "build/", "target/"),
     *("__pycache__/", ".venv/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/", ".cache/"),
@@ -67,36 +70,54 @@ def _run(files: Files, place: Place, args: List) -> Completed:
     )
 
 
+class _Below(Struct, frozen=True):
+    parts: tuple[str, ...]
+    ignoring: Ignoring | None
+    """None: the folder is ignored itself, and only what git tracks in it is shown."""
+
+
+class _Choice:
+    """What of a folder is shown: what no rule ignores or git tracks, and the caller does not leave out."""
+
+    def __init__(self, files: Files, top: Place, args: List) -> None:
+        self._files = files
+        self._top = top
+        self._tracked = Tracked(top)
+        self._own = rules(args.ignore, top.parts)
+
+    def entries(self, below: _Below) -> list[tuple[Entry, _Below]]:
+        here = replace(self._top, parts=below.parts)
+        try:
+            entries = self._files.names(here)
+        except ToolError:
+            return []  # it went away, or is closed to us: shown by its name alone
+        rules = below.ignoring and below.ignoring.extend(rules_in(self._files, here))
+        found = ((each, self._next(each, (*below.parts, each.name), rules)) for each in entries)
+        return [(each, kept) for each, kept in found if kept is not None]
+
+    def _next(self, entry: Entry, parts: tuple[str, ...], rules: Ignoring | None) -> _Below | None:
+        if (entry.name == _GIT and entry.folder) or is_ignored(parts, self._own, folder=entry.folder):
+            return None
+        if rules is not None and not rules.ignores(parts, folder=entry.folder):
+            return _Below(parts, rules)
+        return _Below(parts, None) if self._tracked.holds(parts, folder=entry.folder) else None
+
+
 def _grown(files: Files, top: Place, args: List) -> _Tree:
-    tree = _Tree({})
-    first = (*rules(_USUAL), *rules_above(files, top))
-    waiting = deque([(top.parts, first)])
+    tree, choice = _Tree({}), _Choice(files, top, args)
+    waiting = deque([_Below(top.parts, Ignoring((*rules(_USUAL), *rules_above(files, top))))])
     looked = 0
     while waiting and tree.count < MOST_ENTRIES and looked < _MOST_FOLDERS:
-        parts, known = waiting.popleft()
+        below = waiting.popleft()
         looked += 1
-        here = replace(top, parts=parts)
-        known = (*known, *rules_in(files, here))
-        own = rules(args.ignore, top.parts)
-        for entry in _kept(files, here, (*known, *own), tree):
-            if entry.folder:
-                waiting.append(((*parts, entry.name), known))
+        kept = choice.entries(below)
+        shown = kept[: min(_MOST_IN_ONE, MOST_ENTRIES - tree.count)]  # a crowded folder shows its first ones
+        tree.cut = tree.cut or len(shown) < len(kept)
+        tree.count += len(shown)
+        tree.entries[below.parts] = [entry for entry, _ in shown]
+        waiting += (each for entry, each in shown if entry.folder)
     tree.cut = tree.cut or bool(waiting)
     return tree
-
-
-def _kept(files: Files, here: Place, known: tuple[Rule, ...], tree: _Tree) -> list[Entry]:
-    """The entries of one folder that are shown; a crowded folder shows its first ones."""
-    try:
-        entries = files.names(here)
-    except ToolError:
-        return []  # it went away, or is closed to us: shown by its name alone
-    kept = [e for e in entries if not is_ignored((*here.parts, e.name), known, folder=e.folder)]
-    shown = kept[: min(_MOST_IN_ONE, MOST_ENTRIES - tree.count)]
-    tree.cut = tree.cut or len(shown) < len(kept)
-    tree.count += len(shown)
-    tree.entries[here.parts] = shown
-    return shown
 
 
 def _drawn(tree: _Tree, parts: tuple[str, ...], depth: int) -> list[str]:

@@ -16,6 +16,7 @@ from asyncagents.config.commands import FoundCommands
 from asyncagents.domain.agent import Agent
 from asyncagents.domain.command import ShellPiece
 from asyncagents.domain.permission import Action
+from asyncagents.domain.result_file import mime_of
 from asyncagents.domain.text import whole
 from asyncagents.engine.agents import Agents
 from asyncagents.engine.material import (
@@ -31,7 +32,6 @@ from asyncagents.engine.material import (
 from asyncagents.errors import ToolError
 from asyncagents.tools.box import Doors
 from asyncagents.tools.files import Files, Missing
-from asyncagents.tools.media import mime_of
 from asyncagents.tools.place import Outside, Place, read_asks
 from asyncagents.tools.process import Ended
 from asyncagents.tools.text import BOM

@@ -8,38 +8,57 @@ import mcp_types as types
 import msgspec
 
 from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.result_file import PDF, FileTray, decode_base64, mime_of
 from asyncagents.domain.text import whole
 from asyncagents.engine.served import Content
 
 NOTHING = "(the tool said nothing)"
+_LONGEST_NAME = 100
 
 
 def result_of(result: types.CallToolResult) -> Completed | Failed:
-    text = "\n".join(filter(None, map(_words, result.content)))
+    tray = None if result.is_error else FileTray()
+    text = "\n".join(filter(None, (_words(block, tray) for block in result.content)))
     if not text and result.structured_content is not None:
         text = msgspec.json.encode(result.structured_content).decode()
     text = whole(text) or NOTHING
-    return Failed(text) if result.is_error else Completed(text)
+    return Failed(text) if tray is None else Completed(text, files=tuple(tray.files))
 
 
-def _words(block: types.ContentBlock) -> str:
+def _words(block: types.ContentBlock, tray: FileTray | None = None) -> str:
+    """Say what the block says; an image goes into the tray, if there is one and the image fits."""
     match block:
         case types.TextContent():
             return block.text
         case types.ImageContent() | types.AudioContent():
-            return f"[{block.type} {block.mime_type}, {_size(block.data)} bytes; it is not shown here]"
+            about = f"{block.type} {block.mime_type}, {_size(block.data)} bytes"
+            return f"[{about}{_place_file(block.data, block.mime_type, '', tray)}]"
         case types.EmbeddedResource():
-            return _embedded(block.resource)
+            return _embedded(block.resource, tray)
         case types.ResourceLink():
             about = ", ".join(filter(None, (block.name, block.mime_type, block.description)))
             return f"[resource {block.uri}: {about}]"
 
 
-def _embedded(resource: types.TextResourceContents | types.BlobResourceContents) -> str:
+def _embedded(
+    resource: types.TextResourceContents | types.BlobResourceContents, tray: FileTray | None = None
+) -> str:
     if isinstance(resource, types.TextResourceContents):
         return f"[resource {resource.uri}]\n{resource.text}"
     kind = resource.mime_type or "of unknown kind"
-    return f"[resource {resource.uri}, {kind}, {_size(resource.blob)} bytes; it is not shown here]"
+    name = whole(str(resource.uri).rpartition("/")[2])[:_LONGEST_NAME]
+    placed = _place_file(resource.blob, resource.mime_type or "", name, tray)
+    return f"[resource {resource.uri}, {kind}, {_size(resource.blob)} bytes{placed}]"
+
+
+def _place_file(data: str, mime: str, name: str, tray: FileTray | None) -> str:
+    """Put an image or a PDF into the tray; return what its words say of that, nothing if it is shown."""
+    held = decode_base64(data)
+    shows = mime.startswith("image/") or mime == PDF or (held is not None and mime_of(held) is not None)
+    if tray is None or not shows:
+        return "; it is not shown here"
+    why = tray.put(held, name)
+    return f"; it is not shown here: {why}" if why else ""
 
 
 def contents_of(

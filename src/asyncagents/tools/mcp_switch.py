@@ -62,10 +62,12 @@ class Switches:
 
 
 async def _begun(links: list[Link], seconds: float) -> None:
-    """All side by side; who is late is late."""
+    """All side by side; who is late is late. With no seconds nothing is waited for."""
     for link in links:
         if not link.connected and not link.tried.is_set():
             link.begin()
+    if not seconds:
+        return
     waiting = [link for link in links if not link.tried.is_set()]
     try:
         async with asyncio.timeout(seconds):

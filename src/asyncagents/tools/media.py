@@ -1,40 +1,23 @@
-"""Pictures and documents: what can be told of them in words."""
-
-import struct
+"""Images and documents that a tool reads: a model sees an image, and reads about a document."""
 
 from asyncagents.domain.call import Completed
-
-_PNG, _PDF = b"\x89PNG\r\n\x1a\n", b"%PDF-"
+from asyncagents.domain.result_file import PDF, FileTray, frame_of, mime_of
+from asyncagents.domain.text import whole
 
 
 def about_media(name: str, data: bytes) -> Completed | None:
-    """None: it is neither a picture nor a PDF."""
+    """Describe an image or a PDF, with the image beside the words; None: it is neither."""
     mime = mime_of(data)
     if mime is None:
         return None
-    size = _size(mime, data)
-    words = [mime, f"{size[0]} x {size[1]} pixels" if size else "", f"{len(data)} bytes"]
-    hint = (
-        "use a command such as pdftotext for its text"
-        if mime == "application/pdf"
-        else "it is not shown here"
-    )
-    output = f"{name}: {', '.join(word for word in words if word)}; {hint}."
-    return Completed(output, title=name, metadata={"mime": mime, "size": len(data)})
-
-
-def mime_of(data: bytes) -> str | None:
-    starts = {_PNG: "image/png", b"GIF8": "image/gif", b"\xff\xd8\xff": "image/jpeg", _PDF: "application/pdf"}
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for start, mime in starts.items() if data.startswith(start)), None)
-
-
-def _size(mime: str, data: bytes) -> tuple[int, int] | None:
-    if mime == "image/png" and len(data) >= 24:
-        width, height = struct.unpack(">II", data[16:24])
-    elif mime == "image/gif" and len(data) >= 10:
-        width, height = struct.unpack("<HH", data[6:10])
+    tray = FileTray()
+    frame = frame_of(data)
+    words = [mime, f"{frame[0]} x {frame[1]} pixels" if frame else "", f"{len(data)} bytes"]
+    if mime == PDF:
+        hint = "; use a command such as pdftotext for its text"
     else:
-        return None
-    return width, height
+        why = tray.put(data, whole(name))
+        hint = f"; it is not shown here: {why}" if why else ""
+    output = f"{name}: {', '.join(word for word in words if word)}{hint}."
+    metadata = {"mime": mime, "size": len(data)}
+    return Completed(output, title=name, metadata=metadata, files=tuple(tray.files))

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from asyncagents.config.agents import find_agents
 from asyncagents.config.child import child_environment, without_bare_repositories
-from asyncagents.config.commands import find_commands
+from asyncagents.config.commands import FoundCommands, find_commands
 from asyncagents.config.config import CompactionConfig, Config
 from asyncagents.config.env import Environment
 from asyncagents.config.instructions import find_instructions
@@ -31,6 +32,7 @@ from asyncagents.engine.snapshots import NoSnapshots, Snapshots
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace import Asking, Keeping, Workplace
 from asyncagents.errors import ConfigError
+from asyncagents.llm.alias import find_alias
 from asyncagents.tools.added import Added, with_added
 from asyncagents.tools.box import Bench, Doors, built_in
 from asyncagents.tools.cap import capped, forget_old
@@ -95,6 +97,7 @@ class Projects:
     """`config`: what counts in every directory, instead of the files there."""
 
     bare = False
+    hooked = True
 
     def __init__(
         self,
@@ -208,7 +211,7 @@ class Projects:
 
     def _open(self, directory: str, trusted: bool, additions: Additions) -> Opened:
         environment, place, config = self._environment, Path(directory), additions.config
-        agents = find_agents(environment, place, trusted=trusted)
+        agents = find_agents(environment, place, trusted=trusted, alias=partial(find_alias, config))
         skills = find_skills(environment, place, trusted=trusted)
         instructions = find_instructions(environment, place, config.instructions)
         root = project_root(environment, place)
@@ -216,7 +219,7 @@ class Projects:
         laid = Agents(config, agents, home=str(environment.home), directories=free)
         doors = self._doors_of(root, config)
         tools = built_in(self._bench, doors, tuple(skills.skills.values()))
-        commands = find_commands(environment, place, trusted=trusted, configured=config.command)
+        commands = self._commands(place, config, trusted=trusted)
         added = [replace(each, tool=capped(each.tool, self._bench.output)) for each in additions.tools]
         delegating = [capped(tool, self._bench.output) for tool in self._bench.delegating(config.delegation)]
         every, clashes = with_added((*tools, *delegating, *self._own), added)
@@ -243,6 +246,16 @@ class Projects:
         told = (*agents.told, *commands.told, *skills.told, *instructions.warnings)
         odd = (*told, *additions.warnings, *clashes)
         return Opened(project, odd, wanted(environment, config, root))
+
+    def _commands(self, place: Path, config: Config, *, trusted: bool) -> FoundCommands:
+        return find_commands(
+            self._environment,
+            place,
+            trusted=trusted,
+            configured=config.command,
+            untrusted=config.untrusted,
+            alias=partial(find_alias, config),
+        )
 
     def _before(self, directory: str, now: Agents) -> Agents:
         """As they were when this runtime first looked."""

@@ -77,6 +77,10 @@ _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
 
 
+LONGEST_EXACT = 2_000
+MOST_EXACT_LINES = 20
+
+
 class Parsed(Struct, frozen=True, kw_only=True):
     commands: tuple[tuple[str, ...], ...]
     """The words of each simple command, in order."""
@@ -119,7 +123,8 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
     asked = Ask(
         "bash",
         parsed.patterns,
-        always=parsed.always,
+        always=parsed.always or _exactly(command),
+        exact=not parsed.always and bool(_exactly(command)),
         metadata={"command": command, **({"reasons": list(parsed.reasons)} if parsed.reasons else {})},
         also=(UNCLEAR,) if parsed.asks_always else (),
     )
@@ -129,6 +134,13 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
         return (asked,)
     lasting = tuple(pattern for pattern in outside if not _WILD & set(pattern[:-1]))
     return Ask("external_directory", outside, always=lasting, metadata={"command": command}), asked
+
+
+def _exactly(command: str) -> tuple[str, ...]:
+    """The line itself, to be allowed letter by letter; nothing if a person would not see all of it."""
+    shown = all(letter.isprintable() or letter in "\n\t" for letter in command)
+    short = len(command) <= LONGEST_EXACT and command.count("\n") < MOST_EXACT_LINES
+    return (command,) if command.strip() and shown and short else ()
 
 
 def _text(words: tuple[str, ...]) -> str:

@@ -1,18 +1,21 @@
 """The files below a folder, without what `.gitignore` names; each folder is opened through the door."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.files import Entry, Files
-from asyncagents.tools.gitignore import Rule, is_ignored, rules
+from asyncagents.tools.files import Files
+from asyncagents.tools.folder import Entry, Folder
+from asyncagents.tools.git_index import Tracked
+from asyncagents.tools.gitignore import Ignoring, Rule, rules
 from asyncagents.tools.place import Outside, Place
 from asyncagents.tools.text import BOM
 
 MOST_ENTRIES = 500_000
 _GIT = ".git"
+_RULES = ".gitignore"
 
 
 class Found(Struct, frozen=True):
@@ -28,6 +31,14 @@ class Walked(Struct, frozen=True):
     """There was more than could be looked at."""
 
 
+class _Below(Struct, frozen=True):
+    """A folder that is still to be looked into."""
+
+    parts: tuple[str, ...]
+    ignoring: Ignoring | None
+    """The rules above it; None: it is ignored itself, and only what git tracks in it counts."""
+
+
 def walk(
     files: Files,
     top: Place,
@@ -38,29 +49,52 @@ def walk(
 ) -> Walked:
     """Links are not followed: what they lead to is found under its real name, if it is below the folder.
 
-    `.git` is left out, and so is what an ignored folder holds, unless the walk begins inside of it. Git's
-    index is not read: a file that git keeps though a rule names it is left out too. Whether it is `stopped`
-    is asked for each name: a project may have rules that take long.
+    `.git` is left out, and so is what a rule ignores, unless git tracks it, or the walk begins inside of it.
+    Whether it is `stopped` is asked for each name: a project may have rules that take long.
     """
     found: list[Found] = []
-    waiting = [(top.parts, rules_above(files, top))]
+    tracked = Tracked(top)
+    waiting = [_Below(top.parts, Ignoring(rules_above(files, top)))]
     looked = 0
     while waiting and looked < most and not stopped():
-        parts, above = waiting.pop()
-        here = replace(top, parts=parts)
-        entries = _entries(files, here)
-        looked += len(entries) + 1
-        known = (*above, *rules_in(files, here))
-        kept = [
-            each
-            for each in entries
-            if not (stopped() or is_ignored((*parts, each.name), known, folder=each.folder))
-        ]
-        waiting += (((*parts, each.name), known) for each in kept if each.folder)
-        names = [each.name for each in kept if not each.folder and wanted((*parts, each.name))]
-        found += _changed(files, here, names)
+        below = waiting.pop()
+        looked += 1
+        try:
+            with files.enter(replace(top, parts=below.parts)) as folder:
+                entries = [each for each in folder.entries() if each.name != _GIT and not each.link]
+                looked += len(entries)
+                for next_below, is_folder in _kept(folder, below, entries, tracked):
+                    if stopped():
+                        break
+                    if is_folder:
+                        waiting.append(next_below)
+                    elif wanted(next_below.parts):
+                        found += _found(folder, next_below.parts)
+        except ToolError:
+            continue  # it went away, or is closed to us
     found.sort(key=lambda each: (-each.changed, each.parts))
     return Walked(found, bool(waiting) or stopped())
+
+
+def _kept(
+    folder: Folder, below: _Below, entries: list[Entry], tracked: Tracked
+) -> Iterator[tuple[_Below, bool]]:
+    """What no rule ignores, and what git tracks; and whether it is a folder."""
+    ignoring = below.ignoring
+    if ignoring is not None and any(each.name == _RULES for each in entries):
+        ignoring = ignoring.extend(_rules_of(folder, below.parts))
+    for each in entries:
+        parts = (*below.parts, each.name)
+        if ignoring is not None and not ignoring.ignores(parts, folder=each.folder):
+            yield _Below(parts, ignoring), each.folder
+        elif tracked.holds(parts, folder=each.folder):
+            yield _Below(parts, None), each.folder
+
+
+def _found(folder: Folder, parts: tuple[str, ...]) -> Iterator[Found]:
+    changed = folder.changed(parts[-1])
+    if changed is not None:
+        yield Found(parts, changed)
 
 
 def rules_above(files: Files, place: Place) -> tuple[Rule, ...]:
@@ -73,30 +107,19 @@ def rules_above(files: Files, place: Place) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-def rules_in(files: Files, folder: Place) -> tuple[Rule, ...]:
+def rules_in(files: Files, place: Place) -> tuple[Rule, ...]:
     try:
-        content = files.read_or_none(replace(folder, parts=(*folder.parts, ".gitignore")))
+        with files.enter(place) as folder:
+            return _rules_of(folder, place.parts)
     except ToolError:
         return ()
-    if content is None:
+
+
+def _rules_of(folder: Folder, parts: tuple[str, ...]) -> tuple[Rule, ...]:
+    try:
+        data, _ = folder.read(_RULES)
+    except OSError:
         return ()
     # A file name may have bytes that are no text, and a rule may name it.
-    text = content.data.removeprefix(BOM.encode()).decode("utf-8", "surrogateescape")
-    return rules(text.split("\n"), folder.parts)
-
-
-def _entries(files: Files, here: Place) -> list[Entry]:
-    try:
-        return [each for each in files.names(here) if each.name != _GIT and not each.link]
-    except ToolError:
-        return []  # it went away, or is closed to us
-
-
-def _changed(files: Files, here: Place, names: list[str]) -> list[Found]:
-    if not names:
-        return []
-    try:
-        times = files.times(here, names)
-    except ToolError:
-        return []
-    return [Found((*here.parts, name), changed) for name, changed in times.items()]
+    text = data.removeprefix(BOM.encode()).decode("utf-8", "surrogateescape")
+    return rules(text.split("\n"), parts)

@@ -180,12 +180,15 @@ async def test_an_event_without_end_is_cut_off(wire: Wire, http: Http) -> None:
     assert "too much at once" in cause.message
 
 
-async def test_nobody_there_is_worth_another_try(wire: Wire, http: Http) -> None:
+@pytest.mark.spec("C-05")
+async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: Http) -> None:
     async with open_raw(always(b"")) as url:
         pass
-    cause = cause_of(await ask(wire.model(http, url)))
+    events = await ask(wire.model(http, url))
+    cause = cause_of(events)
     assert (cause.status_code, cause.is_retryable) == (None, True)
-    assert f"The connection to local at {url}{wire.path} failed" in cause.message
+    assert cause.message == f"{url} refuses connections: is the model server running?"
+    assert [event.retries for event in events if isinstance(event, StreamError)] == [1]
 
 
 @pytest.mark.parametrize("scheme", ["https://nowhere.invalid", "https://localhost:1"])
@@ -194,7 +197,7 @@ async def test_a_host_that_cannot_be_reached_is_worth_another_try(
 ) -> None:
     cause = cause_of(await ask(wire.model(http, scheme)))
     assert (cause.status_code, cause.is_retryable) == (None, True)
-    assert "failed" in cause.message
+    assert ("refuses connections" if "localhost" in scheme else "no host of this name") in cause.message
 
 
 async def test_a_server_without_tls_is_told(wire: Wire, http: Http) -> None:
@@ -334,7 +337,10 @@ async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(wir
 
 @pytest.mark.spec("C-05")
 @pytest.mark.parametrize("ping", [0, 0.01])
-async def test_a_silent_stream_is_ended_however_often_it_pings(wire: Wire, http: Http, ping: float) -> None:
+async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
+    wire: Wire, http: Http, ping: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncagents.llm.watch.PING_SECONDS", 0.5)
     async with open_provider(otherwise=hanging(wire, ping)) as provider:
         events = await ask(wire.model(http, provider.url, idle_seconds=0.2))
         await provider.wait_for(lambda: provider.disconnects == 1)
@@ -348,10 +354,45 @@ async def test_a_silent_stream_is_ended_however_often_it_pings(wire: Wire, http:
 @pytest.mark.parametrize("hang_at", [-1, 0])
 async def test_a_provider_that_never_answers_is_given_up(wire: Wire, http: Http, hang_at: int) -> None:
     async with open_provider(otherwise=Reply(hang_at=hang_at, ping=0)) as provider:
-        events = await ask(wire.model(http, provider.url, idle_seconds=0.1))
+        events = await ask(wire.model(http, provider.url, first_seconds=0.1))
         await provider.wait_for(lambda: provider.disconnects == 1)
-    assert "silent stream" in cause_of(events).message
+    cause = cause_of(events)
+    assert "did not begin to answer within 0.1 seconds" in cause.message
+    assert "set provider.local.options.timeout" in cause.message
+    assert cause.is_retryable
     assert (StreamStart() in events) == (hang_at == 0)
+
+
+@pytest.mark.spec("C-05")
+async def test_a_model_that_thinks_in_silence_before_its_first_word_is_waited_for(
+    wire: Wire, http: Http
+) -> None:
+    """The answer takes longer to begin than it may be silent later."""
+    async with open_provider(otherwise=Reply(text="At last.", delay=0.6)) as provider:
+        events = await ask(wire.model(http, provider.url, first_seconds=60, idle_seconds=0.2))
+    assert text_of(events) == "At last."
+
+
+@pytest.mark.spec("C-05")
+async def test_pings_are_signs_of_life(wire: Wire, http: Http) -> None:
+    """Comments and pings come for longer than the stream may be silent; then the rest of the answer does."""
+    stream = b"".join(wire.stream_of(Reply(text="one two", chunks=2)))
+    half = stream.index(b"\n\n", stream.index(b"one ")) + 2
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n' if wire.name == "anthropic" else b": ping\n\n"
+
+    async def thinking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + stream[:half])
+        for _ in range(30):
+            writer.write(ping)
+            await asyncio.sleep(0.05)
+        writer.write(stream[half:])
+        await writer.drain()
+        writer.close()
+
+    async with open_raw(thinking) as url:
+        events = await ask(wire.model(http, url, idle_seconds=1.0))
+    assert text_of(events) == "one two"
 
 
 async def test_an_answer_is_whole_though_its_last_words_never_come(wire: Wire, http: Http) -> None:

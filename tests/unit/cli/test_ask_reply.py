@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from asyncagents.cli.ask_reply import Chosen, chosen, edited, given_reply, options_chosen
-from asyncagents.cli.ask_view import ask_lines, choices, question_choices, whole_lines
+from asyncagents.cli.ask_view import ask_lines, choices, help_lines, lasting, question_choices, whole_lines
 from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.awaited import Awaited, awaited
 from asyncagents.domain.call import Always, Answers, Call, Once, Open, Reject, Reply
@@ -16,7 +16,7 @@ from tests.unit.cli.build import SESSION
 
 
 def request(
-    *, always: tuple[str, ...] = ("*",), permission: str = "edit", **metadata: Any
+    *, always: tuple[str, ...] = ("*",), permission: str = "edit", exact: bool = False, **metadata: Any
 ) -> PermissionRequest:
     return PermissionRequest(
         id=PermissionId("per_1"),
@@ -25,6 +25,7 @@ def request(
         patterns=("a.txt",),
         metadata=metadata,
         always=always,
+        exact=exact,
     )
 
 
@@ -74,6 +75,7 @@ def waiting(ask: PermissionRequest, *titles: str) -> Awaited:
         ("e", Chosen("edit")),
         ("s", Chosen("show")),
         ("q", Chosen("leave")),
+        ("?", Chosen("help")),
     ],
 )
 def test_a_letter_or_a_word_chooses(line: str, expected: Chosen) -> None:
@@ -84,6 +86,34 @@ def test_a_letter_or_a_word_chooses(line: str, expected: Chosen) -> None:
 def test_what_is_no_choice_approves_nothing(line: str) -> None:
     with pytest.raises(InvalidInput, match="answer y, a, n, e, s or q"):
         chosen(line, request())
+
+
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(),
+        request(always=()),
+        request(permission="bash", always=("echo $(date)",), exact=True),
+        request(permission="external_directory", always=("/a/rather/long/name/of/a/folder/*", "/b/*")),
+    ],
+)
+def test_the_line_of_choices_fits_80_columns_and_what_always_allows_is_shown(
+    asked: PermissionRequest,
+) -> None:
+    shown = [line.text for line in ask_lines(waiting(asked, "Ship it"))] + [choices(asked)]
+    explained = "\n".join(line.text for line in help_lines(asked))
+    assert len(choices(asked)) <= 76
+    assert choices(asked).endswith("[n] no  [?] more > ")
+    if asked.always:
+        assert lasting(asked) in "\n".join(shown)
+        assert lasting(asked) in explained
+    assert [line.split()[0] for line in explained.splitlines()] == [*("ya" if asked.always else "y"), *"nesq"]
+
+
+@pytest.mark.parametrize("multiple", [True, False])
+def test_the_line_of_a_question_fits_80_columns(multiple: bool) -> None:
+    assert len(question_choices(question("a", "b", multiple=multiple))) <= 76
 
 
 def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
@@ -220,7 +250,7 @@ def test_of_a_long_ask_everything_can_be_shown() -> None:
         (question(), "your answer ("),
         (question("a"), "a number, or words of your own ("),
         (question("a", custom=False), "a number ("),
-        (question("a", multiple=True), "numbers with commas between them, or"),
+        (question("a", multiple=True), "numbers, with commas, or words of your own ("),
     ],
 )
 def test_a_question_says_how_it_may_be_answered(asked: Question, words: str) -> None:

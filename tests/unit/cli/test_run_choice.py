@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from asyncagents.cli.exit import Complaint
-from asyncagents.cli.run_choice import Addressee, choose
+from asyncagents.cli.run_choice import Addressee, choose, named_model
 from asyncagents.cli.run_order import Order
 from asyncagents.config.agents import FoundAgents
 from asyncagents.config.config import Config
 from asyncagents.domain.session import Session, SessionModel, SessionTime
 from asyncagents.engine.agents import Agents
+from asyncagents.errors import InvalidInput
 from tests.unit.cli.build import SESSION
 from tests.unit.config.build import Desk
 
@@ -90,3 +91,17 @@ def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | 
         chosen_by(config(desk), order, before)
     assert caught.value.exit_code == 2
     assert ("another" in caught.value.hint) == (before is not None)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("gpt-4o", "openai/gpt-4o"), ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"), ("b", "local/b")],
+)
+def test_a_model_without_its_provider_is_suggested_in_full(desk: Desk, given: str, meant: str) -> None:
+    with pytest.raises(Complaint, match=f"'{given}' is no model: did you mean {meant}\\?"):
+        named_model(given, config(desk))
+
+
+def test_a_model_that_no_provider_is_known_for_is_refused_as_before(desk: Desk) -> None:
+    with pytest.raises(InvalidInput, match="write it as"):
+        named_model("zzz", config(desk))

@@ -79,7 +79,7 @@ def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None
     [
         (api("It is\nfull", is_retryable=True), "It is full"),
         (unknown("crash"), "crash"),
-        (output_length(), "MessageOutputLengthError"),
+        (output_length(), "The model reached the limit of its output before it wrote any text."),
         (UnknownFailure(b"{}", "Novel"), "Novel"),
         (None, "there is no answer"),
     ],

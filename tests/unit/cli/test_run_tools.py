@@ -4,8 +4,9 @@ import pytest
 
 from asyncagents.cli.run_tools import Tools
 from asyncagents.cli.screen import Screen
-from asyncagents.domain.event import PartUpdated, SessionCreated, TodoUpdated
-from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.ask import PermissionRequest, ToolRef
+from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
+from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
 from asyncagents.domain.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
 from asyncagents.domain.session import Session, SessionTime
 from asyncagents.domain.todo import Todo
@@ -109,3 +110,33 @@ def test_todos_are_shown_when_they_change(capsys: pytest.CaptureFixture[str]) ->
     for each in (todos, todos, ()):
         shown.take(TodoUpdated(session_id=SESSION, todos=each))
     assert capsys.readouterr().err == "todos, 0 of 1 done:\n  [ ] read\n"
+
+
+def test_a_command_that_a_person_was_asked_for_is_not_shown_again_when_it_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = Tools(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
+    request = PermissionRequest(
+        id=PermissionId("per_1"),
+        session_id=SESSION,
+        permission="bash",
+        patterns=("make",),
+        metadata={"command": "make"},
+        always=(),
+        tool=ToolRef(message_id=MessageId("msg_1"), call_id="1"),
+    )
+    for event in (bash(RUNS), PermissionAsked(request=request), bash(ENDED)):
+        shown.take(event)
+    assert capsys.readouterr().err == "bash: make -> exit 0\n  one\n  two\n"
+
+
+def test_a_command_that_nobody_is_asked_for_is_shown_after_a_moment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = Tools(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
+    shown.take(bash(RUNS))
+    before = capsys.readouterr().err
+    shown.show_held()
+    assert (before, capsys.readouterr().err) == ("", "bash: make\n")
+    shown.take(bash(ENDED))
+    assert capsys.readouterr().err == "bash: make -> exit 0\n  one\n  two\n"

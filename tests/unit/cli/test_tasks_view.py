@@ -1,5 +1,6 @@
 """Tasks as people see them: a tree that fits its place, and a line for each thing that happens to a task."""
 
+import pytest
 from msgspec.structs import replace
 
 from asyncagents.cli.run_result import by_person, last_answer, steps_of_turn
@@ -10,12 +11,14 @@ from asyncagents.cli.tasks_watch import Changes
 from asyncagents.domain.background_task import BackgroundTask, TaskProgress
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.notice import Counted, Telling, notice
+from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.task import TaskEnd
 from asyncagents.domain.why import Code, Why
 from tests.unit.cli.build import SESSION, asked, entry, step, text
 from tests.unit.cli.test_run_tools import session
 
 UNTITLED = "New session - 2026-11-16T10:00:00.000Z"
+TOKENS = Tokens(input=40, output=5, reasoning=0, cache=CacheTokens(read=0, write=0))
 BEGAN, ENDED = "2026-11-16T10:00:00.000Z", "2026-11-16T10:01:05.000Z"
 
 
@@ -28,6 +31,7 @@ def task(number: int, *, ended: bool = False) -> BackgroundTask:
         description=f"Read {number}",
         prompt="Read it.",
         agent="general",
+        kind="background",
         status="completed" if ended else "running",
         started_at=BEGAN,
         completed_at=ENDED if ended else None,
@@ -80,7 +84,14 @@ def test_a_narrow_place_gets_fewer_columns_and_shorter_ids() -> None:
 
 def test_a_state_says_what_makes_it_clearer() -> None:
     progress = TaskProgress(
-        tool_calls=2, tool_calls_by_name={"bash": 2}, last_tools=("read", "bash"), last_update=BEGAN, place=3
+        started_at=BEGAN,
+        tool_calls=2,
+        tool_calls_by_name={"bash": 2},
+        last_tools=("read", "bash"),
+        last_update=BEGAN,
+        tokens=TOKENS,
+        cost=0.5,
+        place=3,
     )
     queued, tool = (node(replace(task(1), progress=progress), code=code) for code in ("queued", "tool"))
     ended = node(replace(task(2, ended=True), status="cancelled", ended_by="deadline"))
@@ -92,6 +103,8 @@ def test_a_state_says_what_makes_it_clearer() -> None:
         "2 tools",
         "cancelled by deadline",
         "1m 5s",
+        "45 tokens",
+        "$0.5000",
     ):
         assert words in text
 
@@ -162,3 +175,37 @@ def test_a_person_who_quotes_a_notice_is_still_a_person() -> None:
     end = TaskEnd(id=SessionId("s"), run=0, description="A", agent="g", batch="b", status="completed", ms=1)
     hidden = notice([end], {"b": Counted(1, 1)}, 0, Telling()).hidden
     assert by_person(entry(asked("msg_1"), text("msg_1", hidden)))
+
+
+@pytest.mark.spec("Z-03")
+def test_a_sync_task_is_marked_in_the_tree_and_as_it_changes() -> None:
+    told: list[str] = []
+    waited_for = node(replace(task(1), kind="sync"))
+    Changes(told.append).see([root(waited_for)])
+    lines = [line.text for line in drawn([root(waited_for, node(task(2)))], Style())]
+    assert [line.partition(" (general)")[0] for line in told[1:]] == ["Read 1 (sync)"]
+    assert ["(sync)" in line for line in lines] == [False, True, False]
+
+
+def test_one_that_is_left_out_has_ended_and_several_have() -> None:
+    for count, words in ((6, "… 1 more has ended"), (7, "… 2 more have ended")):
+        ended = [node(task(number, ended=True)) for number in range(count)]
+        assert words in "\n".join(line.text for line in drawn([root(*ended)], Style()))
+
+
+@pytest.mark.spec("Z-05")
+def test_a_row_is_of_the_latest_run() -> None:
+    progress = TaskProgress(
+        started_at="2026-11-16T10:01:00.000Z",
+        tool_calls=1,
+        tool_calls_by_name={"bash": 1},
+        last_tools=("bash",),
+        last_update=ENDED,
+        tokens=TOKENS,
+        cost=0.0,
+        duration=5_000,
+    )
+    line = drawn([root(node(replace(task(1, ended=True), progress=progress)))], Style())[1].text
+    assert "  1 tool " in line
+    assert "  45 tokens" in line
+    assert "  5s  " in line

@@ -159,6 +159,18 @@ def test_an_agent_written_for_claude_code_is_understood(desk: Desk) -> None:
     )
 
 
+def test_a_short_name_of_a_model_is_written_out_where_it_is_known(desk: Desk) -> None:
+    desk.write("~/.claude/agents/x.md", "---\ndescription: Finds\nmodel: sonnet\n---\nFind.")
+    desk.write("~/.claude/agents/y.md", "---\ndescription: Finds\nmodel: inherit\n---\nFind.")
+    desk.write("~/.claude/agents/z.md", "---\ndescription: Finds\nmodel: grand\n---\nFind.")
+    known = {"sonnet": ModelRef(provider_id="anthropic", model_id="claude-sonnet-9")}
+    found = find_agents(desk.environment, desk.project, trusted=True, alias=known.get)
+    models = {name: found.agents[name].config.model for name in "xyz"}
+    assert models == {"x": known["sonnet"], "y": None, "z": None}
+    assert len(found.warnings) == 1
+    assert "the model 'grand' names no provider" in found.warnings[0]
+
+
 def test_agents_and_skills_of_a_project_that_is_not_trusted_count_for_nothing(desk: Desk) -> None:
     desk.write(".asyncagents/agents/evil.md", "---\nmode: [\n---\n")
     desk.write(".claude/agents/worse.md", described("worse"))

@@ -7,6 +7,7 @@ import pytest
 
 from asyncagents.config.commands import Command, FoundCommands, find_commands
 from asyncagents.config.config import CommandConfig
+from asyncagents.config.untrusted import Untrusted
 from asyncagents.domain.message import ModelRef
 from tests.unit.config.build import Desk
 
@@ -45,7 +46,8 @@ def test_every_field_of_a_command_is_read_from_its_file(desk: Desk) -> None:
         subtask=True,
     )
     command = Command(name="review", config=config, scope="project", origin=path)
-    assert commands(desk) == FoundCommands(commands={"review": command})
+    found = commands(desk)
+    assert found == FoundCommands(commands={"review": command}, untrusted=Untrusted(str(desk.project)))
 
 
 def test_a_command_needs_no_head(desk: Desk) -> None:

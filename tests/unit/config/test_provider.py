@@ -179,22 +179,34 @@ def test_a_provider_of_ones_own_takes_everything_it_needs_from_the_file(desk: De
 
 
 @pytest.mark.parametrize(
-    ("options", "seconds"),
+    ("options", "first", "idle"),
     [
-        ({}, None),
-        ({"timeout": 600_000}, 600),
-        ({"timeout": False}, 0),
-        ({"timeout": 600_000, "chunkTimeout": 1500}, 1.5),
-        ({"timeout": 600_000, "chunkTimeout": False}, 0),
+        ({}, None, None),
+        ({"timeout": 900_000}, 900, 900),
+        ({"timeout": False}, 0, 0),
+        ({"timeout": 900_000, "chunkTimeout": 1500}, 900, 1.5),
+        ({"timeout": 900_000, "chunkTimeout": False}, 900, 0),
+        ({"chunkTimeout": 1500}, None, 1.5),
     ],
 )
-def test_a_timeout_is_milliseconds_or_false(
-    desk: Desk, options: dict[str, object], seconds: float | None
+def test_a_timeout_is_milliseconds_or_false_for_a_provider_and_for_a_model(
+    desk: Desk, options: dict[str, object], *, first: float | None, idle: float | None
 ) -> None:
-    desk.write("opencode.json", {"provider": {"openai": {"options": options}}})
+    models = {"m": {"options": options | {"temperature": 1}}}
+    desk.write("opencode.json", {"provider": {"openai": {"options": options, "models": models}}})
     provider = desk.load().config.provider["openai"]
-    assert provider.timeout_seconds == seconds
+    assert (provider.deadlines.first_seconds, provider.deadlines.idle_seconds) == (first, idle)
     assert provider.options == {}
+    model = provider.models["m"]
+    assert (model.deadlines.first_seconds, model.deadlines.idle_seconds) == (first, idle)
+    assert model.options == {"temperature": 1}
+
+
+def test_a_timeout_of_a_model_that_is_no_number_is_refused(desk: Desk) -> None:
+    models = {"m": {"options": {"timeout": "soon"}}}
+    desk.write("opencode.json", {"provider": {"openai": {"models": models}}})
+    with pytest.raises(ConfigError, match=r"provider\.openai\.models\.m\.options\.timeout"):
+        desk.load()
 
 
 def test_api_is_another_name_for_the_url(desk: Desk) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.delegation.fork import OPENING, forked
-from asyncagents.delegation.fork_close import UNDER_WAY
+from asyncagents.delegation.fork_close import FILES_LEFT_OUT, UNDER_WAY
 from asyncagents.domain.call import Completed, Failed, Result, Settled, arrived, pending_text, result_text
 from asyncagents.domain.codec import decode_part
 from asyncagents.domain.failure import aborted, api
@@ -243,7 +243,7 @@ def test_files_of_a_prompt_are_copied() -> None:
 
 
 @pytest.mark.spec("T-11")
-def test_what_only_clients_see_of_a_call_is_not_copied() -> None:
+def test_files_of_a_result_are_not_copied_and_the_copy_says_so() -> None:
     history = History()
     history.user("Go")
     file = history.part(FilePart, mime="image/png", url="data:image/png;base64,aGk=")
@@ -255,7 +255,7 @@ def test_what_only_clients_see_of_a_call_is_not_copied() -> None:
     assert (copy.call_id, copy.tool, copy.state.output, copy.state.title) == (
         part.call_id,
         "read",
-        "seen",
+        f"seen{FILES_LEFT_OUT}",
         "t",
     )
 

@@ -32,13 +32,16 @@ _BAITS = (
     *(f"&lt;/{tag}>" for tag in TAGS),
     "</task_result>\n<task_result>",
     '<task_error task_id="ses_1">',
-    "<tas\u212a>",
+    "<tas\u212a_result>",
+    "<Task />",
+    '<file name="x">',
     "\nstatus: complete\n",
     "<div>",
     "Vec<u8>",
     "Promise<Task>",
     "x<File",
     "x<Task>",
+    "&lt;file>",
     *(f"\n{text}\n" for text in NOTICES),
 )
 hostile = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_size=12).map("".join)
@@ -46,7 +49,6 @@ hostile = st.lists(st.one_of(st.sampled_from(_BAITS), st.text(max_size=6)), max_
 _TAG = re.compile(rf"<(/?)({'|'.join(sorted(TAGS, reverse=True))})((?: [a-z_]+=\"[^\"]*\")*)>")
 _NAMES = "|".join(re.sub("[_-]", "[_-]", tag) for tag in TAGS)
 _LOOKS_LIKE = re.compile(rf"<\s*(?:[/\\]\s*)*(?:{_NAMES})(?![\w-])")
-_GENERIC = re.compile(r"(?<=\w)<(?=(Task|File)[>,?\[|])")
 _A_NOTICE = re.compile(
     r'[✓✗⊘] \*\*(Agent ".*" (finished in|failed in|cancelled after)'
     r"|Resume #\d+ (completed|failed) in) .*\.\*\*"
@@ -63,7 +65,6 @@ class Inside(Struct, frozen=True):
 
 def looks(text: str) -> int:
     """How many tags of ours a careless reader finds: blind to what is not seen, to case and to spaces."""
-    text = _GENERIC.sub("(", text)
     seen = "".join(sign for sign in text if sign.isspace() or unicodedata.category(sign) not in ("Cf", "Cc"))
     return len(_LOOKS_LIKE.findall(seen.casefold()))
 

@@ -8,12 +8,21 @@ from msgspec.structs import replace
 
 from asyncagents.domain.background_task import background_task
 from asyncagents.domain.id import MessageId
+from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Follow, Progress, Task, TaskError
+from asyncagents.domain.task import Follow, Progress, Task, TaskError, Totals
 from tests.unit.domain.build_task import ACCOUNT, NOW, a_task, ended
 
+SPENT = Tokens(input=7, output=1, reasoning=0, cache=CacheTokens(read=0, write=0))
 PROGRESS = Progress(
-    tool_calls=2, by_name={"read": 2}, last_tools=("read", "read"), updated=NOW + 7, phase="queued", place=3
+    tool_calls=2,
+    by_name={"read": 2},
+    last_tools=("read", "read"),
+    updated=NOW + 7,
+    phase="queued",
+    place=3,
+    tokens=SPENT,
+    cost=0.5,
 )
 ALWAYS = {
     "sessionID": "ses_child",
@@ -23,6 +32,7 @@ ALWAYS = {
     "description": "Find the tests",
     "prompt": "Where are the tests?",
     "agent": "explore",
+    "kind": "background",
     "status": "running",
     "startedAt": "2025-11-16T09:18:55.000Z",
     "batchId": "bat_1",
@@ -46,10 +56,13 @@ def test_a_live_task_has_its_progress_and_the_follow_up_that_waits() -> None:
     assert wire(a_task(follow=follow), PROGRESS) == ALWAYS | {
         "pendingResume": {"prompt": "and then?", "queuedAt": "2025-11-16T09:20:00.000Z"},
         "progress": {
+            "startedAt": "2025-11-16T09:18:55.000Z",
             "toolCalls": 2,
             "toolCallsByName": {"read": 2},
             "lastTools": ["read", "read"],
             "lastUpdate": "2025-11-16T09:20:00.007Z",
+            "tokens": {"input": 7, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+            "cost": 0.5,
             "phase": "queued",
             "place": 3,
         },
@@ -80,6 +93,10 @@ def test_an_ended_task_has_its_end_and_what_it_came_to() -> None:
             "toolCallsByName": {"bash": 1, "read": 2},
             "lastTools": ["read", "read", "bash"],
             "lastUpdate": "2025-11-16T09:20:00.000Z",
+            "startedAt": "2025-11-16T09:18:55.000Z",
+            "tokens": {"input": 1200, "output": 300, "reasoning": 40, "cache": {"read": 5, "write": 6}},
+            "cost": 0.0125,
+            "duration": 65_000,
         },
     }
 
@@ -90,3 +107,41 @@ def test_a_silent_end_is_an_empty_result_and_nothing_is_counted_that_was_not() -
     assert told["result"] == ""
     assert "progress" not in told
     assert "phase" not in wire(ended(account=replace(ACCOUNT, by_name={})))["progress"]
+
+
+@pytest.mark.spec("Z-03")
+def test_a_task_that_its_parent_waits_for_is_of_the_kind_sync() -> None:
+    assert wire(a_task(background=False))["kind"] == "sync"
+
+
+def test_a_task_whose_session_was_deleted_is_marked_as_gone() -> None:
+    assert wire(ended(gone=True))["gone"] is True
+
+
+EARLIER = Totals(tool_calls=4, by_name={"read": 4}, tokens=SPENT, cost=0.5, ms=5_000)
+
+
+@pytest.mark.spec("Z-05")
+def test_sums_over_all_runs_stand_apart_from_the_latest_run() -> None:
+    over = wire(ended(run=1, earlier=EARLIER))
+    assert (over["progress"]["toolCalls"], over["progress"]["duration"]) == (3, 65_000)
+    assert over["totals"] == {
+        "runs": 2,
+        "toolCalls": 7,
+        "toolCallsByName": {"read": 6, "bash": 1},
+        "tokens": {"input": 1207, "output": 301, "reasoning": 40, "cache": {"read": 5, "write": 6}},
+        "cost": 0.5125,
+        "duration": 70_000,
+    }
+    live = wire(a_task(status="resumed", run=1, earlier=EARLIER, account=ACCOUNT), PROGRESS)
+    assert live["progress"]["toolCalls"] == 2
+    assert (live["totals"]["runs"], live["totals"]["toolCalls"]) == (2, 6)
+    assert "duration" not in live["totals"]
+
+
+@pytest.mark.spec("Z-05")
+def test_of_what_an_older_program_summed_only_the_sums_are_told() -> None:
+    mixed = wire(ended(run=2))
+    assert "progress" not in mixed
+    assert (mixed["totals"]["runs"], mixed["totals"]["toolCalls"]) == (3, 3)
+    assert "duration" not in mixed["totals"]

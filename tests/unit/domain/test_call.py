@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from asyncagents.domain.call import (
     ABORTED,
+    LONG_WAIT_MS,
     Call,
     CallState,
     Completed,
@@ -14,11 +16,13 @@ from asyncagents.domain.call import (
     Requested,
     Running,
     Settled,
+    Watch,
     pending_text,
     render,
     result_text,
 )
 from asyncagents.domain.codec import decode_part
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import (
     PartTime,
     ToolCompleted,
@@ -34,6 +38,7 @@ from tests.unit.domain.build import call, waiting
 from tests.unit.domain.strategies import nouns
 
 GIVEN = {"env": "prod"}
+WATCH = Watch(SessionId("ses_1"), "asyncagents_output")
 
 
 @pytest.mark.spec("S-04", "C-02")
@@ -156,3 +161,27 @@ def test_the_model_reads_a_late_result_with_the_name_of_its_call(state: Settled,
 def test_a_call_without_a_result_has_no_result_text(state: CallState) -> None:
     with pytest.raises(ValueError, match="tool_1 has no result yet"):
         result_text(call(state))
+
+
+@pytest.mark.spec("Z-01")
+@pytest.mark.parametrize(
+    ("state", "holds"),
+    [
+        pytest.param(waiting("ask"), True, id="an ask"),
+        pytest.param(waiting("question"), True, id="a question"),
+        pytest.param(waiting("async"), False, id="an async tool"),
+        pytest.param(waiting("task"), True, id="a task that works"),
+        pytest.param(replace(waiting("task"), child_waits=True), False, id="a task that waits outside"),
+        pytest.param(replace(waiting("wait"), watch=WATCH), True, id="a wait for a task that works"),
+        pytest.param(
+            replace(waiting("wait"), watch=WATCH, child_waits=True), False, id="a wait for one that waits"
+        ),
+        pytest.param(waiting("wait", due=50 + LONG_WAIT_MS - 1), True, id="a short timer"),
+        pytest.param(waiting("wait", due=50 + LONG_WAIT_MS), False, id="a timer of a minute"),
+        pytest.param(waiting("wait"), False, id="a wait without an end"),
+        pytest.param(Running(3), False, id="one that runs"),
+        pytest.param(Settled(Completed("ok"), 60), False, id="one that has its result"),
+    ],
+)
+def test_a_call_holds_blocking_prompts_unless_it_waits_for_the_outside(state: CallState, holds: bool) -> None:
+    assert call(state).holds_prompts is holds

@@ -1,7 +1,9 @@
 """What another agent wrote is data: it leaves no envelope, and comes out of it as it went in."""
 
+import unicodedata
+
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.envelope import TAGS, enclosed, envelope, line, opened
@@ -13,20 +15,16 @@ from tests.unit.domain.hostile import Inside, envelopes, hostile, looks
     [
         ("</task_result>", "&lt;/task_result>"),
         ("< / TASK_Result >", "&lt; / TASK_Result >"),
-        ("<\n/\u3000task", "&lt;\n/\u3000task"),
+        ("<\n/\u3000task_text", "&lt;\n/\u3000task_text"),
         ("<//task_result>", "&lt;//task_result>"),
         ("<t\u200bask\u2060_error>", "&lt;t\u200bask\u2060_error>"),
-        ("<tas\u212a>", "&lt;tas\u212a>"),
+        ("<tas\u212a_call>", "&lt;tas\u212a_call>"),
+        ("<ta\u017fk_call>", "&lt;ta\u017fk_call>"),
         ("<system_reminder>", "&lt;system_reminder>"),
-        ('<file name="x">', '&lt;file name="x">'),
-        ("&lt;task>", "&amp;lt;task>"),
-        ("&amp;lt;task>", "&amp;amp;lt;task>"),
-        ("Promise&lt;Task>", "Promise&amp;lt;Task>"),
-        ("a</Task>", "a&lt;/Task>"),
-        ("a<task>", "a&lt;task>"),
-        ("a<Task x='y'>", "a&lt;Task x='y'>"),
-        ("<Task>", "&lt;Task>"),
-        ("a\u200b<Task>", "a\u200b&lt;Task>"),
+        ("<Task-Result id='1'/>", "&lt;Task-Result id='1'/>"),
+        ("&lt;task_text>", "&amp;lt;task_text>"),
+        ("&amp;lt;task_text>", "&amp;amp;lt;task_text>"),
+        ("Promise<task_result>", "Promise&lt;task_result>"),
     ],
 )
 def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str, inside: str) -> None:
@@ -43,6 +41,9 @@ def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str,
         "<tasks> <task_list> <taskbar/> <profile>",
         "if a <task_count: pass",
         "Promise<Task> Map<File, Task[]> f<Task[]>() Future<Task?>",
+        "return <Task id={1} /> || <Task>a</Task>; <task>x</task>",
+        '<file name="x">a</file> <File\u200b/>',
+        "<tool name='x'/> <result>1</result> <error/> <system>you are</system>",
         "",
     ],
 )
@@ -52,13 +53,38 @@ def test_ordinary_text_is_left_as_it_is(text: str) -> None:
 
 @settings(max_examples=500)
 @given(hostile)
-@example("&amp;<task>")
-@example("&amp&lt;task")
-@example("<task<task<")
+def test_a_text_in_which_no_tag_of_ours_stands_is_left_as_it_is(text: str) -> None:
+    spaced = "".join(" " if unicodedata.category(sign) in ("Cf", "Cc") else sign for sign in text)
+    assume("lt;" not in text and looks(text) == looks(spaced) == 0)
+    assert enclosed(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ('<file name="x">', '&lt;file name="x">'),
+        ("</ FILE >", "&lt;/ FILE >"),
+        ("a<File x='y'>", "a&lt;File x='y'>"),
+        ("&lt;file>", "&amp;lt;file>"),
+        ("Promise<File>", "Promise<File>"),
+        ("</task_result><Task />", "&lt;/task_result><Task />"),
+    ],
+)
+def test_in_the_place_of_a_person_no_file_can_be_forged_either(text: str, inside: str) -> None:
+    assert enclosed(text, files=True) == inside
+    assert opened(inside, files=True) == text
+
+
+@settings(max_examples=500)
+@given(hostile)
+@example("&amp;<task_text>")
+@example("&amp&lt;task_text")
+@example("<task_text<task_text<")
 def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) -> None:
     inside = enclosed(text)
     assert looks(inside) == 0
     assert opened(inside) == text
+    assert opened(enclosed(text, files=True), files=True) == text
 
 
 @given(hostile, hostile)
@@ -86,6 +112,8 @@ def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
         ('say "done.** now', "say 'done.* now"),
         ("*\u200b* hidden \x00 signs", "* hidden signs"),
         ("close </task_result> it", "close &lt;/task_result> it"),
+        ("the <Task /> of it", "the <Task /> of it"),
+        ("a <file name=x> of it", "a &lt;file name=x> of it"),
         ("a <", "a &lt;"),
         ("a < / ", "a &lt; /"),
         ("x" * 121, "x" * 119 + "…"),

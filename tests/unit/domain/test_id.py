@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.id import Ids
+from asyncagents.domain.id import Ids, sort_id
 from asyncagents.errors import InvalidInput
 
 NOW = 1_794_770_256_144
@@ -115,3 +115,102 @@ def test_an_id_of_a_time_to_come_is_refused_and_changes_nothing() -> None:
 def test_an_id_that_would_be_above_all_to_come_is_refused_though_its_time_may_be_over(given: str) -> None:
     with pytest.raises(InvalidInput, match="of a time to come"):
         Ids(Steps(NOW), Fixed()).reach(given)
+
+
+WRAP = 27 << 36
+"""2028-10-17: 12 hex digits are over for the first time since there are ids of ours."""
+LIVED = 26 << 36
+"""2026-08-14: since then they have ascended."""
+IN_2029, IN_2031, IN_2040 = 1_877_000_000_000, 1_940_000_000_000, 2_224_000_000_000
+TIMES = st.integers(LIVED, 3_250_368_000_000)  # to the end of 2072
+
+
+@pytest.mark.spec("Z-08")
+@pytest.mark.parametrize(
+    ("now", "letter", "dashes"),
+    [(WRAP - 1, "", 0), (WRAP, "g", 1), (IN_2029, "g", 1), (IN_2031, "h", 2), (IN_2040, "l", 6)],
+)
+def test_from_the_wrap_on_an_era_precedes_the_digits(now: int, letter: str, dashes: int) -> None:
+    ids = Ids(Steps(now), Fixed(12345))
+    for made in (ids.message(), *ids.messages(2), ids.part(), ids.event(), ids.call(), ids.request()):
+        assert re.fullmatch(rf"[a-z]+_{letter}[0-9a-f]{{12}}[0-9A-Za-z]{{14}}", made)
+    assert re.fullmatch(rf"ses_-{{{dashes}}}[0-9a-f]{{12}}[0-9A-Za-z]{{14}}", ids.session())
+
+
+@pytest.mark.spec("Z-08")
+@given(TIMES, TIMES)
+def test_ids_of_any_two_times_sort_by_them(one: int, other: int) -> None:
+    before, after = (Ids(Steps(time), Fixed(7)) for time in sorted((one, other)))
+    parts, sessions = (before.part(), after.part()), (before.session(), after.session())
+    assert (parts[0] < parts[1], sessions[0] > sessions[1]) == (one != other, one != other)
+    assert all("prt_" < each < "prt_~" for each in parts)
+    assert all("ses_" < each < "ses_~" for each in sessions)
+
+
+@pytest.mark.spec("Z-08")
+def test_eras_have_no_end() -> None:
+    """z, the last letter, is over in May 2072; zg follows it, zz is over in 2115, and zzg follows that."""
+    made = [Ids(Steps(each << 36), Fixed(7)).message() for each in range(26, 26 + 100)]
+    assert all(a < b for a, b in pairwise(made))
+    assert [made[era].removesuffix(made[0][4:]) for era in (20, 21, 40, 41)] == [
+        f"msg_{era}" for era in ("z", "zg", "zz", "zzg")
+    ]
+
+
+@pytest.mark.spec("Z-08")
+def test_ids_ascend_across_the_wrap_though_the_clock_steps_back_over_it() -> None:
+    ids = Ids(Steps(WRAP - 1, WRAP, WRAP - 5_000, WRAP + 1), Fixed())
+    made = [ids.message() for _ in range(4)]
+    assert all(a < b for a, b in pairwise(made))
+    assert [each[4] for each in made] == ["f", "g", "g", "g"]
+
+
+def bare(now: int) -> str:
+    """An id as OpenCode makes it at any time."""
+    return f"msg_{now * 4096 + 1 & (1 << 48) - 1:012x}{'B' * 14}"
+
+
+@pytest.mark.spec("Z-08")
+@given(TIMES, st.integers(-1_000_000_000, 10_000))
+def test_an_id_without_its_era_is_of_the_nearest(now: int, apart: int) -> None:
+    """Whatever the era, it sorts as one of ours of that time would."""
+    client_id = sort_id(bare(now + apart), now, past=True)
+    made = Ids(Steps(now + apart), Fixed(7)).message()
+    assert client_id[-14:] == "B" * 14
+    if now + apart >= LIVED:
+        assert client_id[:-14] == made[:-14]
+    assert sort_id(client_id, now) == client_id
+
+
+@pytest.mark.spec("Z-08")
+@pytest.mark.parametrize("now", [WRAP, WRAP + 2_000, IN_2029, IN_2031, IN_2040])
+def test_ids_come_after_one_of_the_old_form_that_a_client_made(now: int) -> None:
+    for apart in (-3_000, 0, 4_000):
+        client_id = bare(now + apart)
+        ids = Ids(Steps(now), Fixed())
+        ids.reach(client_id)
+        assert ids.message() > sort_id(client_id, now)
+
+
+@pytest.mark.spec("Z-08")
+@pytest.mark.parametrize("now", [IN_2029, IN_2031, IN_2040])
+def test_an_id_of_the_old_form_of_a_time_to_come_is_refused_as_before(now: int) -> None:
+    ids = Ids(Steps(now), Fixed())
+    for client_id in (bare(now + 60_000), Ids(Steps(now + 60_000), Fixed()).message()):
+        with pytest.raises(InvalidInput, match="of a time to come"):
+            ids.reach(client_id)
+
+
+@pytest.mark.spec("Z-08")
+@pytest.mark.parametrize("near", [-1, 1 << 44, 1 << 53, 10**400])
+def test_a_time_that_is_none_tells_no_era(near: int) -> None:
+    assert sort_id(bare(IN_2040), near, past=True) == bare(IN_2040)
+
+
+@pytest.mark.spec("Z-08")
+def test_of_before_there_were_ids_of_ours_only_what_was_imported_has_eras() -> None:
+    in_2025 = 1_750_000_000_000
+    assert sort_id(bare(in_2025), in_2025) == bare(in_2025)
+    assert sort_id(bare(in_2025), in_2025, past=True) == bare(in_2025).replace("_", "_-")
+    older, newer = (sort_id(bare(each), each, past=True) for each in (LIVED - 1, LIVED))
+    assert older < newer == bare(LIVED)

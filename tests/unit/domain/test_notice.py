@@ -90,6 +90,21 @@ def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
 
 
 @pytest.mark.spec("T-12")
+def test_one_task_is_told_of_in_the_singular() -> None:
+    hidden = notice([an_end()], {"bat_1": Counted(1, 1)}, 0, Telling()).hidden
+    assert "\n1 task finished.\nUse asyncagents_output tools to see agent responses.\n" in hidden
+
+
+@pytest.mark.spec("Z-03")
+def test_the_end_of_a_sync_task_with_no_background_task_beside_it_counts_nothing() -> None:
+    """Its call was given up before it ended."""
+    given = notice([an_end()], {"bat_1": Counted(0, 0)}, 0, Telling())
+    assert given.visible == ('✓ **Agent "Find the tests" finished in 1m 5s.**',)
+    assert "finished." not in given.hidden
+    assert "Use asyncagents_output tools to see agent responses." in given.hidden
+
+
+@pytest.mark.spec("T-12")
 def test_two_runs_of_one_task_are_told_apart_and_hinted_at_once() -> None:
     hidden = told(an_end(), an_end(run=1, resumes=1), running=1).hidden
     assert 'Task ses_child "Find the tests" of agent explore, resume #1: completed.\n' in hidden

@@ -11,15 +11,19 @@ from asyncagents.domain.permission import (
     Action,
     Effective,
     Layers,
+    RuleSet,
+    approved_exactly,
     at_least,
     confined,
     decide,
     evaluate,
+    exact_permission,
     hidden,
     judge,
     match,
     narrowed,
     rules_of,
+    rules_of_tools,
     strictest,
 )
 from asyncagents.domain.session import Rule
@@ -37,7 +41,7 @@ rules = st.builds(
     action=actions,
 )
 rule_sets = st.lists(rules, max_size=6).map(tuple)
-effectives = st.lists(rule_sets, min_size=1, max_size=3).map(lambda sets: Effective(tuple(sets)))
+effectives = st.lists(rule_sets, min_size=1, max_size=3).map(lambda sets: Effective.of(*sets))
 
 
 def rule(permission: str, pattern: str, action: Action) -> Rule:
@@ -113,8 +117,8 @@ def test_layers_are_laid_from_the_defaults_to_what_the_agent_says() -> None:
 @pytest.mark.spec("A-03")
 def test_what_was_approved_for_good_answers_asks_and_lifts_no_denial() -> None:
     approved = (rule("edit", "*", "allow"), rule("bash", "git *", "allow"))
-    build = Effective(((rule("*", "*", "ask"), rule("bash", "git push *", "deny")),))
-    plan = Effective(((rule("*", "*", "ask"), rule("edit", "*", "deny")),))
+    build = Effective.of((rule("*", "*", "ask"), rule("bash", "git push *", "deny")))
+    plan = Effective.of((rule("*", "*", "ask"), rule("edit", "*", "deny")))
     assert judge(build, approved, "edit", ["a.py"]) == "allow"
     assert judge(plan, approved, "edit", ["a.py"]) == "deny"
     assert judge(build, approved, "bash", ["git status"]) == "allow"
@@ -210,5 +214,95 @@ def test_confined_rules_keep_what_is_named_and_deny_the_rest(
     assert evaluate(over, permission, pattern) == expected
 
 
+maps = st.dictionaries(st.sampled_from(["read", "write", "edit", "bash", "task", "*"]), st.booleans())
+
+
+@pytest.mark.spec("Z-04")
+@given(under=rule_sets, tools=maps, permission=names, pattern=texts)
+def test_a_map_of_tools_denies_and_lifts_no_denial(
+    under: tuple[Rule, ...], tools: dict[str, bool], permission: str, pattern: str
+) -> None:
+    before = evaluate(under, permission, pattern)
+    after = RuleSet(under, rules_of_tools(tools)).evaluate(permission, pattern)
+    assert STRICTNESS[after] >= STRICTNESS[before] or (before, after) == ("ask", "allow")
+    if tools.get("*") is False and set(tools) == {"*"}:
+        assert after == "deny"
+
+
+@pytest.mark.spec("Z-04")
+@pytest.mark.parametrize(
+    ("permission", "pattern", "action"),
+    [
+        ("bash", "ls", "allow"),
+        ("bash", "rm x", "deny"),
+        ("webfetch", "https://example.org", "deny"),
+        ("edit", "a.py", "allow"),
+        ("edit", ".git/config", "ask"),
+        ("skill", "x", "ask"),
+        (UNCLEAR, "$(x)", "ask"),
+        ("task", "general", "deny"),
+    ],
+)
+def test_a_map_of_tools_answers_asks_by_the_name_of_the_tool(
+    permission: str, pattern: str, action: Action
+) -> None:
+    under = (rule("*", "*", "ask"), rule("bash", "rm *", "deny"), rule("task", "*", "allow"))
+    tools = {"bash": True, "webfetch": False, "write": True, "async_task": False}
+    assert RuleSet(under, rules_of_tools(tools)).evaluate(permission, pattern) == action
+
+
+@pytest.mark.spec("Z-04")
+def test_in_a_map_of_tools_the_last_that_matches_wins() -> None:
+    only = RuleSet((rule("*", "*", "allow"),), rules_of_tools({"*": False, "read": True}))
+    assert (only.evaluate("read", "a"), only.evaluate("bash", "ls")) == ("allow", "deny")
+    assert (only.hides("read"), only.hides("bash")) == (False, True)
+
+
 def test_nothing_said_by_anybody_asks() -> None:
-    assert Effective(()).evaluate("bash", "ls") == "ask"
+    assert Effective.of().evaluate("bash", "ls") == "ask"
+
+
+_PATTERNS = st.text(alphabet="*?./\\ ae", max_size=6)
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.builds(
+                Rule,
+                permission=st.sampled_from(["read", "*", "edit", "r*"]),
+                pattern=_PATTERNS,
+                action=st.sampled_from(["allow", "ask", "deny"]),
+            ),
+            max_size=6,
+        ).map(tuple),
+        max_size=3,
+    ).map(tuple),
+    st.lists(
+        st.builds(
+            Rule,
+            permission=st.sampled_from(["read", "*", "edit"]),
+            pattern=st.just("*"),
+            action=st.sampled_from(["allow", "deny"]),
+        ),
+        max_size=2,
+    ).map(tuple),
+    st.text(alphabet="./\\ aenv", max_size=8),
+)
+def test_what_is_found_out_once_for_many_names_is_the_same(
+    sets: tuple[tuple[Rule, ...], ...], tools: tuple[Rule, ...], name: str
+) -> None:
+    rules = Effective(tuple(RuleSet(each, tools) for each in sets))
+    assert rules.about("read")(name) == rules.evaluate("read", name)
+
+
+@pytest.mark.spec("Z-06")
+@given(text=wildcards, other=wildcards | texts)
+def test_an_exact_approval_is_for_its_text_alone_and_no_pattern_for_anything(text: str, other: str) -> None:
+    approved = (Rule(permission=exact_permission("bash"), pattern=text, action="allow"),)
+    asking = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+    assert approved_exactly(approved, "bash", (other,)) == (text == other)
+    assert not approved_exactly(approved, "edit", (text,))
+    assert not approved_exactly(approved, "bash", ())
+    for permission in ("bash", UNCLEAR):
+        assert judge(asking, approved, permission, (text,)) == "ask"

@@ -154,7 +154,7 @@ def test_files_and_subtasks_are_named() -> None:
     nameless = FilePart(**AT, mime="image/png", url="data:image/png;base64," + "A" * 500)
     sub = SubtaskPart(**AT, prompt="Look.", description="A look", agent="explore")
     told = envelopes(transcript([asked(file, nameless, sub)], Transcript()))
-    assert told[0] == Inside("file", 'mime="image/png"', "a.png")
+    assert told[0] == Inside("task_file", 'mime="image/png"', "a.png")
     assert len(told[1].text) == 80
     assert told[2] == Inside("task_prompt", 'agent="explore" description="A look"', "Look.")
 

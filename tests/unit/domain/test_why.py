@@ -45,7 +45,8 @@ def situation(control: Control = IDLE, **more: Any) -> Situation:
 
 
 CASES: list[tuple[Situation, Code, str]] = [
-    (situation(RUNS, owner_lives=True), "working", "a model is being asked"),
+    (situation(RUNS, owner_lives=True), "working", "a model is about to be asked"),
+    (situation(RUNS, owner_lives=True, asked=NOW - 93_000), "working", "its model, which was asked 93 s ago"),
     (situation(RUNS, owner_lives=True, calls=(call(Running(1)),)), "tool", "It runs deploy."),
     (situation(RUNS), "no_worker", f"asyncagents run --session {SESSION}"),
     (situation(RUNS, served=True), "ready", "about to be taken up"),
@@ -94,7 +95,7 @@ def test_a_situation_has_a_code_and_a_sentence(about: Situation, code: Code, wor
 
 def test_every_code_has_a_situation() -> None:
     """But the one for rows that cannot be read, which is told before any situation is known."""
-    assert {code for _, code, _ in CASES} | {"unreadable"} == set(get_args(Code))
+    assert {code for _, code, _ in CASES} | {"unreadable", "no_model"} == set(get_args(Code))
 
 
 @pytest.mark.parametrize(

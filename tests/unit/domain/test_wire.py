@@ -74,3 +74,9 @@ def test_events_we_do_not_model_are_kept() -> None:
     _, event = parse_frame(raw(recorded("events")["server.connected"]))
     assert isinstance(event, UnknownEvent)
     assert event.type == "server.connected"
+
+
+@pytest.mark.parametrize("body", CONVERSATIONS, ids=lambda body: body["info"]["id"])
+def test_a_message_has_its_role_as_on_the_wire(body: Any) -> None:
+    message = decode_message(raw(body["info"]))
+    assert message.role == body["info"]["role"]

@@ -94,9 +94,10 @@ def test_plan_edits_nothing_and_every_command_asks() -> None:
 def test_subagents_have_neither_todos_nor_edits() -> None:
     for name in ("general", "explore"):
         agent = agents().get(name)
-        assert shown(agent, *WRITERS, "todowrite", "todoread", "question", "read", "bash") == ["read", "bash"]
-    assert shown(agents().get("general"), "some_mcp_tool", "task") == ["some_mcp_tool", "task"]
-    assert shown(agents().get("explore"), "some_mcp_tool", "task") == []
+        assert shown(agent, *WRITERS, "todowrite", "todoread", "read", "bash") == ["read", "bash"]
+    others = ("some_mcp_tool", "task", "question")
+    assert shown(agents().get("general"), *others) == list(others)
+    assert shown(agents().get("explore"), *others) == []
 
 
 @pytest.mark.spec("A-01")
@@ -137,8 +138,8 @@ def test_an_agents_own_rules_win_over_the_built_in_ones() -> None:
 @pytest.mark.spec("A-03")
 def test_a_child_of_plan_cannot_edit_whatever_its_own_rules_say() -> None:
     free = agents(agent={"free": AgentConfig(permission={"*": "allow"})})
-    child = Effective((free.get("free").layers.rules,))
-    parent = Effective((free.get("plan").layers.rules,))
+    child = Effective.of(free.get("free").layers.rules)
+    parent = Effective.of(free.get("plan").layers.rules)
     assert child.evaluate("edit", "a.py") == "allow"
     assert narrowed(child, parent).evaluate("edit", "a.py") == "deny"
     assert narrowed(child, parent).hides("write")
@@ -173,7 +174,11 @@ def test_an_agent_of_ones_own_borrows_what_it_does_not_say() -> None:
     assert [known.get(name).prompt for name in ("one", "two", "all")] == [
         prompt_text("build"), prompt_text("general"), prompt_text("build"),
     ]  # fmt: skip
-    assert [may(known.get(name), "question") for name in ("one", "two", "all")] == ["allow", "deny", "deny"]
+    assert [may(known.get(name), "question") for name in ("one", "two", "all")] == ["allow"] * 3
+    strict = agents(
+        permission={"question": "deny"}, agent={"one": AgentConfig(), "two": AgentConfig(mode="subagent")}
+    )
+    assert [may(strict.get(name), "question") for name in ("build", "general", "one", "two")] == ["deny"] * 4
     assert known.get("one").origin == "config"
 
 
@@ -225,8 +230,8 @@ def test_a_skill_that_is_denied_is_not_told() -> None:
     build = agents(permission={"skill": {"pdf": "deny"}}).get("build")
     assert "- pdf" not in system_prompt(build, FACTS, skills=skills)
     assert "- zip" in system_prompt(build, FACTS, skills=skills)
-    parent = Effective((agents(permission={"skill": "deny"}).get("build").layers.rules,))
-    rules = narrowed(Effective((build.layers.rules,)), parent)
+    parent = Effective.of(agents(permission={"skill": "deny"}).get("build").layers.rules)
+    rules = narrowed(Effective.of(build.layers.rules), parent)
     assert "<skills>" not in system_prompt(build, FACTS, skills=skills, rules=rules)
 
 

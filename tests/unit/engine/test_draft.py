@@ -13,6 +13,7 @@ from asyncagents.domain.failure import (
     ContentFilterError,
     Failure,
     MessageAbortedError,
+    MessageOutputLengthError,
     UnknownError,
     api,
     unknown,
@@ -218,6 +219,9 @@ class Ending(Struct, frozen=True):
     calls: tuple[Any, ...] = ()
 
 
+TEXT = (TextStart("t"), TextDelta("t", "Half"))
+EMPTY = (TextStart("t"), TextDelta("t", " \n"))
+THOUGHTS = (ReasoningStart("r"), ReasoningDelta("r", "Hm"))
 ENDINGS = {
     "stop": Ending((StepFinish("stop"),), "stop"),
     "stop with a call": Ending((*WHOLE, StepFinish("stop")), "tool-calls", None, (RUNS,)),
@@ -228,7 +232,10 @@ ENDINGS = {
     "tool-calls, one of them half": Ending(
         (*WHOLE, *HALF, StepFinish("tool-calls")), "tool-calls", None, (RUNS, BROKEN)
     ),
-    "length": Ending((StepFinish("length"),), "length"),
+    "length": Ending((*TEXT, StepFinish("length")), "length"),
+    "length without a word": Ending((StepFinish("length"),), "length", MessageOutputLengthError),
+    "length with an empty text": Ending((*EMPTY, StepFinish("length")), "length", MessageOutputLengthError),
+    "length with thoughts": Ending((*THOUGHTS, StepFinish("length")), "length", MessageOutputLengthError),
     "length with a call": Ending((*WHOLE, StepFinish("length")), "length", None, (NEVER,)),
     "content-filter": Ending(
         (*WHOLE, StepFinish("content-filter")), "content-filter", ContentFilterError, (NEVER,)

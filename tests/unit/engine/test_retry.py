@@ -3,7 +3,7 @@
 import pytest
 
 from asyncagents.domain.failure import Failure, aborted, api, context_overflow, provider_auth, unknown
-from asyncagents.engine.retry import RETRIES, pause, rate_limited
+from asyncagents.engine.retry import RETRIES, RetryHint, pause, rate_limited
 
 
 class Least:
@@ -24,7 +24,10 @@ BUSY = api("overloaded", is_retryable=True, status_code=529)
     ("attempt", "least", "most"), [(1, 2_000, 2_499), (2, 4_000, 4_999), (5, 32_000, 39_999)]
 )
 def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> None:
-    assert (pause(BUSY, attempt, None, Least()), pause(BUSY, attempt, None, Most())) == (least, most)
+    assert (pause(BUSY, attempt, RetryHint(), Least()), pause(BUSY, attempt, RetryHint(), Most())) == (
+        least,
+        most,
+    )
 
 
 @pytest.mark.spec("C-05")
@@ -33,7 +36,10 @@ def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> 
     [(0.0, 0, 99), (1.5, 1_500, 1_749), (60.0, 60_000, 66_099), (-3.0, 0, 99)],
 )
 def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: int) -> None:
-    assert (pause(BUSY, 5, seconds, Least()), pause(BUSY, 5, seconds, Most())) == (least, most)
+    assert (pause(BUSY, 5, RetryHint(seconds), Least()), pause(BUSY, 5, RetryHint(seconds), Most())) == (
+        least,
+        most,
+    )
 
 
 @pytest.mark.spec("C-05")
@@ -49,26 +55,34 @@ def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: in
     ],
 )
 def test_other_failures_are_not_tried_again(failure: Failure | None) -> None:
-    assert pause(failure, 1, None, Least()) is None
+    assert pause(failure, 1, RetryHint(), Least()) is None
 
 
 @pytest.mark.spec("C-05")
 def test_there_are_five_retries() -> None:
-    assert [pause(BUSY, attempt, None, Least()) is None for attempt in (RETRIES, RETRIES + 1)] == [
+    assert [pause(BUSY, attempt, RetryHint(), Least()) is None for attempt in (RETRIES, RETRIES + 1)] == [
         False,
         True,
     ]
 
 
 def test_a_wait_of_more_than_a_day_is_a_failure() -> None:
-    assert pause(BUSY, 1, 90_000.0, Least()) is None
+    assert pause(BUSY, 1, RetryHint(90_000.0), Least()) is None
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
 def test_a_wait_that_is_no_number_is_our_own(odd: float) -> None:
-    assert pause(BUSY, 1, odd, Least()) == 2_000
+    assert pause(BUSY, 1, RetryHint(odd), Least()) == 2_000
 
 
 def test_only_a_rate_limit_is_everybodys() -> None:
     limited = api("slow down", is_retryable=True, status_code=429)
     assert [rate_limited(each) for each in (limited, BUSY, unknown("?"), None)] == [True, False, False, False]
+
+
+@pytest.mark.spec("C-05")
+def test_a_failure_may_allow_fewer_tries_and_never_more() -> None:
+    once = RetryHint(most=1)
+    assert pause(BUSY, 1, once, Least()) == 2_000
+    assert pause(BUSY, 2, once, Least()) is None
+    assert pause(BUSY, RETRIES + 1, RetryHint(most=99), Least()) is None

@@ -265,3 +265,22 @@ def test_any_history_is_written_as_the_wire_wants_it(history: list[Told]) -> Non
     assert len(made) == len(set(made))
     assert all(re.fullmatch("[a-zA-Z0-9_-]+", call_id) for call_id in made)
     assert json.dumps(written).count("cache_control") <= 4
+
+
+@pytest.mark.spec("X-04", "C-02")
+def test_files_of_a_result_are_blocks_of_it() -> None:
+    image = Attachment("image/png", "data:image/png;base64,AAAA", "dot.png")
+    paper = Attachment("application/pdf", "data:application/pdf;base64,BBBB", "paper.pdf")
+    step = FromModel((CallMade("a", "see", {}),))
+    sent = body(FromUser("go"), step, FromTool("a", "see", "[two]", files=(image, paper)))
+    (result,) = plain(sent["messages"])[-1]["content"]
+    assert result["content"] == [
+        {"type": "text", "text": "[two]"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "BBBB"},
+            "title": "paper.pdf",
+        },
+    ]
+    assert anthropic_refusal(sent, {"anthropic-version": "2023-06-01"}) is None

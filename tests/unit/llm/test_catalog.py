@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,7 @@ from asyncagents.config.config import ModelConfig, ModelCost, ModelLimit, Provid
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.llm.catalog import Catalog, LongPrice, ModelFacts, Price
-from asyncagents.llm.catalog_data import plain, shipped
+from asyncagents.llm.catalog_data import family_of, plain, shipped
 from scripts.catalog import CATALOG, build, encoded
 
 KB = 1024
@@ -251,3 +252,13 @@ def test_a_request_costs_what_the_price_list_itself_says(provider: str) -> None:
             said = calc_price(usage, model_id, provider_id=theirs, genai_request_timestamp=noon)
             ref = ModelRef(provider_id=provider, model_id=model_id)
             assert Catalog().cost(ref, tokens) == pytest.approx(float(said.total_price)), model_id
+
+
+def test_a_family_is_the_one_whose_pattern_says_most() -> None:
+    for provider_id, models in shipped().providers.items():
+        for model_id in models:
+            name = plain(model_id)
+            names = {like: f"{provider_id}/{name}" if "/" in like else name for like in shipped().families}
+            fitting = [like for like, each in names.items() if fnmatchcase(each, like)]
+            best = max(fitting, key=lambda like: (len(like.replace("*", "")), like), default="")
+            assert family_of(provider_id, model_id)[0] == best, model_id

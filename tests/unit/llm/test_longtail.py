@@ -76,6 +76,7 @@ async def tail_of(
         base_url=f"{provider.url}/v1",
         api_key=Secret(KEY),
         headers={"x-team": "blue"},
+        first_seconds=idle_seconds,
         idle_seconds=idle_seconds,
     )
     tail = LongTail(kind, endpoint, {})
@@ -295,6 +296,8 @@ async def test_nobody_at_the_address_is_an_error_that_may_be_tried_again() -> No
     assert isinstance(error, StreamError)
     assert isinstance(error.failure, APIError)
     assert error.failure.data.is_retryable
+    assert error.failure.data.message == f"{url} refuses connections: is the model server running?"
+    assert error.retries == 1
 
 
 @pytest.mark.parametrize("hang_at", [-1, 700])
@@ -431,3 +434,23 @@ async def test_a_provider_that_cannot_be_made_is_an_error_and_no_exception() -> 
     assert isinstance(error, StreamError)
     assert isinstance(error.failure, APIError)
     assert not error.failure.data.is_retryable
+
+
+@pytest.mark.spec("X-04")
+async def test_files_of_a_result_reach_the_provider_after_all_results() -> None:
+    png = Attachment("image/png", "data:image/png;base64,aGVsbG8=", "a.png")
+    calls = FromModel((CallMade("c1", "weather", {}), CallMade("c2", "weather", {})))
+    body = await seen_by(
+        ask(
+            FromUser("Look."),
+            calls,
+            FromTool("c1", "weather", "[a map]", files=(png,)),
+            FromTool("c2", "weather", "Sunny."),
+            tools=(WEATHER,),
+        )
+    )
+    roles = [message["role"] for message in body["messages"]]
+    assert roles == ["user", "assistant", "tool", "tool", "user"]
+    assert "[a map]" in body["messages"][2]["content"]
+    shown = body["messages"][-1]["content"]
+    assert [part["image_url"]["url"] for part in shown if part["type"] == "image_url"] == [png.url]

@@ -185,3 +185,20 @@ def test_the_next_request_begins_with_this_one() -> None:
     for end in range(1, len(CONVERSATION)):
         before, after = body(*CONVERSATION[:end])["messages"], body(*CONVERSATION[: end + 1])["messages"]
         assert after[: len(before)] == before
+
+
+@pytest.mark.spec("X-04", "C-02")
+def test_files_of_results_follow_all_results_of_their_step() -> None:
+    image = Attachment("image/png", "data:image/png;base64,AAAA", "dot.png")
+    step = FromModel((CallMade("a", "see", {}), CallMade("b", "add", {})))
+    told = (FromUser("go"), step, FromTool("a", "see", "[a dot]", files=(image,)), FromTool("b", "add", "3"))
+    first = body(*told)["messages"]
+    assert [message["role"] for message in first] == ["user", "assistant", "tool", "tool", "user"]
+    assert first[2]["content"] == "[a dot]"
+    assert first[4]["content"] == [
+        {"type": "text", "text": "[Files of the result of see, call a:]"},
+        {"type": "image_url", "image_url": {"url": image.url}},
+    ]
+    later = body(*told, FromModel((Said("A dot."),)), FromUser("and?"))["messages"]
+    assert later[: len(first)] == first
+    assert openai_refusal(body(*told), {}) is None

@@ -73,7 +73,7 @@ async def test_a_server_without_such_a_list_is_there_all_the_same() -> None:
 async def test_nobody_there_is_said() -> None:
     found = await probe(offer("http://127.0.0.1:9/v1"))
     assert found.reached is False
-    assert found.text.startswith("The connection to desk at http://127.0.0.1:9/v1/models failed: ")
+    assert found.text == "http://127.0.0.1:9 refuses connections: is the model server running?"
 
 
 async def test_an_answer_that_is_no_http_does_not_show_the_address() -> None:

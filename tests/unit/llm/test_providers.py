@@ -9,13 +9,23 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.config import Config, ModelConfig, ModelCost, ModelLimit, ProviderConfig
+from asyncagents.config.config import (
+    Config,
+    ModelConfig,
+    ModelCost,
+    ModelDeadlines,
+    ModelLimit,
+    ProviderConfig,
+)
 from asyncagents.config.secret import Secret
 from asyncagents.domain.failure import APIError, ProviderAuthError
 from asyncagents.domain.message import ModelRef
 from asyncagents.llm.limits import AT_ONCE
 from asyncagents.llm.model import (
     Attachment,
+    CallMade,
+    FromModel,
+    FromTool,
     FromUser,
     ModelEvent,
     Options,
@@ -209,6 +219,18 @@ TEXT = Attachment("text/plain", "data:text/plain;base64,aGVsbG8=", "c.txt")
 VIDEO = Attachment("video/mp4", "data:video/mp4;base64,aGVsbG8=", "d.mp4")
 
 
+@pytest.mark.spec("X-04")
+async def test_files_of_a_result_that_a_model_cannot_take_are_named_in_it() -> None:
+    step = FromModel((CallMade("a", "see", {}),))
+    request = ask("local/m", messages=[FromUser("Look."), step, FromTool("a", "see", "A map.", files=(PNG,))])
+    blind = (await body_of(request, models={"m": ModelConfig(attachment=False)}))["messages"]
+    assert blind[-1]["role"] == "tool"
+    note = "[a.png (image/png) was left out: this model takes no images]"
+    assert blind[-1]["content"] == f"A map.\n{note}"
+    sees = (await body_of(request, models={"m": ModelConfig(attachment=True)}))["messages"]
+    assert [part["type"] for part in sees[-1]["content"]] == ["text", "image_url"]
+
+
 async def test_files_that_a_model_cannot_take_are_named_instead() -> None:
     request = ask("local/m", messages=[FromUser("Look.", (PNG, PDF, TEXT, VIDEO))])
     [message] = (await body_of(request, models={"m": ModelConfig(attachment=False)}))["messages"]
@@ -257,11 +279,22 @@ async def test_closing_the_stream_ends_the_request() -> None:
 
 
 async def test_a_provider_that_is_silent_for_its_timeout_is_given_up() -> None:
-    async with local(reply=Reply(hang_at=-1), timeout_seconds=0.2) as (providers, _):
+    deadlines = ModelDeadlines(first_seconds=0.2)
+    async with local(reply=Reply(hang_at=-1), deadlines=deadlines) as (providers, _):
         [error] = await events_of(providers, ask("local/m"))
     assert isinstance(error, StreamError)
     assert isinstance(error.failure, APIError)
     assert error.failure.data.is_retryable
+
+
+async def test_the_deadlines_of_a_model_go_before_those_of_its_provider() -> None:
+    models = {"m": ModelConfig(deadlines=ModelDeadlines(first_seconds=60)), "n": ModelConfig()}
+    deadlines = ModelDeadlines(first_seconds=0.2)
+    reply = Reply(text="At last.", delay=1.0)
+    async with local(reply=reply, deadlines=deadlines, models=models) as (providers, _):
+        patient, hasty = [await events_of(providers, ask(f"local/{name}")) for name in ("m", "n")]
+    assert not isinstance(patient[-1], StreamError)
+    assert isinstance(hasty[-1], StreamError)
 
 
 async def test_an_unknown_provider_is_an_error_that_is_not_tried_again() -> None:

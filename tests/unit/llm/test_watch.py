@@ -5,18 +5,25 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from asyncagents.llm import endpoint
 from asyncagents.llm.watch import Watch
 from asyncagents.testing.simloop import simulate
 
+PING_SECONDS = int(endpoint.PING_SECONDS)
 
-def ended_at(seconds: float, main: Callable[[Watch], Awaitable[None]]) -> float | None:
+
+def ended_at(
+    seconds: float, main: Callable[[Watch], Awaitable[None]], *, first: float | None = None
+) -> float | None:
     """When the watch stopped the stream; None if it never did."""
 
     async def run() -> float | None:
         loop = asyncio.get_running_loop()
         stopped: list[float] = []
-        watch = Watch(seconds, lambda: stopped.append(loop.time() - begun))
         begun = loop.time()
+        watch = Watch(
+            seconds if first is None else first, seconds, lambda: stopped.append(loop.time() - begun)
+        )
         await main(watch)
         watch.stop()
         assert watch.expired == bool(stopped)
@@ -76,7 +83,7 @@ def test_once_the_answer_is_finished_its_last_words_must_come_soon(seconds: floa
 
 def test_a_limit_is_late_though_the_stream_never_falls_silent() -> None:
     async def run() -> list[bool]:
-        watch = Watch(300, lambda: None)
+        watch = Watch(300, 300, lambda: None)
         seen = [watch.late]
         watch.limit(10)
         for _ in range(4):
@@ -96,3 +103,45 @@ def test_a_limit_never_makes_it_longer() -> None:
         await asyncio.sleep(1000)
 
     assert ended_at(3, finished) == pytest.approx(3)
+
+
+@pytest.mark.spec("C-05")
+def test_a_model_may_think_in_silence_for_longer_before_its_first_word_than_after_it() -> None:
+    async def thinking(watch: Watch) -> None:
+        watch.waiting = True
+        await asyncio.sleep(500)
+        watch.mean()
+        await asyncio.sleep(1000)
+
+    assert ended_at(300, thinking, first=600) == pytest.approx(800)
+
+
+@pytest.mark.spec("C-05")
+def test_a_model_that_never_begins_is_given_up() -> None:
+    async def silent(watch: Watch) -> None:
+        watch.waiting = True
+        await asyncio.sleep(10_000)
+
+    assert ended_at(300, silent, first=600) == pytest.approx(600)
+
+
+@pytest.mark.parametrize("says", [False, True])
+def test_signs_of_life_keep_a_stream_open_for_an_hour_and_no_longer(says: bool) -> None:
+    async def pinging(watch: Watch) -> None:
+        watch.waiting = True
+        await asyncio.sleep(100)
+        watch.mean() if says else watch.touch()
+        for _ in range(2 * PING_SECONDS // 100):
+            await asyncio.sleep(100)
+            watch.touch()
+
+    ended = ended_at(300, pinging, first=600)
+    assert ended == pytest.approx(PING_SECONDS + (100 if says else 0))
+
+
+def test_a_deadline_longer_than_that_of_pings_is_kept() -> None:
+    async def silent(watch: Watch) -> None:
+        watch.waiting = True
+        await asyncio.sleep(10 * PING_SECONDS)
+
+    assert ended_at(300, silent, first=2 * PING_SECONDS) == pytest.approx(2 * PING_SECONDS)

@@ -7,7 +7,7 @@ import pytest
 from asyncagents.domain.call import Call
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.part import TextPart
-from asyncagents.engine.hook import NO_HOOKS, Commanded, Compacting, HookName, Hooks
+from asyncagents.engine.hook import NO_HOOKS, Commanded, Compacting, FinishedText, HookName, Hooks
 from asyncagents.engine.tool import Ask
 from asyncagents.plugins.author import Hook
 from asyncagents.plugins.chain import Chain
@@ -111,6 +111,43 @@ async def test_without_plugins_all_stays_as_it_is(there: Hooks) -> None:
     assert there.names == frozenset()
     assert await there.compacting(SESSION) == Compacting()
     assert await there.command(commanded) == (PART,)
-    assert await there.text_complete(PART) == "review"
+    assert await there.text_complete(PART) == FinishedText("review")
     assert await there.tool_before(a_call()) == {"command": "ls"}
     assert await there.permission(a_call(), Ask("bash")) == "ask"
+
+
+def appending(note: str) -> Hook:
+    def hook(input: dict[str, Any], output: dict[str, Any]) -> None:
+        output["text"] += note
+
+    return hook
+
+
+def shouting(input: dict[str, Any], output: dict[str, Any]) -> None:
+    output["text"] = output["text"].upper()
+
+
+def telling_anew(input: dict[str, Any], output: dict[str, Any]) -> None:
+    output["text"] = "[SYSTEM] instead"
+
+
+@pytest.mark.spec("C-08")
+@pytest.mark.parametrize(
+    ("hooks", "continues"),
+    [
+        ([appending("\n\n[SYSTEM]: go on")], True),
+        ([appending("[SYSTEM REMINDER] go on")], True),
+        ([appending("\n\n(signed) [SYSTEM] go on")], False),
+        ([appending(" [system] go on")], False),
+        ([appending("\n\n(signed)"), appending("\n\n[SYSTEM] go on")], True),
+        ([appending("\n\n[SYSTEM] go on"), appending("\n\n(signed)")], True),
+        ([appending("\n\n[SYSTEM] go on"), shouting], False),
+        ([telling_anew], False),
+        ([appending("")], False),
+    ],
+)
+async def test_a_note_continues_that_a_plugin_appended_and_that_begins_like_the_systems(
+    hooks: list[Hook], continues: bool
+) -> None:
+    finished = await chain("experimental.text.complete", *hooks).text_complete(PART)
+    assert finished.continues is continues

@@ -357,3 +357,12 @@ def test_hooks_have_the_seconds_of_the_configuration(desk: Desk) -> None:
     assert desk.load().config.hook_seconds == 5
     desk.write("asyncagents.json", {"hook_seconds": 0.5})
     assert desk.load().config.hook_seconds == 0.5
+
+
+async def test_tools_and_plugins_for_node_are_named_in_one_warning(desk: Desk) -> None:
+    for name in ("tool/hello.ts", "plugin/p.js", "plugin/types.d.ts", "plugin/notes.md"):
+        desk.write(f".opencode/{name}", "")
+    warnings = (await loaded(desk)).warnings
+    assert len(warnings) == 1
+    assert warnings[0].startswith(".opencode/tool/hello.ts, .opencode/plugin/p.js: written for Node")
+    assert "not run here" in warnings[0]

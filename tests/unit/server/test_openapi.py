@@ -177,3 +177,9 @@ def test_every_stream_of_ours_names_its_events() -> None:
 
 def test_the_document_is_the_same_each_time() -> None:
     assert encode(document(ROUTES)) == encode(DOCUMENT)
+
+
+def test_durations_of_tasks_say_their_unit() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    for name in ("Durations", "GroupStats"):
+        assert "milliseconds" in schemas[name]["description"]

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from asyncagents.domain.id import Ids
@@ -314,3 +315,72 @@ def test_sessions_of_before_are_listed_by_their_last_use_and_their_titles(tmp_pa
             "SELECT id, directory, updated, folded, archived FROM session ORDER BY updated DESC"
         ).fetchall()
     assert found == [("b", "/b", 9, "bees", None), ("a", "/a", 5, "viel ärger", 7), ("c", "", 0, "", None)]
+
+
+@pytest.mark.spec("D-10")
+def test_children_that_were_cleared_before_have_the_limit_of_their_tree(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    number = next(at for at, script in enumerate(load_scripts()) if "ADD COLUMN crowd" in script)
+    _migrate(path, first=number)
+    rows = [
+        ("r", "r", 0),
+        ("task", "r", 1),
+        ("cleared", "r", 1),
+        ("made", "r", 1),
+        ("q", "q", 0),
+        ("alone", "q", 1),
+    ]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, root, depth in rows:
+            connection.execute(
+                "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev,"
+                " in_turn, cancel_rev, blocked_turn, claims, positions, status, info, version, project_id,"
+                " rev)"
+                " VALUES (?, ?, ?, 'p', 'idle', 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', '{}', 1, 'p', 1)",
+                (name, root, depth),
+            )
+        connection.execute(
+            "INSERT INTO task (id, parent_id, batch, live, crowd, due, body, version, rev) "
+            "VALUES ('task', 'r', 'b', 1, 4, NULL, '{}', 1, 3)"
+        )
+        for rev, name in enumerate(("cleared", "alone")):
+            connection.execute(
+                "INSERT INTO tombstone (rev, kind, id, body) VALUES (?, 'task', ?, '{}')", (rev, name)
+            )
+    _migrate(path, first=number + 1)
+    with closing(sqlite3.connect(path)) as connection:
+        found = dict(connection.execute("SELECT id, crowd FROM session WHERE crowd IS NOT NULL").fetchall())
+    assert found == {"cleared": 4, "alone": 20}
+
+
+@pytest.mark.spec("Z-03", "X-11")
+def test_tasks_of_before_get_the_kind_that_their_rows_tell_and_say_if_they_are_gone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    _migrate(path, first=8)
+    rows = [
+        ("a", {"description": "ä"}),
+        ("b", {"background": False}),
+        ("c", {"background": True}),
+        ("d", None),
+    ]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, body in rows:
+            connection.execute(
+                "INSERT INTO task (id, parent_id, batch, live, crowd, due, body, version, rev) "
+                "VALUES (?, 'p', 'b', 0, 20, NULL, ?, 1, 3)",
+                (name, b"{broken" if body is None else msgspec.json.encode(body)),
+            )
+        connection.execute(
+            "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev, in_turn,"
+            " cancel_rev, blocked_turn, claims, positions, status, info, version, project_id, rev)"
+            " VALUES ('b', 'b', 0, 'p', 'idle', 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', '{}', 1, 'p', 1)"
+        )
+    _migrate(path, first=len(load_scripts()))
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT id, kind, body FROM task ORDER BY id").fetchall()
+    assert [(name, kind) for name, kind, _ in found] == [
+        ("a", "background"), ("b", "sync"), ("c", "background"), ("d", "background")
+    ]  # fmt: skip
+    assert json.loads(found[0][2]) == {"description": "ä", "gone": True}
+    assert json.loads(found[1][2]) == {"background": False}
+    assert found[3][2] == b"{broken"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from asyncagents.tools.grep_search import Search, Searched, searched
 from asyncagents.tools.process import Processes
 from tests.unit.tools.file_desk import SECRET, Desk
 
-USUAL = Effective((default_rules(),))
+USUAL = Effective.of(default_rules())
 
 
 def grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
@@ -61,6 +62,37 @@ async def test_lines_come_with_file_and_number_the_last_changed_file_first(desk:
     assert result.metadata == {"matches": 3, "truncated": False}
     nothing = await desk.call("grep", pattern="nowhere")
     assert nothing.output == f"No line below {desk.root} fits the pattern."
+
+
+@pytest.mark.spec("A-05")
+async def test_many_files_are_searched_by_several_processes_and_found_in_the_same_order(desk: Desk) -> None:
+    for number in range(1_500):
+        path = desk.put(
+            f"d{number % 30}/f{number}.txt", f"é\nneedle {number}\n" if number % 40 == 7 else "hay\n"
+        )
+        os.utime(path, (number * 7 % 1_009, number * 7 % 1_009))
+    desk.put("d1/gone.txt", b"needle\0")
+    alone = _search(desk, "needle [0-9]+$")
+    together = await desk.call("grep", pattern="needle [0-9]+$")
+    told = [line for line in together.output.splitlines() if line.startswith("  ")]
+    assert len(told) == len(alone.matches) == 38
+    assert told == [f"  {match.number}: {match.text}" for match in alone.matches]
+
+
+@pytest.mark.spec("A-05")
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed here")
+@pytest.mark.parametrize(
+    "pattern", ["needle [0-9]+$", "(needle|straw) 4", "(?i)NEEDLE", "n[a-z]+ 1", "eedle .*7"]
+)
+def test_ripgrep_finds_the_same(desk: Desk, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    for number in range(400):
+        text = f"Needle {number}\nneedle {number}\nstraw {number}\n" if number % 9 == 0 else "hay\n"
+        os.utime(desk.put(f"d{number % 30}/f {number}.txt", text), (number, number))
+    with_ripgrep = _search(desk, pattern)
+    monkeypatch.setenv("PATH", str(desk.home))
+    assert shutil.which("rg") is None
+    assert with_ripgrep.matches
+    assert _search(desk, pattern) == with_ripgrep
 
 
 @pytest.mark.spec("A-05")

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.tools.grep_filter import required, worth_a_look
+from asyncagents.tools.grep_filter import worth_a_look
+from asyncagents.tools.grep_lines import Expression
+from asyncagents.tools.pattern_letters import Letters, letters_of
+from asyncagents.tools.text import is_binary
 
 LETTERS = st.text(alphabet="abcd ", max_size=12)
 PIECES = st.sampled_from(
@@ -41,6 +44,20 @@ PIECES = st.sampled_from(
         "é",
         "abc?",
         "abcd*",
+        "(?i)",
+        "(?i:b)",
+        "(?:abc|dab)",
+        "(abc)",
+        "(?=a)",
+        "(?<!b)",
+        "(?:ab)+",
+        "(?:ab)*",
+        "\\s",
+        "\\w",
+        "\\r",
+        "\\Z",
+        "ſ",
+        "A",
     ]
 )
 
@@ -51,31 +68,63 @@ def test_every_match_has_the_letters_that_are_required(pattern: str, text: str) 
         compiled = re.compile(pattern)
     except re.error:
         return
-    for candidate in (text, f"{text}abc{text}", f"abcd{text}"):
+    for candidate in (text, f"{text}abc{text}", f"abcd{text}", text.upper(), f"ſ{text}"):
         if compiled.search(candidate):
-            assert required(pattern) in candidate.encode()
+            assert letters_of(pattern).may_match(candidate.encode())
+
+
+@given(
+    st.lists(PIECES, max_size=8).map("".join),
+    st.text(alphabet="abcdAB \n\r\t\x1c\x0bſé", max_size=30).map(str.encode) | st.binary(max_size=12),
+)
+def test_what_is_left_out_beforehand_has_no_line_that_fits(pattern: str, data: bytes) -> None:
+    try:
+        compiled = re.compile(pattern)
+    except re.error:
+        return
+    lines = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    fitting = [number for number, line in enumerate(lines, 1) if compiled.search(line)]
+    found = [match.number for match in Expression(compiled, hits=False).matches_in(data, "x")]
+    assert found == (fitting if not is_binary(data) else [])
 
 
 @pytest.mark.parametrize(
     ("pattern", "letters"),
     [
-        ("def main", "def main"),
-        (r"foo\(bar\)", "foo(bar)"),
-        ("class [A-Z]+Error", "class "),
-        ("colou?r", "colo"),
-        ("ab+cdef", "cdef"),
-        ("^import os$", "import os"),
-        ("a|b", ""),
-        ("(abc)def", ""),
-        ("ab", ""),
-        ("größe", ""),
-        ("[abcdef", ""),
-        ("abc\\", "abc"),
-        ("x{3}yzab", "yzab"),
+        ("def main", ["def main"]),
+        (r"foo\(bar\)", ["foo(bar)"]),
+        ("class [A-Z]+Error", ["class "]),
+        ("colou?r", ["colo"]),
+        ("ab+cdef", ["cdef"]),
+        ("^import os$", ["import os"]),
+        ("a|b", []),
+        ("(abc)def", ["abc"]),
+        ("ab", ["ab"]),
+        ("größe", ["gr"]),
+        ("[abcdef", []),
+        ("abc\\", []),
+        ("x{3}yzab", ["yzab"]),
+        ("(zebra|quagga)_[a-z]+", ["zebra", "quagga"]),
+        ("zebra|", []),
+        ("(?:zebra){2}", ["zebra"]),
+        ("(?i:zebra)", []),
+        ("\\x61bc", ["abc"]),
+        ("ab\\ncd", ["ab"]),
+        ("|".join(f"word{number}x" for number in range(40)), ["word"]),
     ],
 )
-def test_the_longest_run_of_letters_is_taken(pattern: str, letters: str) -> None:
-    assert required(pattern) == letters.encode()
+def test_the_longest_run_of_letters_is_taken(pattern: str, letters: list[str]) -> None:
+    assert letters_of(pattern) == Letters(tuple(each.encode() for each in letters))
+
+
+def test_large_and_small_letters_count_where_the_pattern_says_so() -> None:
+    found = letters_of("(?i)Zebra")
+    assert found == Letters((b"zebra",), any_case=True)
+    assert found.may_match(b"a ZeBRA")
+    assert not found.may_match(b"a horse")
+    assert found.may_match("no such animal, but a long s: ſ".encode())
 
 
 def forest(folder: Path) -> list[str]:
@@ -89,17 +138,17 @@ def forest(folder: Path) -> list[str]:
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not there")
 def test_ripgrep_tells_which_files_are_worth_a_look(tmp_path: Path) -> None:
     names = forest(tmp_path)
-    assert worth_a_look(str(tmp_path), names, b"needle (here)") == names[::50]
-    assert worth_a_look(str(tmp_path), names, b"-nothing") == []
+    assert worth_a_look(str(tmp_path), names, Letters((b"needle (here)",))) == names[::50]
+    assert worth_a_look(str(tmp_path), names, Letters((b"-nothing",))) == []
     (tmp_path / names[3]).unlink()
     assert (
-        worth_a_look(str(tmp_path), names, b"needle (here)") == names
+        worth_a_look(str(tmp_path), names, Letters((b"needle (here)",))) == names
     )  # it failed for one: nobody is left out
 
 
 def test_without_letters_or_ripgrep_every_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = forest(tmp_path)
-    assert worth_a_look(str(tmp_path), names, b"") == names
-    assert worth_a_look(str(tmp_path), names[:10], b"needle") == names[:10]
+    assert worth_a_look(str(tmp_path), names, Letters()) == names
+    assert worth_a_look(str(tmp_path), names[:10], Letters((b"needle",))) == names[:10]
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert worth_a_look(str(tmp_path), names, b"needle") == names
+    assert worth_a_look(str(tmp_path), names, Letters((b"needle",))) == names

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.result_file import MOST_FILES, MOST_IMAGE_BYTES, ResultFile
 from asyncagents.tools.mcp import tool_name
 from asyncagents.tools.mcp_content import prompt_of, result_of
 from asyncagents.tools.mcp_line import TAIL_LINE, TAIL_LINES, Tail
 from asyncagents.tools.mcp_session import _effect, _offer
+from tests.flows.mcp_server import DOT
 
 
 @given(st.text(), st.text())
@@ -91,6 +93,64 @@ def test_an_answer_is_told_in_words() -> None:
         "[resource a://b, x/y, 5 bytes; it is not shown here]\n"
         "[resource a://l: linked, more]"
     )
+
+
+@pytest.mark.spec("X-04")
+def test_images_and_documents_of_an_answer_are_files() -> None:
+    pdf = base64.b64encode(b"%PDF-1.7\n%%EOF").decode()
+    blob = types.BlobResourceContents(uri="a://b/plot.png", blob=DOT)
+    paper = types.BlobResourceContents(uri="a://paper.pdf", mime_type="application/pdf", blob=pdf)
+    result = types.CallToolResult(
+        content=[
+            types.ImageContent(data=DOT, mime_type="image/jpeg"),
+            types.EmbeddedResource(resource=blob),
+            types.EmbeddedResource(resource=paper),
+        ]
+    )
+    url = f"data:image/png;base64,{DOT}"
+    assert result_of(result) == Completed(
+        "[image image/jpeg, 70 bytes]\n"
+        "[resource a://b/plot.png, of unknown kind, 70 bytes]\n"
+        "[resource a://paper.pdf, application/pdf, 14 bytes]",
+        files=(
+            ResultFile("image/png", url),
+            ResultFile("image/png", url, "plot.png"),
+            ResultFile("application/pdf", f"data:application/pdf;base64,{pdf}", "paper.pdf"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("iVBORw0KGgo=", "the image is cut short or broken"),
+        (base64.b64encode(b"<svg/>").decode(), "it is neither a PNG"),
+        ("%%%", "its base64 is broken"),
+        (base64.b64encode(base64.b64decode(DOT) + bytes(MOST_IMAGE_BYTES)).decode(), "it is larger than"),
+    ],
+    ids=["cut", "svg", "base64", "large"],
+)
+def test_an_image_that_no_model_takes_is_told_in_words(data: str, why: str) -> None:
+    done = result_of(types.CallToolResult(content=[types.ImageContent(data=data, mime_type="image/png")]))
+    assert isinstance(done, Completed)
+    assert done.files == ()
+    assert f"bytes; it is not shown here: {why}" in done.output
+
+
+def test_a_result_has_so_many_files_and_no_more() -> None:
+    images: list[types.ContentBlock] = [types.ImageContent(data=DOT, mime_type="image/png")] * (
+        MOST_FILES + 1
+    )
+    done = result_of(types.CallToolResult(content=images))
+    assert isinstance(done, Completed)
+    assert len(done.files) == MOST_FILES
+    assert done.output.endswith(f"it is not shown here: a result has at most {MOST_FILES} files]")
+
+
+def test_an_image_of_a_failure_is_told_in_words() -> None:
+    image = types.ImageContent(data=DOT, mime_type="image/png")
+    failed = result_of(types.CallToolResult(content=[image], is_error=True))
+    assert failed == Failed("[image image/png, 70 bytes; it is not shown here]")
 
 
 def test_an_answer_without_words_is_its_structure() -> None:

@@ -436,3 +436,28 @@ def test_a_command_in_any_script_is_read_as_it_stands() -> None:
     parsed = split("git commit -m 'größer – 𝔵 ✓' datei-ü.txt")
     assert parsed.commands == (("git", "commit", "-m", "größer – 𝔵 ✓", "datei-ü.txt"),)
     assert not parsed.asks_always
+
+
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize(
+    "command", ["echo $(date)", " echo $(date) ", "for i in *; do eval $i; done", "a\n\tb `c`"]
+)
+def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
+    *_, ask = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    assert (ask.always, ask.exact, ask.also) == ((command,), True, ("unclear_command",))
+
+
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize(
+    "command",
+    ["", "echo $(date)\x1b[2K", "echo $(a)\u202e", "echo $(\u200b)", "$(x)\n" * 30, f"$({'x' * 3000})"],
+)
+def test_a_line_that_a_person_would_not_see_as_it_is_cannot_be_allowed_for_good(command: str) -> None:
+    *_, ask = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    assert (ask.always, ask.exact) == ((), False)
+
+
+@pytest.mark.parametrize("command", ["git status", "ls -la src | cat"])
+def test_a_plain_line_is_allowed_by_patterns(command: str) -> None:
+    *_, ask = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    assert (bool(ask.always), ask.exact) == (True, False)

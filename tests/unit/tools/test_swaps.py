@@ -19,7 +19,7 @@ from tests.unit.tools.test_files import WAYS
 
 ROUNDS = 300
 
-USUAL = Effective((default_rules(),))
+USUAL = Effective.of(default_rules())
 
 
 @pytest.fixture(params=WAYS)

@@ -23,7 +23,7 @@ from asyncagents.store.tx import Row
 
 TABLES = (
     *("session", "message", "part", "input", "call", "request", "cancel", "tombstone", "todo", "approval"),
-    *("answered", "task", "notice", "secret_key", "call_secret", "delivery"),
+    *("answered", "task", "notice", "secret_key", "call_secret", "delivery", "idempotency", "arrival"),
 )
 _ITS_OWN = frozenset({"schema", "revision", "mark"})
 """Of the file: a database keeps count in its own way."""

@@ -11,15 +11,18 @@ from msgspec.structs import replace
 
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
-from asyncagents.errors import AsyncAgentsError, SchemaMismatch, StoreError
+from asyncagents.errors import AsyncAgentsError, DatabaseGone, SchemaMismatch, StoreError
 from asyncagents.store.sqlite.connection import BUSY_TIMEOUT_MS, Connect, Connection, is_busy
 from asyncagents.store.sqlite.migrate import refuse_newer
+from asyncagents.store.sqlite.place import Place
 from asyncagents.store.sqlite.statement import migration_files
 from asyncagents.store.sqlite.transaction import Counter, SqliteTx, drive
 from asyncagents.store.tx import Commit, Verb
 from asyncagents.store.verb.feed import changes, revision
 
 UNSEEN = -1
+MOST_ARRIVED = 500
+"""Messages: this is read while the file is locked. Who follows more is told by `feed`."""
 MARKS_KEPT = 100_000
 """The marks of writers that ended are dropped after so many revisions; a live one looks at once."""
 
@@ -62,6 +65,7 @@ class Batches:
         self._outdated = ""
         """Why not to write: a newer program changed the schema meanwhile, and rows of ours are not whole."""
         self._connection = connect(path)
+        self._place = Place(path)
         self._version = self._data_version()
         self._look_at_schema()
         self._seen = drive(revision(self._tx()))
@@ -86,7 +90,7 @@ class Batches:
             report = nothing()
             outcomes = [self._alone(verb, report) for verb in verbs]
             return outcomes, replace(report, upto=self._seen)
-        except SchemaMismatch as error:
+        except (SchemaMismatch, DatabaseGone) as error:
             return [Outcome(error=error) for _ in verbs], nothing()
         except sqlite3.Error as error:
             return [Outcome(error=_failure(error)) for _ in verbs], nothing()
@@ -95,6 +99,8 @@ class Batches:
         """One verb, one transaction: its second and last try."""
         try:
             (outcome,), more = self._transaction([verb])
+        except DatabaseGone as error:
+            return Outcome(error=error)
         except (Undone, sqlite3.Error) as error:
             return Outcome(error=_failure(error))
         _add(report, more)
@@ -102,7 +108,8 @@ class Batches:
 
     def _transaction(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
         """Raises `Undone` if it may be tried again, `sqlite3.Error` if the database is out of reach, and
-        `SchemaMismatch` if it is another program's by now."""
+        `SchemaMismatch` if it is another program's by now, `DatabaseGone` if the file is."""
+        self._place.check()
         with self._fragile() as connection:
             connection.execute("BEGIN IMMEDIATE")
             return self._committed(self._work(verbs))
@@ -131,6 +138,7 @@ class Batches:
         if self._dropped:
             return None
         try:
+            self._place.check()
             with self._fragile() as connection:
                 return self._work(verbs) if self._begins(connection) else None
         except Exception:  # noqa: BLE001  whatever it is: `run` meets it, and says so
@@ -255,6 +263,8 @@ class Batches:
 
     def poll(self) -> Commit:
         """What other processes committed since this connection last looked."""
+        if self._dropped and self._place.is_gone:
+            return nothing()
         with self._fragile() as connection:
             if self._data_version() == self._version:
                 return nothing()
@@ -270,7 +280,7 @@ class Batches:
         if version == self._version:
             return nothing(), version
         self._look_at_schema()
-        found = drive(changes(self._tx(), self._seen, upto))
+        found = drive(changes(self._tx(), self._seen, upto, most_arrived=MOST_ARRIVED))
         return Commit(found.events, found.sessions, found.interrupted, found.due, found.posts), version
 
     def _look_at_schema(self) -> None:
@@ -286,6 +296,7 @@ class Batches:
     def _fragile(self) -> Iterator[Connection]:
         """The connection; after trouble a fresh one, which looks at all since the last revision seen."""
         if self._dropped:
+            self._place.check()  # or another file would be made there
             self._connection = self._connect(self._path)
             self._dropped, self._version = False, UNSEEN
         try:

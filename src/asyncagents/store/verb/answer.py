@@ -22,7 +22,7 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_call, the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import answered, replied
-from asyncagents.store.verb.approval import approvals, approve, covers
+from asyncagents.store.verb.approval import approvals, approve, approved_as, covers
 from asyncagents.store.verb.signal import brief, check_time, settle_open
 
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -103,7 +103,7 @@ async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Cal
         granted = replace(granted, input=edited, written=call.of_a_kind[1], granted=(BY_HAND,))
     await _release(tx, granted, call, "always" if isinstance(reply, Always) else "once")
     if isinstance(reply, Always):
-        await approve(tx, row.info.project_id, state.ask.permission, state.ask.always)
+        await approve(tx, row.info.project_id, approved_as(state.ask), state.ask.always)
         await _release_alike(tx, row)
     return granted
 
@@ -122,7 +122,7 @@ async def _release_alike(tx: Tx, row: SessionRow) -> None:
     for found in await tx.all("tree_asks", row.control.root_id):
         call = decode_call(found)
         ask = call.open.ask if call.open else None
-        if ask is None or not ask.always or not covers(approved, ask.permission, ask.patterns):
+        if ask is None or not covers(approved, ask):
             continue
         if (await the_session(tx, call.session_id)).info.project_id == row.info.project_id:
             await _release(tx, replace(call, state=Requested(), reply=Always()), call, "always")

@@ -1,6 +1,7 @@
 """What was approved for good, by project: it answers asks, and lifts no denial."""
 
-from asyncagents.domain.permission import decide
+from asyncagents.domain.ask import PermissionRequest
+from asyncagents.domain.permission import approved_exactly, decide, exact_permission
 from asyncagents.domain.session import Rule
 from asyncagents.store.tx import Tx
 
@@ -16,10 +17,21 @@ async def approvals(tx: Tx, project_id: str) -> tuple[Rule, ...]:
 
 
 async def withdraw(tx: Tx, project_id: str, permission: str | None) -> int:
-    """Of one permission, or of all; returns how many there were."""
+    """Of one permission, exact ones too, or of all; returns how many there were."""
     await tx.rev()  # else a commit that fails would pass for a read
-    return await tx.run("withdraw", project_id, permission)
+    count = await tx.run("withdraw", project_id, permission)
+    if permission is None:
+        return count
+    return count + await tx.run("withdraw", project_id, exact_permission(permission))
 
 
-def covers(approved: tuple[Rule, ...], permission: str, patterns: tuple[str, ...]) -> bool:
-    return decide(approved, permission, patterns) == "allow"
+def approved_as(ask: PermissionRequest) -> str:
+    """Name the permission that an `always` is stored under."""
+    return exact_permission(ask.permission) if ask.exact else ask.permission
+
+
+def covers(approved: tuple[Rule, ...], ask: PermissionRequest) -> bool:
+    """Say whether an ask need not wait for an answer: the same is approved for good."""
+    if ask.exact:
+        return approved_exactly(approved, ask.permission, ask.always)
+    return bool(ask.always) and decide(approved, ask.permission, ask.patterns) == "allow"

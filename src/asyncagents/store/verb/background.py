@@ -44,4 +44,4 @@ async def _let_go(tx: Tx, task: Task) -> None:
         if waiting is not None:
             metadata = {**waiting.metadata, "background": True}
             row = await the_session(tx, call.session_id)
-            await settle_open(tx, row, call, Completed(moved(task), task.description, metadata))
+            await settle_open(tx, row, call, Completed(moved(task), waiting.title, metadata))

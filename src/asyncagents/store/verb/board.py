@@ -6,11 +6,13 @@ from asyncagents.domain.background_task import BackgroundTask, background_task
 from asyncagents.domain.board import (
     NEWEST_ENDED,
     BoardSnapshot,
+    KindFilter,
     Sum,
     TaskGroup,
     TaskPage,
     TaskQuery,
     TaskStats,
+    kind_sought,
     task_group,
     task_stats,
 )
@@ -75,24 +77,25 @@ class Sums:
 
 async def page(tx: Tx, query: TaskQuery, sums: Sums) -> TaskPage:
     """One that cannot be read is left out; it counts all the same."""
-    kind, *given = _asked(query)
-    rows = await tx.all(f"board_page{kind}", query.limit, query.offset, *given)
+    by, *given = _asked(query)
+    rows = await tx.all(f"board_page{by}", query.limit, query.offset, *given)
     if len(rows) < query.limit and (rows or not query.offset):  # the last page: it says how many there are
         total = query.offset + len(rows)
     else:
-        total = await sums.total(tx, f"board_count{kind}", *given)
+        total = await sums.total(tx, f"board_count{by}", *given)
     tasks = tuple(each for _, each in await _shown(tx, rows))
     return TaskPage(tasks=tasks, total=total, limit=query.limit, offset=query.offset)
 
 
 def _asked(query: TaskQuery) -> tuple[str | None, ...]:
     """The name of the question, and what it is asked with."""
+    kind = kind_sought(query.kind)
     if query.search:
         words = folded(query.search)
-        return "_of_words", query.agent, query.status, _pattern(words[:PATTERN]), words
+        return "_of_words", kind, query.agent, query.status, _pattern(words[:PATTERN]), words
     if query.agent is not None:
-        return "_of_agent", query.agent, query.status
-    return ("",) if query.status is None else ("_of_status", query.status)
+        return "_of_agent", kind, query.agent, query.status
+    return ("", kind) if query.status is None else ("_of_status", kind, query.status)
 
 
 def _pattern(words: str) -> str:
@@ -106,8 +109,9 @@ async def _number(tx: Tx, statement: str, *given: object) -> int:
     return int(row[0])
 
 
-async def count(tx: Tx) -> int:
-    return await _number(tx, "board_count")
+async def count(tx: Tx, sums: Sums) -> int:
+    """Count the background tasks."""
+    return await sums.total(tx, "board_count", "background")
 
 
 async def group(tx: Tx, batch_id: str) -> TaskGroup:
@@ -117,10 +121,11 @@ async def group(tx: Tx, batch_id: str) -> TaskGroup:
     return task_group(batch_id, members, tx.now)
 
 
-async def snapshot(tx: Tx, sums: Sums) -> tuple[BoardSnapshot, str]:
+async def snapshot(tx: Tx, sums: Sums, kind: KindFilter) -> tuple[BoardSnapshot, str]:
     """And the cursor it is true at."""
-    ended = await tx.all("board_ended", NEWEST_ENDED + 1)
-    tasks = await _shown(tx, [*await tx.all("board_live"), *ended[:NEWEST_ENDED]])
+    sought = kind_sought(kind)
+    ended = await tx.all("board_ended", sought, NEWEST_ENDED + 1)
+    tasks = await _shown(tx, [*await tx.all("board_live", sought), *ended[:NEWEST_ENDED]])
     newest_first = sorted((each for _, each in tasks), key=lambda each: each.session_id)
     more = len(ended) > NEWEST_ENDED
     board = BoardSnapshot(tasks=tuple(newest_first), stats=await sums.stats(tx), truncated=more)

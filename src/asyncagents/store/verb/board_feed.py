@@ -5,10 +5,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.board import Removed
+from asyncagents.domain.board import KindFilter, Removed
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
+from asyncagents.domain.task import TaskKind
 from asyncagents.errors import InvalidInput
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.board import Places, show
@@ -51,7 +52,10 @@ def point(text: str) -> Point:
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A task as it is now. `born`, `done`: the revisions of its launch and its last end."""
+    """A task as it is now. `born`, `done`: the revisions of its launch and its last end.
+
+    `turned`: the revision since which it is of its kind.
+    """
 
     task_id: SessionId
     rev: int
@@ -59,6 +63,8 @@ class Change(Struct, frozen=True, kw_only=True):
     done: int
     became: Became
     body: bytes
+    kind: TaskKind = "background"
+    turned: int = 0
 
 
 class Moved(Struct, frozen=True):
@@ -66,6 +72,7 @@ class Moved(Struct, frozen=True):
 
     task_id: SessionId
     body: bytes
+    kind: TaskKind = "background"
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -76,6 +83,25 @@ class Look(Struct, frozen=True, kw_only=True):
     moved: tuple[Moved, ...] = ()
     more: bool = False
     reset: bool = False
+
+
+def narrowed(look: Look, kind: KindFilter, known: int) -> Look:
+    """Keep what a reader of one kind of tasks is told. A task that became of that kind is new to the reader.
+
+    A task that became of the other kind is removed. `known`: the revision up to which the reader knows all.
+    """
+    if kind == "all":
+        return look
+    changes = []
+    for each in look.changes:
+        if each.became == "task.removed":
+            changes.append(each)
+        elif each.kind == kind:
+            changes.append(replace(each, born=max(each.born, each.turned)))
+        elif each.turned > max(each.born, known):
+            changes.append(_removed(each.rev, each.task_id))
+    moved = tuple(each for each in look.moved if each.kind == kind)
+    return replace(look, changes=tuple(changes), moved=moved)
 
 
 async def look(tx: Tx, after: Point, *, progress: bool, window: int = WINDOW) -> Look:
@@ -106,7 +132,7 @@ async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
 
 
 async def _change(tx: Tx, row: Row, places: Places) -> Change:
-    rev, born, done, task_id, *raw = row
+    rev, born, done, turned, task_id, *raw = row
     try:
         task = decode_task(tuple(raw))
     except Unreadable:  # nobody is shown it any more
@@ -118,6 +144,8 @@ async def _change(tx: Tx, row: Row, places: Places) -> Change:
         done=done,
         became=_became(task.status),
         body=encode(await show(tx, task, places)),
+        kind=task.kind,
+        turned=turned,
     )
 
 
@@ -155,5 +183,5 @@ async def _moved(tx: Tx, since: tuple[int, int], told: set[SessionId], places: P
         except Unreadable:
             continue
         if task.id not in told:
-            found.append(Moved(task.id, encode(await show(tx, task, places))))
+            found.append(Moved(task.id, encode(await show(tx, task, places)), task.kind))
     return tuple(found)

@@ -1,15 +1,18 @@
-"""An import: a session with all that belongs to it, in one transaction, or nothing."""
+"""An import: a session with all that belongs to it, or nothing."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call import Call, render
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control, status
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated, TodoUpdated
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
+from asyncagents.domain.message import AssistantMessage, sort_key
 from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Task, TaskEnd, end_of
@@ -17,8 +20,9 @@ from asyncagents.domain.transfer import Brought, BroughtMessage, BroughtPart
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, find_session, listed, publish_status, put_call, read_part
-from asyncagents.store.tx import Tx
+from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer_event import asked
+from asyncagents.store.verb.arrive import ROWS
 from asyncagents.store.verb.task import put_task
 
 Outcome: TypeAlias = Literal["imported", "already there"]
@@ -29,26 +33,86 @@ DEEPEST = 100
 
 async def bring(tx: Tx, new: Brought, *, pool: str) -> Outcome:
     """Write a session that is not there. One that is there stays as it is, if it is the same."""
+    if await is_there(tx, new):
+        return "already there"
+    control = await _insert_session(tx, new, pool)
+    for write in _rows(new):
+        await write(tx)
+    await _complete(tx, new, control)
+    return "imported"
+
+
+async def is_there(tx: Tx, new: Brought) -> bool:
+    """Raises `Conflict` if another one is there, and `NotFound` if the session that it is below is not."""
     if await find_session(tx, new.info.id) is not None:
         await _check_same(tx, new)
-        return "already there"
-    control = await _control(tx, new, pool)
-    waits = tuple(call for call in new.calls if call.open)
-    shown = encode(status(control, waits)).decode()
-    await _insert_session(tx, new, control, shown)
+        return True
+    await _lineage(tx, new)
+    return False
+
+
+def count_rows(new: Brought) -> int:
+    return len(new.messages) + len(new.parts) + len(new.calls)
+
+
+def pieces(new: Brought) -> Iterator[Verb[None]]:
+    """Write what a session holds that is not there yet, some rows at a time."""
+    rows = _rows(new)
+    while piece := tuple(islice(rows, ROWS)):
+        yield partial(_write_all, piece)
+
+
+async def complete(tx: Tx, new: Brought, *, pool: str) -> Outcome | None:
+    """Write the row of a session whose rows are there; None: it is there, too."""
+    if await is_there(tx, new):
+        return None
+    await _complete(tx, new, await _insert_session(tx, new, pool))
+    return "imported"
+
+
+def _rows(new: Brought) -> Iterator[Verb[None]]:
+    """All that nobody looks for without its session. Nothing of it is told before the session is there."""
+    for message in new.messages:
+        yield partial(_message, message)
+    for part in new.parts:
+        yield partial(_part, part)
+    for call in new.calls:
+        if not _is_looked_for(call):
+            yield partial(_call, call)
+
+
+async def _write_all(rows: Sequence[Verb[None]], tx: Tx) -> None:
+    for write in rows:
+        await write(tx)
+
+
+def _is_looked_for(call: Call) -> bool:
+    """One that waits for something, or waited for the outside, is found without its session."""
+    return bool(call.open) or call.later is not None
+
+
+async def _complete(tx: Tx, new: Brought, control: Control) -> None:
+    rendered = {call.part_id for call in new.calls}
     tx.emit(SessionCreated(session_id=control.id, info=new.info))
     for message in new.messages:
-        await _message(tx, message)
-    rendered = {call.part_id for call in new.calls}
-    for part in new.parts:
-        await _part(tx, part, quiet=part.part.id in rendered)
+        tx.emit(MessageUpdated(session_id=message.info.session_id, info=message.info))
+    for each in new.parts:
+        if each.part.id not in rendered and each.part.session_id is not None:
+            tx.emit(PartUpdated(session_id=each.part.session_id, part=each.part, time=tx.now))
     for call in new.calls:
-        await _call(tx, call)
+        if _is_looked_for(call):
+            await _call(call, tx)
+        tx.emit(PartUpdated(session_id=call.session_id, part=render(call), time=tx.now))
+        asked(tx, call)
     await _last_step(tx, new)
     await _beside(tx, new)
+    shown = _shown(control, new)
     if shown != IDLE:
         publish_status(tx, control.id, shown)
-    return "imported"
+
+
+def _shown(control: Control, new: Brought) -> str:
+    return encode(status(control, tuple(call for call in new.calls if call.open))).decode()
 
 
 async def _check_same(tx: Tx, new: Brought) -> None:
@@ -79,22 +143,27 @@ async def _check_same_part(tx: Tx, new: BroughtPart, there: str) -> None:
         raise Conflict(f"{there}, and says other things in part {new.part.id}: delete it first, or keep it")
 
 
-async def _control(tx: Tx, new: Brought, pool: str) -> Control:
-    above = (new.info.id, -1, pool)
-    if new.info.parent_id is not None:
-        found = await tx.one("lineage", new.info.parent_id)
-        if found is None:
-            raise NotFound("parent session", new.info.parent_id)
-        above = found
-    root_id, depth, pool = above
+async def _lineage(tx: Tx, new: Brought) -> tuple[SessionId, int, str | None]:
+    """The root and the depth of a session, and the pool of those above it."""
+    if new.info.parent_id is None:
+        return new.info.id, 0, None
+    found = await tx.one("lineage", new.info.parent_id)
+    if found is None:
+        raise NotFound("parent session", new.info.parent_id)
+    root_id, depth, pool = found
     if depth + 1 > DEEPEST:
         raise InvalidInput(f"session {new.info.id} is nested more than {DEEPEST} deep")
+    return root_id, depth + 1, pool
+
+
+async def _control(tx: Tx, new: Brought, pool: str) -> Control:
+    root_id, depth, pool_above = await _lineage(tx, new)
     return Control(
         new.info.id,
         new.info.parent_id,
         root_id,
-        depth + 1,
-        pool,
+        depth,
+        pool_above or pool,
         turn=new.mark.turn,
         turn_rev=await tx.rev(),
         in_turn=new.mark.in_turn,
@@ -107,7 +176,8 @@ async def _control(tx: Tx, new: Brought, pool: str) -> Control:
     )
 
 
-async def _insert_session(tx: Tx, new: Brought, control: Control, shown: str) -> None:
+async def _insert_session(tx: Tx, new: Brought, pool: str) -> Control:
+    control = await _control(tx, new, pool)
     added = await tx.run(
         "import_session",
         control.id,
@@ -124,15 +194,17 @@ async def _insert_session(tx: Tx, new: Brought, control: Control, shown: str) ->
         control.compacting,
         control.summary,
         control.tail,
-        shown,
+        _shown(control, new),
         _kept(new.raw),
         max(1, new.mark.version),
         new.info.project_id,
         await tx.rev(),
+        new.mark.crowd,
         new.info.directory,
         *listed(new.info),
     )
     assert added, "it was not there"
+    return control
 
 
 def _kept(raw: bytes) -> bytes:
@@ -140,12 +212,13 @@ def _kept(raw: bytes) -> bytes:
     return body(msgspec.Raw(raw))
 
 
-async def _message(tx: Tx, new: BroughtMessage) -> None:
+async def _message(new: BroughtMessage, tx: Tx) -> None:
     info, mark, rev = new.info, new.mark, await tx.rev()
     columns = info.id, info.session_id, mark.position, mark.turn, mark.hidden
-    if not await tx.run("insert_message", *columns, _kept(new.raw), max(1, mark.version), rev):
+    sorts_by = sort_key(info)
+    kept = None if sorts_by == info.id else sorts_by
+    if not await tx.run("insert_message", *columns, _kept(new.raw), max(1, mark.version), rev, kept):
         raise Conflict(f"message {info.id} is there already, in another session")
-    tx.emit(MessageUpdated(session_id=info.session_id, info=info))
     given = mark.input
     if given is not None:
         check_names(given.key, given.answer_id)
@@ -154,23 +227,20 @@ async def _message(tx: Tx, new: BroughtMessage) -> None:
         await tx.run("import_input", *admitted, given.source, given.turn, given.answer_id, rev)
 
 
-async def _part(tx: Tx, new: BroughtPart, *, quiet: bool) -> None:
+async def _part(new: BroughtPart, tx: Tx) -> None:
     part, rev = new.part, await tx.rev()
     columns = part.id, part.message_id, part.session_id
     if not await tx.run("import_part", *columns, _kept(new.raw), new.version, rev):
         raise Conflict(f"part {part.id} is there already, in another session")
-    if not quiet and part.session_id is not None:
-        tx.emit(PartUpdated(session_id=part.session_id, part=part, time=tx.now))
 
 
-async def _call(tx: Tx, call: Call) -> None:
+async def _call(call: Call, tx: Tx) -> None:
     if await tx.one("call", call.id) is not None:
         raise Conflict(f"call {call.id} is there already, in another session")
     for ask_id in filter(None, (call.ask_id, *call.asked_before)):
         if await tx.one("call_by_ask", ask_id) is not None:
             raise Conflict(f"ask {ask_id} is there already, in another session")
-    await put_call(tx, call)
-    asked(tx, call)
+    await put_call(tx, call, publish=False)
 
 
 async def _last_step(tx: Tx, new: Brought) -> None:

@@ -11,8 +11,10 @@ from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, TaskError
+from asyncagents.store.body import check_names
 from asyncagents.store.row import SessionRow, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.idempotency import check_same, keep_key
 from asyncagents.store.verb.queue import make_room_anywhere
 from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.task import live_tasks_of, readable_session, readable_task, tasks_of
@@ -21,6 +23,23 @@ from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 EVERY = 1_000_000_000
 Scope: TypeAlias = Literal["tree", "turn"]
 """All below a session, or only those that its turn waits for."""
+
+
+async def abort(
+    tx: Tx, session_id: SessionId, *, by: EndedBy, scope: Scope, key: str | None
+) -> tuple[SessionId, ...]:
+    """Cancel once for each key: a repeat ends nothing that began after the first.
+
+    Returns whom to wait for. Raises `KeyReused` if the key stood for another scope.
+    """
+    if key is None:
+        return await cancel(tx, session_id, by=by, scope=scope)
+    check_names(session_id, key)
+    await the_session(tx, session_id)
+    if await check_same(tx, session_id, "abort", key, hash=scope):
+        return await _tree(tx, session_id, scope)
+    await keep_key(tx, session_id, "abort", key, hash=scope)
+    return await cancel(tx, session_id, by=by, scope=scope)
 
 
 async def cancel(
@@ -144,6 +163,7 @@ async def _every_task(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
 
 async def _forget(tx: Tx, task_id: SessionId) -> None:
     await tx.run("delete_task_notices", task_id)
+    await tx.run("keep_crowd", task_id)
     await tx.run("delete_task", task_id)
     await tx.one("insert_tombstone", await tx.rev(), "task", task_id, b"{}")
     tx.emit(TaskCleared(session_id=task_id))

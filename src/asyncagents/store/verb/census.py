@@ -21,7 +21,7 @@ class Census(Struct, frozen=True, kw_only=True):
     active: dict[str, int]
     """Of one pool, by state: ready, running."""
     tasks: dict[str, int]
-    """By status."""
+    """Those in the background, by status."""
     pending: dict[str, int]
     """Calls whose result comes from outside, by status."""
     deliveries: dict[str, int]

@@ -30,7 +30,8 @@ from asyncagents.store.row import (
     snapshot,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.queue import is_queued, tell_above
+from asyncagents.store.verb.child_wait import tell_above
+from asyncagents.store.verb.queue import is_queued
 
 CUT_OFF = "The process stopped while this answer was being written; it is written again."
 

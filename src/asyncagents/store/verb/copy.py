@@ -1,33 +1,36 @@
 """A session that begins with a copy of another's conversation; what its calls came to is text there."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import UnknownPart, decode_message, upcast
+from asyncagents.domain.codec import SHAPE_VERSION, UnknownPart, decode_message, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.duplicate import Duplicate, Placed
-from asyncagents.domain.event import SessionCreated
+from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.message import AssistantMessage, UserMessage
 from asyncagents.domain.part import Part
 from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.errors import NotFound
-from asyncagents.store.body import check_names
-from asyncagents.store.row import insert_message, put_part, read_part, the_session
-from asyncagents.store.tx import Tx
+from asyncagents.errors import Conflict, NotFound
+from asyncagents.store.body import body, check_names
+from asyncagents.store.row import insert_message, read_part, sort_id_of, the_session
+from asyncagents.store.tx import Tx, Verb
+from asyncagents.store.verb.arrive import ROWS
 from asyncagents.store.verb.page import LAST
-from asyncagents.store.verb.session import NewSession, existing, insert_session
+from asyncagents.store.verb.session import NewSession, existing, insert_session, keep_key_of
 from asyncagents.store.verb.signal import addressed
 
 
 class Source(Struct, frozen=True):
     info: Session
     messages: tuple[Placed, ...]
-    """In the order of their ids."""
+    """In the order in which clients read them."""
 
 
 async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Source:
@@ -40,13 +43,14 @@ async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Sou
         row = await tx.one("message", before)
         if row is None or row[1] != session_id:
             raise NotFound("message", before)
-    rows = await tx.all("copied_messages", session_id, before or LAST)
+    rows = await tx.all("copied_messages", session_id, await sort_id_of(tx, before) if before else LAST)
     if undone is not None:
-        rows = [row for row in rows if row[0] <= undone.message_id]
+        last = await sort_id_of(tx, undone.message_id)
+        rows = [row for row in rows if row[4] <= last]
     if not rows:
         return Source(info, ())
     parts: dict[str, list[Part | UnknownPart]] = defaultdict(list)
-    for message_id, *kept in await tx.all("page_parts", session_id, rows[0][0], rows[-1][0]):
+    for message_id, *kept in await tx.all("page_parts", session_id, rows[0][4], rows[-1][4]):
         part = read_part(tuple(kept))
         if undone is None or message_id != undone.message_id or (part.id or "") < (undone.part_id or ""):
             parts[message_id].append(part)
@@ -54,7 +58,7 @@ async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Sou
         info,
         tuple(
             Placed(Entry(info=decode_message(upcast(version, raw)), parts=tuple(parts[each])), position)
-            for each, position, raw, version in rows
+            for each, position, raw, version, _ in rows
         ),
     )
 
@@ -65,21 +69,75 @@ async def copy(tx: Tx, new: NewSession, made: Duplicate) -> Session:
     known = await existing(tx, new)
     if known is not None:
         return known
+    info = await _insert_session(tx, new, made)
+    for each in made.messages:
+        await _insert(tx, each)
+    await _complete(tx, info, made)
+    return info
+
+
+def count_rows(made: Duplicate) -> int:
+    return sum(1 + len(each.entry.parts) for each in made.messages)
+
+
+def pieces(made: Duplicate) -> Iterator[Verb[None]]:
+    """Write the messages and parts of a copy whose session is not there yet, some of them at a time."""
+    piece: list[Placed] = []
+    rows = 0
+    for each in made.messages:
+        size = 1 + len(each.entry.parts)
+        if piece and rows + size > ROWS:
+            yield partial(_insert_all, tuple(piece))
+            piece, rows = [], 0
+        piece.append(each)
+        rows += size
+    yield partial(_insert_all, tuple(piece))
+
+
+async def complete(tx: Tx, new: NewSession, made: Duplicate) -> Session | None:
+    """Write the session of a copy whose messages are there; None: the same key has given another one."""
+    check_names(new.info.id, new.key)
+    if await existing(tx, new) is not None:
+        return None
+    info = await _insert_session(tx, new, made)
+    await _complete(tx, info, made)
+    return info
+
+
+async def _insert_session(tx: Tx, new: NewSession, made: Duplicate) -> Session:
     info = new.info
     asked = [each.entry.info for each in made.messages if isinstance(each.entry.info, UserMessage)]
     if asked:
         info = addressed(info, asked[-1])
     control = Control(info.id, None, info.id, 0, new.pool)
     await insert_session(tx, replace(control, positions=len(made.messages)), info, key=new.key)
+    await keep_key_of(tx, new)
+    return info
+
+
+async def _insert_all(messages: tuple[Placed, ...], tx: Tx) -> None:
+    for each in messages:
+        await _insert(tx, each)
+
+
+async def _insert(tx: Tx, new: Placed) -> None:
+    rev = await tx.rev()
+    await insert_message(tx, new.entry.info, position=new.position, turn=0, publish=False)
+    for part in new.entry.parts:
+        columns = part.id, part.message_id, part.session_id
+        if not await tx.run("import_part", *columns, body(part), SHAPE_VERSION, rev):
+            raise Conflict(f"part id {part.id!r} is taken; copy the session again")
+
+
+async def _complete(tx: Tx, info: Session, made: Duplicate) -> None:
     if made.summary:
         await tx.one("begin_summed", made.summary, made.tail, info.id)
     tx.emit(SessionCreated(session_id=info.id, info=info))
     for each in made.messages:
-        await insert_message(tx, each.entry.info, position=each.position, turn=0)
+        tx.emit(MessageUpdated(session_id=info.id, info=each.entry.info))
         for part in each.entry.parts:
-            await put_part(tx, part)
+            tx.emit(PartUpdated(session_id=info.id, part=part, time=tx.now))
     await _last_step(tx, made)
-    return info
 
 
 async def _last_step(tx: Tx, made: Duplicate) -> None:

@@ -1,20 +1,25 @@
 """Sessions go, with all below them, and with what they launched."""
 
+from msgspec.structs import replace
+
+from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import SessionDeleted
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session import Session, SessionTime
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Outcome
+from asyncagents.errors import NotFound
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import delete_tasks
 from asyncagents.store.verb.delivery import owe_the_end
 from asyncagents.store.verb.queue import fill_places
-from asyncagents.store.verb.task import readable_task
+from asyncagents.store.verb.task import put_task, readable_task
 from asyncagents.store.verb.task_end import GONE, end
 
 _TABLES = (
     "parts", "messages", "inputs", "calls", "answers", "requests", "cancels", "todos", "call_secrets",
-    "session",
+    "idempotency", "session",
 )  # fmt: skip
 
 
@@ -23,20 +28,47 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
 
     Who launched it is told, and may still read what it came to.
     """
-    target = (await the_session(tx, session_id)).control
+    lineage = await tx.one("lineage", session_id)
+    if lineage is None:
+        raise NotFound("session", session_id)
+    root_id, depth, _ = lineage
     task = await readable_task(tx, session_id)
     if task is not None and task.live:
         await end(tx, task, Outcome(status="cancelled", error=GONE, ended_by="user"))
+        task = await readable_task(tx, session_id)
+    if task is not None:
+        await put_task(tx, replace(task, gone=True))
     doomed = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
     rev = await tx.rev()
     for each in reversed(doomed):
-        row = await the_session(tx, each)
+        info = await _last_known(tx, each)
         await delete_tasks(tx, each)
         await owe_the_end(tx, each)
         for table in _TABLES:
             await tx.one(f"delete_{table}", each)
-        await tx.one("insert_tombstone", rev, "session", each, encode(row.info))
-        tx.emit(SessionDeleted(session_id=each, info=row.info))
+        await tx.one("insert_tombstone", rev, "session", each, encode(info))
+        tx.emit(SessionDeleted(session_id=each, info=info))
         tx.interrupt(each)
-    await fill_places(tx, target)
+    if depth:
+        await fill_places(tx, root_id)
     return doomed
+
+
+async def _last_known(tx: Tx, session_id: SessionId) -> Session:
+    """Read a session for those who hear that it is gone; of one that cannot be read, what its columns say."""
+    try:
+        return (await the_session(tx, session_id)).info
+    except Unreadable:
+        row = await tx.one("outline", session_id)
+        assert row is not None, "it is there"
+        parent_id, project_id, directory, updated = row
+        return Session(
+            id=session_id,
+            slug="",
+            project_id=project_id,
+            directory=directory,
+            title="",
+            version="",
+            time=SessionTime(created=updated, updated=updated),
+            parent_id=parent_id,
+        )

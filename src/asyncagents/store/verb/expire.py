@@ -1,5 +1,7 @@
 """Expire: what is overdue is ended or woken, by the store's clock."""
 
+from typing import Literal, TypeAlias
+
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call, Completed, Failed, Open, Result
@@ -16,19 +18,46 @@ from asyncagents.store.verb.signal import settle_open
 from asyncagents.store.verb.task import find_task
 from asyncagents.store.verb.task_end import sweep, watched
 
+Kind: TypeAlias = Literal["backoff", "call", "task"]
+"""Of a row that becomes due."""
+
 PIECE = 25
 """So many hold the write lock for less than ten milliseconds, unless their pages must be read first."""
 
 
-async def expire(tx: Tx, limit: int) -> int:
+class Place:
+    """The row that a sweep is at: if the sweep fails, this row is why."""
+
+    def __init__(self) -> None:
+        self.kind: Kind | None = None
+        self.id = ""
+
+    def at(self, kind: Kind | None, id: str = "") -> None:
+        self.kind, self.id = kind, id
+
+
+async def expire(tx: Tx, limit: int, place: Place) -> int:
     """Settle what is overdue, and wake whose next try is due, by the store's clock; returns how many."""
-    count = await _wake_due(tx, limit) + await _expire_calls(tx, limit)
-    return count + await _end_tasks(tx, limit)
+    place.at(None)
+    count = await _wake_due(tx, limit, place) + await _expire_calls(tx, limit, place)
+    count += await _end_tasks(tx, limit, place)
+    place.at(None)
+    return count
 
 
-async def _wake_due(tx: Tx, limit: int) -> int:
+async def put_off(tx: Tx, kind: str, id: str, until: int) -> None:
+    """Let a row be due at a later time; what it says itself stays as it is."""
+    if kind == "backoff":
+        await tx.run("put_off_backoff", until, id)
+    else:
+        await tx.run(f"put_off_{kind}", until, await tx.rev(), id)
+    tx.expect(until)
+
+
+async def _wake_due(tx: Tx, limit: int, place: Place) -> int:
     rows = await tx.all("due_backoffs", tx.now, limit)
     for session_id, request_id in rows:
+        place.at("backoff", request_id)
         try:
             row = await the_session(tx, SessionId(session_id))
         except Unreadable:
@@ -38,10 +67,11 @@ async def _wake_due(tx: Tx, limit: int) -> int:
     return len(rows)
 
 
-async def _expire_calls(tx: Tx, limit: int) -> int:
+async def _expire_calls(tx: Tx, limit: int, place: Place) -> int:
     rows = await tx.all("due_calls", tx.now, limit)
     blocked: set[SessionId] = set()
     for row in rows:
+        place.at("call", row[0])
         try:
             call = decode_call(row[1:])
             if call.session_id in blocked:  # that may have settled it
@@ -68,7 +98,7 @@ async def _expire(tx: Tx, call: Call) -> bool:
     replied(tx, call, "reject")
     known = _over(state, tx.now)
     if state.watch:
-        known = Completed(await watched(tx, call))
+        known = await watched(tx, call)
         row = await the_session(tx, call.session_id)
     await settle_open(tx, row, call, known, expired=True)
     return blocks
@@ -89,10 +119,11 @@ async def _warn(tx: Tx, call: Call, state: Open) -> None:
     tx.emit(expiring(call))
 
 
-async def _end_tasks(tx: Tx, limit: int) -> int:
+async def _end_tasks(tx: Tx, limit: int, place: Place) -> int:
     """Those that have not ended in their time."""
     rows = await tx.all("due_tasks", tx.now, limit)
     for (task_id,) in rows:
+        place.at("task", task_id)
         try:
             if await _is_live(tx, SessionId(task_id)):
                 await cancel(tx, SessionId(task_id), by="deadline")

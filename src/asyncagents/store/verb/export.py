@@ -34,7 +34,10 @@ class PartOut(Struct, frozen=True):
 
 
 class MessageOut(Struct, frozen=True):
+    """`sort_id`: what it sorts by; the next piece begins after it."""
+
     id: MessageId
+    sort_id: str
     raw: bytes
     mark: MessageMark
     parts: tuple[PartOut, ...]
@@ -64,7 +67,7 @@ async def session(tx: Tx, session_id: SessionId) -> SessionOut:
     row = await tx.one("exported_session", session_id)
     if row is None:
         raise NotFound("session", session_id)
-    raw, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, _ = row
+    raw, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, crowd, _ = row
     task, todos = await tx.one("task", session_id), await tx.one("todos", session_id)
     mark = SessionMark(
         turn=turn,
@@ -74,6 +77,7 @@ async def session(tx: Tx, session_id: SessionId) -> SessionOut:
         compacting=compacting,
         summary=summary,
         tail=tail,
+        crowd=crowd,
         task=_object("task", task[0]) if task else None,
         notices=tuple(_notice(each) for each in await open_notices(tx, session_id)),
         version=version,
@@ -89,19 +93,19 @@ def _notice(row: Row) -> NoticeMark:
 
 
 async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[MessageOut, ...]:
-    """In the order of their ids."""
+    """Read those after a sort id, in the order in which clients read them."""
     rows = await tx.all("exported_messages", session_id, after, limit)
     return tuple([await _message(tx, row) for row in rows])
 
 
 async def _message(tx: Tx, row: Row) -> MessageOut:
-    message_id, raw, version, position, turn, hidden, key, state, source, promoted, answer_id = row
+    message_id, raw, version, position, turn, hidden, key, state, source, promoted, answer_id, sort_id = row
     given = None
     if key is not None:
         given = InputMark(key=key, state=state, source=source, turn=promoted, answer_id=answer_id)
     mark = MessageMark(position=position, turn=turn, hidden=bool(hidden), input=given, version=version)
     parts = await tx.all("exported_parts", message_id)
-    return MessageOut(MessageId(message_id), raw, mark, tuple(_part(each) for each in parts))
+    return MessageOut(MessageId(message_id), sort_id, raw, mark, tuple(_part(each) for each in parts))
 
 
 def _part(row: Row) -> PartOut:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import assert_never
 
-from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Open, Settled, moved
+from asyncagents.domain.call import ABORTED, Call, Failed, Open, Settled, moved
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import (
     Admit,
@@ -18,7 +18,7 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import no_such_task, too_deep, too_many, vanished
+from asyncagents.domain.task_text import foreign_task, no_such_task, too_deep, too_many, vanished
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx
@@ -107,7 +107,7 @@ async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
     row = await held(tx, lease)
     due = await tx.one("count_due", row.control.id)
     if found is None or not found.live or (watch.any and due and due[0]):
-        await settle_open(tx, row, call, Completed(await watched(tx, call)))
+        await settle_open(tx, row, call, await watched(tx, call))
 
 
 async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
@@ -136,6 +136,7 @@ async def _over_limits(tx: Tx, row: SessionRow, fact: Spawn) -> str | None:
 
 
 async def _gone(tx: Tx, fact: Resume) -> str | None:
+    exists = await find_session(tx, fact.task_id) is not None
     if await task.find_task(tx, fact.task_id) is None:
-        return no_such_task(fact.task_id)
-    return vanished(fact.task_id) if await find_session(tx, fact.task_id) is None else None
+        return foreign_task(fact.task_id) if exists else no_such_task(fact.task_id)
+    return None if exists else vanished(fact.task_id)

@@ -132,11 +132,14 @@ def _parse(text: str) -> tuple[str, int]:
             raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
 
 
-async def changes(tx: Rows, after: int, upto: int, *, whole: bool = True) -> Changes:
+async def changes(
+    tx: Rows, after: int, upto: int, *, whole: bool = True, most_arrived: int | None = None
+) -> Changes:
     """Deletions first: what is there now was made after them. Statuses and answers last.
 
     But what is deleted may have been answered before, and who waits for that has not heard of it. If not
     the `whole` is wanted, it is what work depends on: who was woken, ended or answered, and what is due.
+    Of a session that came in pieces and has more messages than `most_arrived`, only the session is told.
     """
     answers = await tx.all("changed_inputs", after, upto)
     events: list[Event] = _answered(answers, there=False)
@@ -151,6 +154,7 @@ async def changes(tx: Rows, after: int, upto: int, *, whole: bool = True) -> Cha
     sessions = await tx.all("changed_sessions", after, upto)
     interrupted.extend(SessionId(row[1]) for row in sessions if row[5])
     if whole:
+        await _arrived(tx, events, (after, upto), most_arrived)
         await _content(tx, events, sessions, (after, upto))
     for _, session_id, _, _, status, _ in sessions if whole else ():
         with _spared(events, session_id):
@@ -181,16 +185,32 @@ def _gone(kind: str, gone: str, body: bytes) -> Event:
             return TaskCleared(session_id=SessionId(gone))
 
 
+def _messages(events: list[Event], rows: list[Row]) -> None:
+    for _, session_id, info, version in rows:
+        with _spared(events, session_id):
+            events.append(MessageUpdated(session_id=session_id, info=decode_message(upcast(version, info))))
+
+
+def _parts(tx: Rows, events: list[Event], rows: list[Row]) -> None:
+    for _, session_id, body, version in rows:
+        with _spared(events, session_id):
+            events.append(PartUpdated(session_id=session_id, part=read_part((body, version)), time=tx.now))
+
+
+async def _arrived(tx: Rows, events: list[Event], between: tuple[int, int], most: int | None) -> None:
+    """All of a session that came in pieces: the reader may have seen them before there was a session."""
+    for session_id, messages in await tx.all("changed_arrivals", *between):
+        if most is None or messages <= most:
+            _messages(events, await tx.all("arrived_messages", session_id))
+            _parts(tx, events, await tx.all("arrived_parts", session_id))
+
+
 async def _content(tx: Rows, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:
     for _, session_id, info, version, _, _ in sessions:
         with _spared(events, session_id):
             events.append(SessionUpdated(session_id=session_id, info=decode_session(upcast(version, info))))
-    for _, session_id, info, version in await tx.all("changed_messages", *between):
-        with _spared(events, session_id):
-            events.append(MessageUpdated(session_id=session_id, info=decode_message(upcast(version, info))))
-    for _, session_id, body, version in await tx.all("changed_parts", *between):
-        with _spared(events, session_id):
-            events.append(PartUpdated(session_id=session_id, part=read_part((body, version)), time=tx.now))
+    _messages(events, await tx.all("changed_messages", *between))
+    _parts(tx, events, await tx.all("changed_parts", *between))
     for _, session_id, body in await tx.all("changed_todos", *between):
         with _spared(events, session_id):
             events.append(TodoUpdated(session_id=session_id, todos=decode_todos(body)))

@@ -76,7 +76,7 @@ async def _counted(tx: Tx, ends: list[TaskEnd]) -> dict[str, Counted]:
 
 
 async def _running(tx: Tx, control: Control) -> int:
-    row = await tx.one("count_live", control.id)
+    row = await tx.one("count_live_background", control.id)
     assert row is not None
     return int(row[0])
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from asyncagents.domain.codec import BROKEN, decode_message, unreadable, upcast
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import NotFound
-from asyncagents.store.row import the_session
+from asyncagents.store.row import sort_id_of, the_session
 from asyncagents.store.tx import Tx
 
 EVERY = -1
@@ -18,34 +18,35 @@ _whole: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Page(Struct, frozen=True):
-    """`body`: a JSON array of entries, the oldest first. `first`: the oldest, if there are older ones."""
+    """`body`: a JSON array of entries, the oldest first. `first`: if there are older ones, what the oldest
+    sorts by."""
 
     body: bytes
-    first: MessageId | None = None
+    first: str | None = None
     created: int = 0
     """When that one was."""
 
 
 async def page(tx: Tx, session_id: SessionId, *, before: str | None, limit: int | None) -> Page:
-    """The newest `limit` messages before an id, or all of them."""
+    """Read the newest `limit` messages before one, or all of them. `before`: its id, or what it sorts by."""
     await the_session(tx, session_id)
     wanted = EVERY if limit is None else limit + 1
-    rows = await tx.all("messages", session_id, before or LAST, wanted)
+    rows = await tx.all("messages", session_id, await sort_id_of(tx, before) if before else LAST, wanted)
     more = limit is not None and len(rows) > limit
     rows = rows[:limit]
     if not rows:
         return Page(b"[]")
-    oldest, info, version = rows[-1]
+    _, info, version, oldest = rows[-1]
     parts: dict[str, list[bytes]] = defaultdict(list)
-    for message_id, body, shape in await tx.all("page_parts", session_id, oldest, rows[0][0]):
+    for message_id, body, shape in await tx.all("page_parts", session_id, oldest, rows[0][3]):
         parts[message_id].append(_sound("part", shape, body))
     pieces: list[bytes] = []
-    for each, raw, shape in reversed(rows):
+    for each, raw, shape, _ in reversed(rows):
         pieces += b"," if pieces else b"[", *_entry(_sound("message", shape, raw), parts[each])
     body = b"".join((*pieces, b"]"))  # once: to copy megabytes is what takes time here
     if not more:
         return Page(body)
-    return Page(body, MessageId(oldest), decode_message(upcast(version, info)).time.created)
+    return Page(body, oldest, decode_message(upcast(version, info)).time.created)
 
 
 async def one(tx: Tx, session_id: SessionId, message_id: MessageId) -> bytes:

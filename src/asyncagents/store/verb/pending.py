@@ -8,18 +8,35 @@ from asyncagents.domain.call import Call, Settled
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.pending_tool import PendingStatus
+from asyncagents.domain.permission import POLLING
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import decode_call, put_call, save, the_call, the_session
 from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.subtask import TASK
+
+WAITING_FOR_TASKS = (*POLLING, TASK)
 
 
 async def pending_call(tx: Tx, call_id: CallId) -> Call:
     """Raises `NotFound` for a call that nobody outside may ask for."""
+    call = await _find(tx, call_id)
+    if call.later is None:
+        raise NotFound("pending call", call_id)
+    return call
+
+
+async def _find(tx: Tx, call_id: CallId) -> Call:
     try:
-        call = await the_call(tx, call_id)
+        return await the_call(tx, call_id)
     except NotFound:
         raise NotFound("pending call", call_id) from None
-    if call.later is None:
+
+
+async def waiting_call(tx: Tx, call_id: CallId) -> Call:
+    """As `pending_call`, and a call that waits, or waited, for tasks: a status names it as well."""
+    call = await _find(tx, call_id)
+    waits = call.tool in WAITING_FOR_TASKS if call.settled else call.open is not None and not call.only_asks
+    if call.later is None and not waits:
         raise NotFound("pending call", call_id)
     return call
 

@@ -40,6 +40,12 @@ class Mailbox(Struct, frozen=True):
     def anything(self) -> bool:
         return bool(self.inputs or self.notices)
 
+    @property
+    def wants_another_answer(self) -> bool:
+        """Whether prompts or notices come, and nothing with which the runtime extends the answer before."""
+        queued = [each.source for each in self.inputs if each.state == "queued"]
+        return "system" not in queued and bool(queued or any(map(is_due, self.notices)))
+
     def wants_a_step(self, control: Control) -> bool:
         """Whether there is something to answer, or to go on with."""
         stranded = sum(each.state == "aborted" and each.answer_id is None for each in self.inputs)

@@ -2,16 +2,12 @@
 
 from contextlib import suppress
 
-from msgspec.structs import replace
-
-from asyncagents.domain.call import Call, Open, render
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Control
-from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.id import CallId, SessionId
-from asyncagents.store.row import decode_call, find_session, inbox, put_call, save, the_session, unsettled
+from asyncagents.domain.id import SessionId
+from asyncagents.store.row import find_session, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.task import place_in_queue, readable_task
+from asyncagents.store.verb.task import place_in_queue
 
 
 async def is_queued(tx: Tx, control: Control) -> bool:
@@ -40,11 +36,10 @@ async def make_room_anywhere(tx: Tx, control: Control) -> None:
         await _let_go(tx, next_id)
 
 
-async def fill_places(tx: Tx, control: Control) -> None:
+async def fill_places(tx: Tx, root_id: SessionId) -> None:
     """As `make_room_anywhere`, when who knows how many have stopped at once."""
-    if control.parent_id is not None:
-        for (next_id,) in await tx.all("may_go", control.root_id, control.id):
-            await _let_go(tx, SessionId(next_id))
+    for (next_id,) in await tx.all("may_go", root_id):
+        await _let_go(tx, SessionId(next_id))
 
 
 async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
@@ -55,7 +50,7 @@ async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
             row = await find_session(tx, session_id)
             if row is not None and row.control.parent_id and row.control.root_id not in roots:
                 roots.add(row.control.root_id)
-                await fill_places(tx, row.control)
+                await fill_places(tx, row.control.root_id)
 
 
 async def _let_go(tx: Tx, session_id: SessionId) -> None:
@@ -69,30 +64,5 @@ async def _next(tx: Tx, control: Control) -> SessionId | None:
         return None
     if await tx.one("is_anyone_queued", control.root_id) is None:
         return None  # who works need not be counted
-    row = await tx.one("next_in_queue", control.root_id, control.id)
+    row = await tx.one("next_in_queue", control.root_id)
     return None if row is None else SessionId(row[0])
-
-
-async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
-    """Who waits for it is held up by it only while it does not wait for the outside itself."""
-    task = await readable_task(tx, control.id) if control.parent_id is not None else None
-    for call_id in task.calls if task else ():
-        with suppress(Unreadable):  # its own trouble: who works for it goes on
-            await _tell(tx, call_id, waits=waits)
-
-
-async def _tell(tx: Tx, call_id: CallId, *, waits: bool) -> None:
-    row = await tx.one("call", call_id)
-    call = decode_call(row) if row else None
-    if call is not None and isinstance(call.state, Open):
-        if call.state.child_waits != waits:
-            await _mark(tx, call, call.state, waits=waits)
-        elif not waits:  # who shows how it gets on learns for whom, also after a restart
-            tx.emit(PartUpdated(session_id=call.session_id, part=render(call), time=tx.now))
-
-
-async def _mark(tx: Tx, call: Call, state: Open, *, waits: bool) -> None:
-    row = await find_session(tx, call.session_id)
-    await put_call(tx, call.to(replace(state, child_waits=waits)))
-    if row is not None:
-        await save(tx, row, row.control.woken() if waits else row.control)

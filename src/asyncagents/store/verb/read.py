@@ -31,6 +31,7 @@ from asyncagents.store.row import (
     inbox,
     read_part,
     snapshot,
+    sort_id_of,
     the_call,
     the_session,
     unsettled,
@@ -179,9 +180,9 @@ async def shown_calls(tx: Tx, session_id: SessionId, entries: tuple[Entry, ...])
 async def messages(
     tx: Tx, session_id: SessionId, *, before: MessageId | None, limit: int
 ) -> tuple[Entry, ...]:
-    """The newest `limit` messages before an id, oldest first: wire order is id order."""
+    """Read the newest `limit` messages before one, oldest first, in the order in which clients read them."""
     await the_session(tx, session_id)
-    rows = await tx.all("messages", session_id, before or "~", limit)
+    rows = await tx.all("messages", session_id, await sort_id_of(tx, before) if before else "~", limit)
     return tuple([await entry(tx, MessageId(row[0])) for row in reversed(rows)])
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call import ABORTED
 from asyncagents.domain.codec import decode_message, upcast
-from asyncagents.domain.control import Control, Lease
+from asyncagents.domain.control import Control, Lease, is_final, waits_outside
 from asyncagents.domain.event import SessionError
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.failure import Failure, aborted, unknown
@@ -25,8 +25,9 @@ from asyncagents.store.row import (
     unsettled,
 )
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.child_wait import renew_waits, tell_above
 from asyncagents.store.verb.fact import apply
-from asyncagents.store.verb.queue import make_room, tell_above
+from asyncagents.store.verb.queue import make_room
 from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.step import end_backoff
 from asyncagents.store.verb.task_end import conclude
@@ -45,13 +46,15 @@ async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
     row = await held(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
-    holding = any(call.holding for call in await unsettled(tx, row.control.id))
-    if not holding and row.control.backoff is None:
-        await answer_turn(tx, row.control, await _last_step(tx, row.control))
+    calls = await renew_waits(tx, await unsettled(tx, row.control.id))
+    outside = waits_outside(row.control, calls)
+    last = await last_message(tx, row.control)
+    if isinstance(last, AssistantMessage) and (outside or is_final(last)):
+        await answer_turn(tx, row.control, last.id)
     await save(tx, row, row.control.parked())
     if (backoff := await find_backoff(tx, row.control)) is not None:
         tx.expect(backoff.next_at)  # again: what still runs does not become due, so it was not seen before
-    await tell_above(tx, row.control, waits=not holding and row.control.backoff is None)
+    await tell_above(tx, row.control, waits=outside)
     await make_room(tx, row.control)
     return True
 
@@ -80,8 +83,6 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
     await save(tx, row, rested)
     blocked = reason == "blocked" or (reason == "done" and control.blocked_turn == control.turn > 0)
     await conclude(tx, control, row.info, crashed=reason == "crash_loop", blocked=blocked)
-    if rested.parent_id is not None and rested.state == "idle" and await unsettled(tx, control.id):
-        await tell_above(tx, control, waits=True)  # a no or an error ends the turn, not what began elsewhere
     await make_room(tx, control)
     return True
 
@@ -104,11 +105,12 @@ async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Contr
     if not isinstance(last, AssistantMessage) or last.error != failure:  # else it was told with that step
         tx.emit(SessionError(session_id=row.control.id, error=failure))
     if isinstance(last, AssistantMessage):
-        if last.error is None:
-            await save_message(tx, _failed(last, failure, tx.now))
-        return row.control, last.id
-    asked_by = last or await _newest_held_back(tx, row.control.id)
-    if asked_by is None:
+        if not is_final(last) or (asked_by := await _newest_held_back(tx, row.control.id)) is None:
+            if last.error is None:
+                await save_message(tx, _failed(last, failure, tx.now))
+            return row.control, last.id
+        await answer_turn(tx, row.control, last.id)  # it stays what it was: the answer to what came before it
+    elif (asked_by := last or await _newest_held_back(tx, row.control.id)) is None:
         return row.control, None
     step = _empty_step(tx, row.info, asked_by)
     control = replace(row.control, positions=row.control.positions + 1)

@@ -18,6 +18,7 @@ from asyncagents.store.row import (
     inbox,
     read_part,
     save,
+    sort_id_of,
     the_session,
     touched,
     unsettled,
@@ -35,15 +36,16 @@ UNDONE = "This call was undone."
 
 
 class Point(Struct, frozen=True):
-    """From here on."""
+    """From here on. `sort_id`: what the message sorts by."""
 
     message_id: MessageId
+    sort_id: str
     part_id: PartId | None = None
 
-    def covers(self, message_id: str, part_id: str | None) -> bool:
-        """Whether something is undone; without a part: the whole of a message."""
+    def cuts(self, message_id: str, part_id: str | None) -> bool:
+        """Tell whether a part is undone, of a message that is this one or comes later."""
         if message_id != self.message_id or self.part_id is None:
-            return message_id >= self.message_id
+            return True
         return part_id is not None and part_id >= self.part_id
 
 
@@ -81,7 +83,7 @@ async def marked(tx: Tx, session_id: SessionId) -> Undoing | None:
     revert = row.info.revert
     if revert is None:
         return None
-    point = Point(revert.message_id, revert.part_id)
+    point = await _marked_point(tx, revert)
     return Undoing(row.info, point, await _patches(tx, session_id, point), row.control.wake_seq)
 
 
@@ -102,13 +104,18 @@ async def _point(tx: Tx, session_id: SessionId, message_id: MessageId, part_id: 
             raise NotFound("part", part_id)
         before = [part for part in parts if part.id is not None and part.id < part_id]
         if any(isinstance(part, TextPart | ToolPart) for part in before):
-            return Point(message_id, part_id)
-    asked = await tx.one("last_user_id", session_id, message_id)
-    return Point(MessageId(asked[0]) if asked else message_id)
+            return Point(message_id, await sort_id_of(tx, message_id), part_id)
+    asked = await tx.one("last_user_id", session_id, await sort_id_of(tx, message_id))
+    begin = MessageId(asked[0]) if asked else message_id
+    return Point(begin, await sort_id_of(tx, begin))
+
+
+async def _marked_point(tx: Tx, revert: Revert) -> Point:
+    return Point(revert.message_id, await sort_id_of(tx, revert.message_id), revert.part_id)
 
 
 async def _patches(tx: Tx, session_id: SessionId, point: Point) -> tuple[PatchPart, ...]:
-    found = [read_part(row) for row in await tx.all("patches", session_id, point.message_id)]
+    found = [read_part(row) for row in await tx.all("patches", session_id, point.sort_id)]
     for task in await _launched(tx, session_id, point):
         for (below,) in await tx.all("subtree", task.id):
             found += [read_part(row) for row in await tx.all("patches", below, "")]
@@ -116,14 +123,16 @@ async def _patches(tx: Tx, session_id: SessionId, point: Point) -> tuple[PatchPa
         part
         for part in found
         if isinstance(part, PatchPart)
-        and (part.session_id != session_id or point.covers(part.message_id, part.id))
+        and (part.session_id != session_id or point.cuts(part.message_id, part.id))
     ]
     return tuple(sorted(patches, key=lambda part: part.id))
 
 
 async def _launched(tx: Tx, session_id: SessionId, point: Point) -> list[Task]:
     """A task says which message launched it; one of a message that is cut in two goes with its call."""
-    tasks = [task for task in await tasks_of(tx, session_id) if task.message_id >= point.message_id]
+    known = await tasks_of(tx, session_id)
+    sorts_by = {each: await sort_id_of(tx, each) for each in dict.fromkeys(task.message_id for task in known)}
+    tasks = [task for task in known if sorts_by[task.message_id] >= point.sort_id]
     if point.part_id is None:
         return tasks
     return [t for t in tasks if t.message_id != point.message_id or await _is_cut(tx, t, point)]
@@ -133,7 +142,7 @@ async def _is_cut(tx: Tx, task: Task, point: Point) -> bool:
     for part in (await entry(tx, task.message_id)).parts:
         metadata = getattr(part.state, "metadata", None) if isinstance(part, ToolPart) else None
         if metadata and metadata.get("sessionId") == task.id:
-            return point.covers(task.message_id, part.id)
+            return point.cuts(task.message_id, part.id)
     return True
 
 
@@ -153,13 +162,14 @@ async def mark(tx: Tx, session_id: SessionId, revert: Revert, *, wakes: int | No
     check_at_rest(row, await unsettled(tx, session_id))
     if wakes is not None and row.control.wake_seq != wakes:
         raise SessionBusy(session_id)
-    point = Point(revert.message_id, revert.part_id)
+    point = await _marked_point(tx, revert)
     for call in await unsettled(tx, session_id):
-        if point.covers(call.message_id, call.part_id):
+        later = await sort_id_of(tx, call.message_id) >= point.sort_id
+        if later and point.cuts(call.message_id, call.part_id):
             await dismiss(tx, row.info, call, UNDONE)
     stopping = await _end_tasks(tx, session_id, point)
-    newest = await tx.one("last_message_id", session_id)
-    revert = replace(revert, through=newest[0] if newest else revert.message_id)
+    newest = await tx.one("last_sort_id", session_id)
+    revert = replace(revert, through=newest[0] if newest else point.sort_id)
     row = await the_session(tx, session_id)  # the end of a task may have changed it
     info = replace(touched(row.info, tx.now), revert=revert)
     await save(tx, row, await _turn_ended(tx, row.control), info)

@@ -10,12 +10,15 @@ from asyncagents.errors import NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, SessionRow, find_session, listed
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.idempotency import check_same, keep_key
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
     info: Session
     pool: str
     key: str | None = None
+    hash: str | None = None
+    """Of what the caller gave under the key."""
 
 
 async def create(tx: Tx, new: NewSession) -> Session:
@@ -33,17 +36,34 @@ async def create(tx: Tx, new: NewSession) -> Session:
         parent.control.pool if parent else new.pool,
     )
     await insert_session(tx, control, new.info, key=new.key)
+    await keep_key_of(tx, new)
     tx.emit(SessionCreated(session_id=control.id, info=new.info))
     return new.info
 
 
 async def existing(tx: Tx, new: NewSession) -> Session | None:
-    if new.key is not None:
-        row = await tx.one("session_by_key", new.key)
-        if row is not None:
-            return decode_session(upcast(row[1], row[0]))
+    known = await find_by_key(tx, new.key, hash=new.hash) if new.key is not None else None
+    if known is not None:
+        return known
     found = await find_session(tx, new.info.id)
     return found.info if found else None
+
+
+async def find_by_key(tx: Tx, key: str, *, hash: str | None) -> Session | None:
+    """The session that was made under a key. Raises `KeyReused` if it was made of other content."""
+    check_names(key)
+    row = await tx.one("session_by_key", key)
+    if row is None:
+        return None
+    known = decode_session(upcast(row[1], row[0]))
+    await check_same(tx, known.id, "session", key, hash=hash)
+    return known
+
+
+async def keep_key_of(tx: Tx, new: NewSession) -> None:
+    """Keep what a session was made of, if its maker gave a key."""
+    if new.key is not None and new.hash is not None:
+        await keep_key(tx, new.info.id, "session", new.key, hash=new.hash)
 
 
 async def _parent(tx: Tx, info: Session) -> SessionRow | None:

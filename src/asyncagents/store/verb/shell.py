@@ -22,6 +22,7 @@ from asyncagents.store.row import (
     touched,
 )
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.idempotency import check_same, keep_key
 from asyncagents.store.verb.signal import check_newest, resolved
 from asyncagents.store.verb.trace import set_trace
 from asyncagents.store.verb.undone import clear_undone
@@ -47,6 +48,7 @@ async def shell(tx: Tx, new: NewShell) -> Admitted:
     row = await the_session(tx, fact.session_id)
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
+        await check_same(tx, fact.session_id, "input", fact.key, hash=fact.hash)
         return Admitted(MessageId(known[0]), new=False)
     if await _at_work(tx, row.control):
         raise SessionBusy(fact.session_id)
@@ -57,6 +59,8 @@ async def shell(tx: Tx, new: NewShell) -> Admitted:
         await check_newest(tx, fact)
     if fact.trace != row.control.trace:
         await set_trace(tx, row.control.id, fact.trace)
+    if fact.hash is not None:
+        await keep_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
     control = row.control.in_a_turn(await tx.rev())
     control = await _said(tx, control, fact)
     control = replace(control, positions=control.positions + 1)
@@ -79,7 +83,8 @@ async def _said(tx: Tx, control: Control, fact: Admit) -> Control:
     """It is read at once: nothing of it waits for a step."""
     rev = await tx.rev()
     control = replace(control, positions=control.positions + 1)
-    await insert_message(tx, fact.message, position=control.positions, turn=control.turn)
+    place = control.positions, control.turn
+    await insert_message(tx, fact.message, position=place[0], turn=place[1], named=fact.named)
     for part in fact.parts:
         await put_part(tx, part)
     columns = fact.message.id, control.id, fact.key, rev, fact.source, control.turn

@@ -1,5 +1,7 @@
 """Signal: an outside event becomes a row under a key, and the session is woken, in one transaction."""
 
+from collections.abc import Iterator
+
 import msgspec
 from msgspec.structs import replace
 
@@ -13,14 +15,14 @@ from asyncagents.domain.call import (
     Requested,
     Result,
     Settled,
+    render,
     result_text,
 )
 from asyncagents.domain.decision import moment
 from asyncagents.domain.fact import Admit, Admitted, Settle
-from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.id import MessageId, PartId, sort_id
 from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import SubtaskPart, TextPart
-from asyncagents.domain.permission import rules_of_tools
+from asyncagents.domain.part import FilePart, SubtaskPart, TextPart, ToolCompleted
 from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
@@ -41,6 +43,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.delivery import owe
+from asyncagents.store.verb.idempotency import check_same, keep_key
 from asyncagents.store.verb.trace import follow
 from asyncagents.store.verb.undone import clear_undone
 
@@ -53,6 +56,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     row = await the_session(tx, fact.session_id)
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
+        await check_same(tx, fact.session_id, "input", fact.key, hash=fact.hash)
         return Admitted(MessageId(known[0]), new=False)
     if row.info.revert is not None and not row.info.revert.unfinished:
         row = await clear_undone(tx, row)
@@ -60,9 +64,11 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     if fact.named:
         await check_newest(tx, fact)
     await keep(tx, fact)
+    if fact.hash is not None:
+        await keep_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
     await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
-    info = _ruled(touched(row.info, tx.now), fact.message)
+    info = _with_tools(touched(row.info, tx.now), fact.message)
     if fact.source != "compaction" or info.model is None:  # who writes a summary does not answer from then on
         info = addressed(info, fact.message)
     row = await save(tx, row, control, _titled(info, fact))
@@ -78,15 +84,15 @@ async def check_newest(tx: Tx, fact: Admit) -> None:
         raise Conflict(f"message id {message_id!r} is taken; leave it out or choose another")
     if await tx.one("input", message_id) is not None:
         raise Conflict(f"message id {message_id!r} was of one that is gone; leave it out or choose another")
-    newest = await tx.one("last_message_id", fact.session_id)
-    if newest is not None and newest[0] > message_id:
+    newest = await tx.one("last_sort_id", fact.session_id)
+    if newest is not None and newest[0] > sort_id(message_id, fact.message.time.created):
         raise InvalidInput(f"message id {message_id!r} is older than what was said last: make one now")
 
 
 async def keep(tx: Tx, fact: Admit) -> None:
     """What it says, where the session finds it."""
     rev = await tx.rev()
-    await insert_message(tx, fact.message)
+    await insert_message(tx, fact.message, named=fact.named)
     seen: set[PartId] = set()
     for part in fact.parts:
         if part.id in seen:
@@ -102,7 +108,8 @@ async def _end_waits(tx: Tx, row: SessionRow) -> None:
     for call in await unsettled(tx, row.control.id):
         if isinstance(call.state, Open) and call.state.kind == "wait":
             known = f"{WAIT_ENDED}\n\n{call.state.note}" if call.state.watch else WAIT_ENDED
-            await settle_open(tx, await the_session(tx, row.control.id), call, Completed(known))
+            result = Completed(known, call.state.title, call.state.metadata)
+            await settle_open(tx, await the_session(tx, row.control.id), call, result)
 
 
 def resolved(info: Session, fact: Admit) -> Admit:
@@ -123,9 +130,9 @@ def addressed(info: Session, message: UserMessage) -> Session:
     return replace(info, agent=message.agent, model=model)
 
 
-def _ruled(info: Session, message: UserMessage) -> Session:
-    """Who says which tools are used says so for the session, from here on."""
-    return replace(info, permission=rules_of_tools(message.tools)) if message.tools else info
+def _with_tools(info: Session, message: UserMessage) -> Session:
+    """Keep the map of a prompt for the session from here on, instead of an earlier one."""
+    return replace(info, tools=message.tools) if message.tools else info
 
 
 def _titled(info: Session, fact: Admit) -> Session:
@@ -223,4 +230,12 @@ def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
     to = Addressee(info.id, info.agent, model_ref(info.model))
     said = remark(to, result_text(call), ids=tx.ids, now=tx.now)
     key = f"result:{call.id}"
-    return Admit(message=said.message, parts=(said.part,), key=key, source="system", wakes=wakes)
+    parts: tuple[TextPart | FilePart, ...] = (said.part, *_late_files(tx, call, said.message.id))
+    return Admit(message=said.message, parts=parts, key=key, source="system", wakes=wakes)
+
+
+def _late_files(tx: Tx, call: Call, message_id: MessageId) -> Iterator[FilePart]:
+    """The files of a late result stand beside its words, as those of a person do."""
+    done = render(call).state
+    for file in (done.attachments or ()) if isinstance(done, ToolCompleted) else ():
+        yield replace(file, id=tx.ids.part(), message_id=message_id)

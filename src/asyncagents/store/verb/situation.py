@@ -8,15 +8,16 @@ from asyncagents.store.row import find_backoff, the_session, unsettled
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.notice import is_due, open_notices
 from asyncagents.store.verb.read import covered
-from asyncagents.store.verb.task import live_tasks_of, place_in_queue, readable_task
+from asyncagents.store.verb.task import Place, find_place, live_tasks_of
 
 
 async def situation(tx: Tx, session_id: SessionId) -> Situation:
     row = await the_session(tx, session_id)
     control = row.control
-    task = await readable_task(tx, session_id)
+    place = await find_place(tx, control) if control.state == "ready" else Place(0, 0)
     inputs = await tx.all("unread_inputs", session_id)
     last = await tx.one("last_message", session_id)
+    asked = await tx.one("asked_since", session_id)
     step = decode_message(upcast(last[1], last[0])) if last else None
     return Situation(
         control=control,
@@ -27,8 +28,9 @@ async def situation(tx: Tx, session_id: SessionId) -> Situation:
         held=sum(each[3] != "queued" for each in inputs),
         due=sum(map(is_due, await open_notices(tx, session_id))),
         cancelled=(await covered(tx, session_id))[1],
-        place=await place_in_queue(tx, control) if control.state == "ready" else 0,
-        crowd=task.crowd if task else 0,
+        place=place.number,
+        crowd=place.crowd,
+        asked=asked[0] if asked is not None else None,
         backoff=await find_backoff(tx, control),
         error=step.error if isinstance(step, AssistantMessage) else None,
         blocked=control.turn > 0 and control.blocked_turn == control.turn,

@@ -9,7 +9,7 @@ from asyncagents.domain.call import Call, CallState, Running, Settled, moved
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import WANTED, Control, Lease, Snapshot
 from asyncagents.domain.event import Event, SessionError
-from asyncagents.domain.fact import Fact
+from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.failure import ContextOverflowError, MessageAbortedError, unknown
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
@@ -32,6 +32,7 @@ from asyncagents.store.row import (
     save_message,
     snapshot,
     the_call,
+    the_session,
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import todo
@@ -43,7 +44,7 @@ from asyncagents.store.verb.promote import Told, Unread, mailbox, promote
 from asyncagents.store.verb.read import lineage, placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
-from asyncagents.store.verb.turn_end import end_turn
+from asyncagents.store.verb.turn_end import answer_before, answer_earlier, end_turn
 from asyncagents.store.verb.undone import clear_undone
 from asyncagents.store.verb.wanted import Wanted, system_of, wanted
 
@@ -108,11 +109,13 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     full: bool = False
     """The context is: the step came close to its end, or the provider refused it for its length."""
     facts: tuple[Fact, ...] = ()
-    """What commits with it."""
+    """What commits with it, unless the turn was cancelled."""
     over: Callable[[Snapshot], bool] | None = None
     """Pure: whether the turn ends here, as far as the rows say. None: others have a word before it does."""
     minds_todos: bool = False
     """It does not end here with todos left: somebody has a word in that."""
+    goes_on: Admit | None = None
+    """What is admitted instead, where the turn would end with this step; then `over` is there."""
 
     @property
     def spent(self) -> Tokens | None:
@@ -130,10 +133,10 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
     unread = mail.inputs
     if not mail.wants_a_step(row.control):
         return None
+    await answer_before(tx, row.control, joins=mail.wants_another_answer)
     before = await end_backoff(tx, row.control, reuse=not mail.anything)
-    control, asked_by = await promote(
-        tx, replace(row.control, backoff=None), row.info, mail, told=new.telling
-    )
+    control = replace(row.control, backoff=None)
+    control, asked_by = await promote(tx, control, row.info, mail, told=new.telling)
     await show_pending(tx, control)
     if before.message is None and new.aside is not None and (asked_by or not control.compacting):
         spoken = row.control.positions if any(each.source == "person" for each in unread) else None
@@ -287,18 +290,25 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
     if end.over is not None:
         return await _perhaps_the_last(tx, row, replace(row, control=control, info=info), end)
     row = await save(tx, row, control, info)
-    if end.facts:
+    if end.facts and not control.cancelled():
         await apply(tx, end.facts)
         row = await held(tx, lease)  # a fact may be about this very session
-    return await snapshot(tx, row, last=end.message)
+    about = await snapshot(tx, row, last=end.message)
+    await answer_earlier(tx, about)
+    return about
 
 
 async def _perhaps_the_last(tx: Tx, before: SessionRow, now: SessionRow, end: StepEnd) -> Snapshot:
     """If nothing is left to do the turn ends with its step: one transaction less for most turns there are."""
     assert end.over is not None and not end.facts, "only such a step may be the last"
     about = await snapshot(tx, now, last=end.message)
+    if end.goes_on is not None and end.over(about):
+        await save(tx, before, now.control, now.info)
+        await apply(tx, (end.goes_on,))
+        return await snapshot(tx, await the_session(tx, now.control.id), last=end.message)
     if not end.over(about) or (end.minds_todos and await todo.are_left(tx, now.control.id)):
         await save(tx, before, now.control, now.info)
+        await answer_earlier(tx, about)
         return about
     return replace(about, control=await end_turn(tx, before, now.control, now.info, answer=end.message.id))
 

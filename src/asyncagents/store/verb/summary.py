@@ -34,7 +34,6 @@ from asyncagents.store.verb.read import END
 from asyncagents.store.verb.step import StepEnd, close
 from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.todo import decode_todos
-from asyncagents.store.verb.turn_end import answer_prompts
 
 LOOK_BACK = 8
 """So many messages of a turn are read at once to tell whether it was at work."""
@@ -74,8 +73,6 @@ async def finish_summary(tx: Tx, lease: Lease, done: Summarised) -> Snapshot:
     await close(tx, end, hidden=False)
     control = replace(row.control.progressed(), compacting=0)
     newest = await _newest(tx, control)
-    if newest is not None and not _at_work(newest):  # what was asked before has its answer
-        await answer_prompts(tx, control, newest.id)
     if end.message.error is not None:
         tx.emit(SessionError(session_id=control.id, error=end.message.error))
         return await snapshot(tx, await save(tx, row, control, info), last=end.message)

@@ -1,12 +1,12 @@
 """Tasks: sessions that work for sessions. Launched, followed up and read, each in one transaction."""
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.background_task import background_task
@@ -16,8 +16,9 @@ from asyncagents.domain.control import Control
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import Rule
-from asyncagents.domain.task import Follow, Phase, Progress, Task, resumed
+from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.task import Account, Before, Follow, Phase, Progress, Task, resumed
+from asyncagents.domain.task_account import ended_runs, run_account, session_account
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body
 from asyncagents.store.row import (
@@ -31,7 +32,6 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.signal import admit
 
-LAST_TOOLS = 5
 NO_QUESTIONS = Rule(permission="question", pattern="*", action="deny")
 _log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Task)
@@ -83,7 +83,7 @@ def folded(text: str) -> str:
 
 def task_columns(task: Task) -> tuple[object, ...]:
     """What queries need of it, beside its body."""
-    sought = task.status, task.agent, folded(task.description), task.created, task.ended
+    sought = task.status, task.agent, folded(task.description), task.created, task.ended, task.kind
     return task.id, task.parent_id, task.batch, task.live, task.crowd, task.due, *sought
 
 
@@ -100,7 +100,7 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
     shown = background_task(task, None)
     if new:
         tx.emit(TaskCreated(session_id=task.id, task=shown))
-    elif task.retrieved is not None:  # it has ended before: that is said once
+    elif task.retrieved is not None or task.gone:  # it has ended before: that is said once
         tx.emit(TaskUpdated(session_id=task.id, task=shown))
     else:
         tx.emit(task_event(shown))
@@ -112,16 +112,24 @@ async def resume(tx: Tx, fact: Resume) -> None:
     if not (await admit(tx, fact.follow)).new:
         return
     follow = Follow(fact.follow.message.id, fact.prompt, tx.now)
-    await put_task(tx, resumed(task, follow, fact.call_id))
+    before = None if task.live else await _before(tx, task)
+    await put_task(tx, resumed(task, follow, fact.call_id, before))
     if fact.call_id is None and not task.background:
         await ask_nobody(tx, task.id)
+
+
+async def _before(tx: Tx, task: Task) -> Before:
+    """What the next run of a task begins with. People may have worked with its session since it ended."""
+    row = await find_session(tx, task.id)
+    base = await account_so_far(tx, row.info) if row else Account()
+    return Before(base, ended_runs(task))
 
 
 async def ask_nobody(tx: Tx, child: SessionId) -> None:
     """Nobody waits for it any more: a question of it might never be answered."""
     row = await the_session(tx, child)
     own = row.info.permission or ()
-    if own and NO_QUESTIONS not in own:
+    if NO_QUESTIONS not in own:
         await save(tx, row, row.control, replace(row.info, permission=(*own, NO_QUESTIONS)))
 
 
@@ -133,33 +141,49 @@ async def retrieve(tx: Tx, fact: Retrieve) -> None:
         await put_task(tx, replace(task, retrieved=tx.now))
 
 
-async def place_in_queue(tx: Tx, control: Control) -> int:
-    """From 1; 0: it does not queue."""
+class Place(Struct, frozen=True):
+    """Where a session stands in the queue of its tree, from 1; 0: it does not queue."""
+
+    number: int
+    crowd: int
+    """How many of its tree may work at once; 0: it has no limit."""
+
+
+async def find_place(tx: Tx, control: Control) -> Place:
+    """Count who works and who waits before a session; without a limit of its own it never queues."""
     row = await tx.one("queue", control.root_id, control.id)
     assert row is not None
     crowd, working, before = row
-    return 0 if crowd is None else max(0, int(working + before - crowd + 1))
+    return Place(0, 0) if crowd is None else Place(max(0, int(working + before - crowd + 1)), crowd)
+
+
+async def place_in_queue(tx: Tx, control: Control) -> int:
+    """From 1; 0: it does not queue."""
+    return (await find_place(tx, control)).number
 
 
 async def progress(tx: Tx, task: Task, place_of: PlaceOf = place_in_queue) -> Progress:
-    """What its child has done, and what it does now."""
+    """What its child has done in this run, and what it does now."""
     row = await find_session(tx, task.id)
     if row is None:
         return Progress(updated=task.ended or task.created)
-    tools = await tools_used(tx, task.id)
+    done = run_account(task, await account_so_far(tx, row.info))
     phase, place = await _phase(tx, row.control, place_of) if task.live else ("waiting", None)
     return Progress(
-        tool_calls=len(tools),
-        by_name=dict(Counter(tools)),
-        last_tools=tuple(tools[-LAST_TOOLS:]),
+        tool_calls=done.tool_calls,
+        by_name=done.by_name,
+        last_tools=done.last_tools,
+        tokens=done.tokens,
+        cost=done.cost,
         updated=row.info.time.updated,
         phase=phase,
         place=place,
     )
 
 
-async def tools_used(tx: Tx, session_id: SessionId) -> list[str]:
-    return [row[0] for row in await tx.all("tools_used", session_id)]
+async def account_so_far(tx: Tx, info: Session) -> Account:
+    """Count what a session has come to, in whichever run."""
+    return session_account(info, [row[0] for row in await tx.all("tools_used", info.id)])
 
 
 async def _phase(tx: Tx, control: Control, place_of: PlaceOf) -> tuple[Phase, int | None]:

@@ -1,35 +1,35 @@
 """The end of a task's run: its last state, whoever waits for it, and the notice, in one transaction."""
 
 import logging
-from collections import Counter
 from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain import task_text
-from asyncagents.domain.call import Call, Completed, Failed, Result, Settled
+from asyncagents.domain.call import Call, Completed, Failed, Result, Settled, Watch
 from asyncagents.domain.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.failure import MessageAbortedError, told
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.session import Session, Tokens
+from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import Account, Outcome, Task, TaskError, end_of, ended
+from asyncagents.domain.task_account import earlier_runs, run_account
 from asyncagents.store.row import decode_call, find_session, read_part, save, the_session
 from asyncagents.store.tx import Row, Tx
+from asyncagents.store.verb.child_wait import tell_rest
 from asyncagents.store.verb.read import END
 from asyncagents.store.verb.signal import settle_open
 from asyncagents.store.verb.task import (
-    LAST_TOOLS,
+    account_so_far,
     find_task,
     progress,
     put_task,
     readable_session,
     readable_task,
-    tools_used,
     waits_for,
 )
 
@@ -58,11 +58,15 @@ async def conclude(
     if control.parent_id is None:
         return
     task = await readable_task(tx, control.id)
-    if task is None or not task.live or await _unfinished(tx, control.id):
+    if task is None or not task.live:
+        return
+    if await _unfinished(tx, control.id):
+        await tell_rest(tx, control)  # a no or an error ends the turn, not what began elsewhere
         return
     step = await _last_step(tx, control.id)
     how = outcome(step, crashed=crashed, blocked=blocked)
-    account = _account(info, await tools_used(tx, task.id), step)
+    account = run_account(task, await account_so_far(tx, info))
+    account = replace(account, finish=_finish(step))
     await _end(tx, task, how, hush=DUE, account=account)
 
 
@@ -122,13 +126,13 @@ def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False)
 async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE) -> None:
     """As somebody else would have it, whatever its child does."""
     row = await readable_session(tx, task.id)
-    account = _account(row.info, await tools_used(tx, task.id), None) if row else Account()
+    account = run_account(task, await account_so_far(tx, row.info)) if row else Account()
     await _end(tx, task, how, hush=hush, account=account)
 
 
 async def _end(tx: Tx, task: Task, how: Outcome, *, hush: Hush, account: Account) -> None:
     """Once for each run; the parent is woken unless it knows, or is not to be."""
-    done = ended(task, how, account, tx.now)
+    done = ended(replace(task, earlier=earlier_runs(task)), how, account, tx.now)
     await put_task(tx, done)
     try:
         parent = await find_session(tx, task.parent_id)
@@ -156,17 +160,10 @@ async def _insert_notice(tx: Tx, done: Task, state: str) -> None:
     await tx.one("insert_notice", *columns, encode(end_of(done)))
 
 
-def _account(info: Session, tools: list[str], step: Entry | None) -> Account:
-    """Counted in the rows of the child."""
+def _finish(step: Entry | None) -> str:
+    """How the last step of a run ended; empty: there was none."""
     finish = step.info.finish if step and isinstance(step.info, AssistantMessage) else None
-    return Account(
-        finish=finish or "",
-        tool_calls=len(tools),
-        by_name=dict(Counter(tools)),
-        last_tools=tuple(tools[-LAST_TOOLS:]),
-        tokens=info.tokens or Tokens.zero(),
-        cost=info.cost or 0.0,
-    )
+    return finish or ""
 
 
 async def _settle(tx: Tx, task: Task, done: Task) -> bool:
@@ -203,7 +200,7 @@ async def _result(tx: Tx, done: Task, call: Call) -> Result:
     metadata = {**call.open.metadata, "status": done.status, "summary": summary(tuple(reversed(calls)))}
     told = task_text.sync_output(task_text.brief(done))
     if done.status == "completed":
-        return Completed(told, done.description, metadata)
+        return Completed(told, call.open.title or done.description, metadata)
     return Failed(told, metadata)
 
 
@@ -235,18 +232,24 @@ async def _end_waits(tx: Tx, done: Task, waits: list[Call]) -> bool:
     for call in waits:
         assert call.open is not None and call.open.watch is not None, "it waits for a task"
         row = await the_session(tx, done.parent_id)
-        await settle_open(tx, row, call, Completed(await watched(tx, call)))
+        await settle_open(tx, row, call, await watched(tx, call))
         known = known or call.open.watch.task_id == done.id
     return known
 
 
-async def watched(tx: Tx, call: Call) -> str:
+async def watched(tx: Tx, call: Call) -> Completed:
     """What is known now of the task that a call waits for; who is told of its end needs no notice."""
     assert call.open is not None and call.open.watch is not None, "it waits for a task"
     watch = call.open.watch
     task = await find_task(tx, watch.task_id)
+    metadata = {**call.open.metadata, "sessionId": watch.task_id}
     if task is None:
-        return task_text.missing(watch.task_id)
+        return Completed(task_text.missing(watch.task_id), call.open.title, metadata)
+    told = await _known(tx, task, watch)
+    return Completed(told, call.open.title or task.description, metadata)
+
+
+async def _known(tx: Tx, task: Task, watch: Watch) -> str:
     if not task.live:
         task = replace(task, retrieved=tx.now)
         await tx.run("consume_notices", task.id, task.run)

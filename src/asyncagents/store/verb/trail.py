@@ -10,7 +10,16 @@ from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.message import UserMessage, UserSummary
 from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.domain.session import FileDiff, SessionSummary
-from asyncagents.store.row import check_lease, entry, held, put_part, read_part, save, save_message
+from asyncagents.store.row import (
+    check_lease,
+    entry,
+    held,
+    put_part,
+    read_part,
+    save,
+    save_message,
+    sort_id_of,
+)
 from asyncagents.store.tx import Tx
 
 EVERY = "~"
@@ -25,8 +34,10 @@ class Stretch(Struct, frozen=True):
 
 
 async def stretch(tx: Tx, session_id: SessionId, first: str = "", last: str = EVERY) -> Stretch | None:
-    begin = await tx.one("first_snapshot", session_id, first, last)
-    end = await tx.one("last_snapshot", session_id, first, last)
+    since = await sort_id_of(tx, first) if first else first
+    until = last if last == EVERY else await sort_id_of(tx, last)
+    begin = await tx.one("first_snapshot", session_id, since, until)
+    end = await tx.one("last_snapshot", session_id, since, until)
     if begin is None or end is None:
         return None
     start, finish = read_part(begin), read_part(end)

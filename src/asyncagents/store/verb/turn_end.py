@@ -2,11 +2,12 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control
+from asyncagents.domain.control import Control, Snapshot, is_final
 from asyncagents.domain.event import PromptAnswered, SessionUpdated
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.session import Session
-from asyncagents.store.row import SessionRow, merged, save
+from asyncagents.store.row import SessionRow, last_message, merged, save
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.queue import make_room
 from asyncagents.store.verb.task_end import conclude
@@ -24,10 +25,17 @@ async def end_turn(tx: Tx, row: SessionRow, control: Control, info: Session, *, 
     return control
 
 
-async def answer_prompts(tx: Tx, control: Control, answer: MessageId) -> None:
-    """Of this turn: the rest of it is about something else."""
-    for (message_id,) in await tx.all("answer_prompts", answer, await tx.rev(), control.id, control.turn):
-        publish_answer(tx, control.id, message_id, answer)
+async def answer_earlier(tx: Tx, about: Snapshot) -> None:
+    """Answer the prompts of this turn with its last step, if what is unread wants an answer of its own."""
+    if about.answers_earlier and about.step is not None:
+        await answer_turn(tx, about.control, about.step.id)
+
+
+async def answer_before(tx: Tx, control: Control, *, joins: bool) -> None:
+    """Answer the prompts of a turn that more input joins, if its last step was meant as their answer."""
+    last = await last_message(tx, control) if joins else None
+    if isinstance(last, AssistantMessage) and is_final(last):
+        await answer_turn(tx, control, last.id)
 
 
 async def answer_turn(tx: Tx, control: Control, answer: MessageId | None) -> None:

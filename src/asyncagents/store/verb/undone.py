@@ -10,7 +10,7 @@ from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import CompactionPart
 from asyncagents.domain.session import Revert
 from asyncagents.domain.shape import encode
-from asyncagents.store.row import SessionRow, entry, save
+from asyncagents.store.row import SessionRow, entry, save, sort_id_of
 from asyncagents.store.tx import Tx
 
 LAST = "~"
@@ -23,9 +23,8 @@ async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
         return row
     session_id = row.control.id
     first = await tx.one("place_of", revert.message_id)
-    for (message_id,) in await tx.all(
-        "messages_between", session_id, revert.message_id, revert.through or LAST
-    ):
+    since = await sort_id_of(tx, revert.message_id)
+    for (message_id,) in await tx.all("messages_between", session_id, since, revert.through or LAST):
         if revert.part_id is not None and message_id == revert.message_id:
             await _remove_parts(tx, session_id, revert)
         else:

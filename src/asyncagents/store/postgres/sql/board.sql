@@ -1,37 +1,40 @@
 -- name: board_page
 -- Newest first: session ids descend in time. The ids come from an index alone, bodies are read for one page.
+-- Here and below a kind that is NULL stands for either.
 SELECT body, version FROM task
-WHERE id IN (SELECT id FROM task ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
+WHERE id IN (SELECT id FROM task WHERE ($3::text IS NULL OR kind = $3) ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
 
 -- name: board_count
-SELECT COUNT(*) FROM task;
+SELECT COUNT(*) FROM task WHERE $1::text IS NULL OR kind = $1;
 
 -- name: board_page_of_status
 SELECT body, version FROM task
-WHERE id IN (SELECT id FROM task WHERE status = $3 ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
+WHERE id IN (SELECT id FROM task WHERE status = $4 AND ($3::text IS NULL OR kind = $3) ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
 
 -- name: board_count_of_status
-SELECT COUNT(*) FROM task WHERE status = $1;
+SELECT COUNT(*) FROM task WHERE status = $2 AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_page_of_agent
 -- NULL: of whatever status.
 SELECT body, version FROM task
-WHERE id IN (SELECT id FROM task WHERE agent = $3 AND ($4::text IS NULL OR status = $4)
+WHERE id IN (SELECT id FROM task WHERE agent = $4 AND ($5::text IS NULL OR status = $5) AND ($3::text IS NULL OR kind = $3)
              ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
 
 -- name: board_count_of_agent
-SELECT COUNT(*) FROM task WHERE agent = $1 AND ($2::text IS NULL OR status = $2);
+SELECT COUNT(*) FROM task WHERE agent = $2 AND ($3::text IS NULL OR status = $3) AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_page_of_words
 -- By the words themselves, not by their pattern. NULL: of whatever agent or status.
 SELECT body, version FROM task
 WHERE id IN (SELECT id FROM task
-             WHERE $5::text IS NOT NULL AND position($6 in folded) > 0 AND ($3::text IS NULL OR agent = $3) AND ($4::text IS NULL OR status = $4)
+             WHERE $6::text IS NOT NULL AND position($7 in folded) > 0 AND ($4::text IS NULL OR agent = $4) AND ($5::text IS NULL OR status = $5)
+               AND ($3::text IS NULL OR kind = $3)
              ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
 
 -- name: board_count_of_words
 SELECT COUNT(*) FROM task
-WHERE $3::text IS NOT NULL AND position($4 in folded) > 0 AND ($1::text IS NULL OR agent = $1) AND ($2::text IS NULL OR status = $2);
+WHERE $4::text IS NOT NULL AND position($5 in folded) > 0 AND ($2::text IS NULL OR agent = $2) AND ($3::text IS NULL OR status = $3)
+  AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_state
 -- Other than before if a task has changed, or is gone. The newest revision alone does not tell: an older one may come later.
@@ -40,17 +43,18 @@ SELECT newest, gone, CASE WHEN GREATEST(newest, gone) > base + durable()
 FROM revision, (SELECT (SELECT MAX(rev) FROM task) AS newest, (SELECT MAX(rev) FROM tombstone) AS gone) AS last WHERE id = 1;
 
 -- name: board_sums
--- In the order of domain/board.py's Sum.
+-- Of tasks in the background, in the order of domain/board.py's Sum.
 SELECT status, agent, COUNT(*), COUNT(ended), COALESCE(SUM(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL), 0)::bigint,
        MAX(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL), MIN(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL)
-FROM task GROUP BY status, agent;
+FROM task WHERE kind = 'background' GROUP BY status, agent;
 
 -- name: board_live
-SELECT body, version FROM task WHERE live = 1;
+SELECT body, version FROM task WHERE live = 1 AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_ended
 -- Those that ended last.
-SELECT body, version FROM task WHERE ended IS NOT NULL ORDER BY ended DESC, id DESC LIMIT $1;
+SELECT body, version FROM task WHERE ended IS NOT NULL AND ($1::text IS NULL OR kind = $1)
+ORDER BY ended DESC, id DESC LIMIT $2;
 
 -- name: queued_of
 -- How many of a tree work, and who waits for a place, the first one first.
@@ -68,7 +72,7 @@ SELECT rev FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev LIMIT 1 OFFSET $3
 SELECT rev FROM tombstone WHERE rev > $1 AND rev <= $2 AND kind = 'task' ORDER BY rev LIMIT 1 OFFSET $3;
 
 -- name: board_changed
-SELECT rev, born, done, id, body, version FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+SELECT rev, born, done, turned, id, body, version FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
 
 -- name: board_removed
 SELECT rev, id FROM tombstone WHERE rev > $1 AND rev <= $2 AND kind = 'task' ORDER BY rev, id;

@@ -27,6 +27,18 @@ DELETE FROM answered WHERE session_id = $1;
 SELECT body, version FROM call
 WHERE session_id = $1 AND state <> 'settled' ORDER BY id;
 
+-- name: open_waits
+-- tree: session 1
+-- Those that may wait for a task of the session, besides sync ones: what else has the word in it is sorted out by who reads it.
+SELECT body, version FROM call
+WHERE session_id = $1 AND state <> 'settled' AND state = 'open' AND position('"watch":{'::bytea IN body) > 0 ORDER BY id;
+
+-- name: parts_of_unsettled
+-- tree: session 1
+-- What people see of them, whether the calls can be read or not.
+SELECT part.body, part.version FROM call JOIN part ON part.id = call.part_id
+WHERE call.session_id = $1 AND call.state <> 'settled' ORDER BY call.id;
+
 -- name: open_calls
 -- tree: session 1
 -- Those that wait; not those that run, of which there may be hundreds.
@@ -78,12 +90,24 @@ SELECT call_id, call_body, call_version FROM due_calls($1, $2);
 -- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.
 UPDATE call SET due = NULL, rev = $1 WHERE id = $2;
 
+-- name: put_off_call
+-- tree: call 3
+-- Whoever ends it fails: it is tried again later, and stands in nobody's way until then.
+UPDATE call SET due = $1, rev = $2 WHERE id = $3 AND state = 'open';
+
+-- name: put_off_backoff
+UPDATE request SET next_at = $1 WHERE id = $2 AND state = 'backoff';
+
 -- name: next_due
 SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;
 
 -- name: open_requests
 -- tree: session 1
 SELECT id, message_id, tokens FROM request WHERE session_id = $1 AND state = 'open';
+
+-- name: asked_since
+-- tree: session 1
+SELECT MIN(started) FROM request WHERE session_id = $1 AND state = 'open';
 
 -- name: insert_request
 -- tree: session 2

@@ -9,7 +9,7 @@ SELECT state, COUNT(*) FROM (SELECT state FROM session WHERE pool = $1 AND state
 GROUP BY state;
 
 -- name: census_tasks
-SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE status = $1 LIMIT $2) AS counted;
+SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE status = $1 AND kind = 'background' LIMIT $2) AS counted;
 
 -- name: census_pending
 SELECT COUNT(*) FROM (SELECT 1 FROM call WHERE pending IS NOT NULL AND pending = $1 LIMIT $2) AS counted;

@@ -22,15 +22,15 @@ SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn <> 0 O
 FROM session WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
 
 -- name: changed_messages
-SELECT rev, session_id, info, version FROM message WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+SELECT rev, session_id, info, version FROM message WHERE rev > $1 AND rev <= $2 AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, id;
 
 -- name: changed_parts
-SELECT rev, session_id, body, version FROM part WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+SELECT rev, session_id, body, version FROM part WHERE rev > $1 AND rev <= $2 AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, id;
 
 -- name: changed_inputs
 -- And whether what was asked is there still.
 SELECT session_id, message_id, answer_id, EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id) FROM input
-WHERE rev > $1 AND rev <= $2 AND answer_id IS NOT NULL ORDER BY rev, message_id;
+WHERE rev > $1 AND rev <= $2 AND answer_id IS NOT NULL AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, message_id;
 
 -- name: changed_calls
 SELECT rev, session_id, body, version FROM call WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
@@ -63,7 +63,7 @@ SELECT 'revision', upto, NULL::text, NULL::text, NULL::text, NULL::bytea, NULL::
 UNION ALL
 SELECT 'changed_inputs', rev, session_id, message_id, answer_id, NULL,
   EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id)::int
-FROM input WHERE rev > $1 AND rev <= (SELECT upto FROM reach) AND answer_id IS NOT NULL
+FROM input WHERE rev > $1 AND rev <= (SELECT upto FROM reach) AND answer_id IS NOT NULL AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0)
 UNION ALL
 SELECT 'changed_tombstones', rev, kind, id, NULL, body, NULL
 FROM tombstone WHERE rev > $1 AND rev <= (SELECT upto FROM reach)

@@ -31,10 +31,12 @@ ORDER BY message.position DESC LIMIT 1;
 
 -- name: unread
 -- tree: session 1
--- Queued input, held input whose callers were never told that it was held back, notices that are due, and the newest message.
+-- Queued input, held input whose callers were never told that it was held back, notices that are due, the highest sort id,
+-- and the queued input that wants an answer of its own.
 SELECT COUNT(*) FILTER (WHERE state = 'queued'), COUNT(*) FILTER (WHERE state = 'aborted' AND answer_id IS NULL),
        (SELECT COUNT(*) FROM notice WHERE session_id = $1 AND open = 1 AND state = 'due'),
-       MAX(message_id)
+       MAX((SELECT COALESCE(message.sort_id, message.id) FROM message WHERE message.id = input.message_id)),
+       COUNT(*) FILTER (WHERE state = 'queued' AND source <> 'system')
 FROM input WHERE session_id = $1 AND state <> 'promoted';
 
 -- name: unread_inputs
@@ -65,15 +67,6 @@ WHERE session_id = $2 AND state <> 'promoted' AND state = 'queued' RETURNING mes
 -- name: answer_input
 -- tree: message 3
 UPDATE input SET answer_id = $1, rev = $2 WHERE message_id = $3;
-
--- name: answer_prompts
--- tree: session 3
--- But not the wishes for a summary. The first is told of first: an update itself has no order.
-WITH answered AS (
-  UPDATE input SET answer_id = $1, rev = $2
-  WHERE session_id = $3 AND turn = $4 AND answer_id IS NULL AND source <> 'compaction' RETURNING message_id
-)
-SELECT message_id FROM answered ORDER BY message_id;
 
 -- name: unanswered
 -- tree: session 1

@@ -4,7 +4,8 @@ SELECT id, session_id, position, turn, hidden, info, version FROM message WHERE 
 
 -- name: insert_message
 -- tree: session 2
-INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev, sort_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: save_message
@@ -60,6 +61,11 @@ ORDER BY request.id DESC LIMIT 1;
 -- The message at a place.
 SELECT id FROM message WHERE session_id = $1 AND position = $2;
 
+-- name: sort_id_of
+-- tree: message 1
+-- What a message sorts by.
+SELECT COALESCE(sort_id, id) FROM message WHERE id = $1;
+
 -- name: place_of
 -- tree: message 1
 SELECT position FROM message WHERE id = $1;
@@ -78,10 +84,11 @@ WHERE message.session_id = $1 AND message.position IS NOT NULL ORDER BY message.
 
 -- name: newest_format
 -- tree: session 1
--- What a person said last in a turn of which the answer is to have a form: all of a turn get one answer.
+-- What a person said last in a turn of which the answer is to have a form, unless it has its answer. A step that waits is none.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = $1 AND input.turn = $2 AND input.source = 'person' AND message.position IS NOT NULL
   AND position('"format":'::bytea in message.info) > 0
+  AND (input.answer_id IS NULL OR EXISTS (SELECT 1 FROM message AS answer WHERE answer.id = input.answer_id AND position('"finish":"tool-calls"'::bytea in answer.info) > 0))
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: positions
@@ -91,15 +98,18 @@ SELECT position FROM message WHERE session_id = $1 AND position IS NOT NULL ORDE
 
 -- name: messages
 -- tree: session 1
--- The newest messages before an id, newest first: wire order is id order.
-SELECT id, info, version FROM message WHERE session_id = $1 AND id < $2 ORDER BY id DESC LIMIT NULLIF($3::bigint, -1);
+-- The newest messages before a sort id, newest first: clients read them in the order of their ids.
+SELECT id, info, version, COALESCE(sort_id, id) FROM message
+WHERE session_id = $1 AND COALESCE(sort_id, id) < $2
+ORDER BY COALESCE(sort_id, id) DESC LIMIT NULLIF($3::bigint, -1);
 
 -- name: page_parts
 -- tree: session 1
--- Of the messages from one id to another.
+-- Of the messages from one sort id to another.
 SELECT part.message_id, part.body, part.version FROM message
 JOIN part ON part.message_id = message.id
-WHERE message.session_id = $1 AND message.id >= $2 AND message.id <= $3 ORDER BY message.id, part.id;
+WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2 AND COALESCE(message.sort_id, message.id) <= $3
+ORDER BY COALESCE(message.sort_id, message.id), part.id;
 
 -- name: message_parts
 -- tree: message 1
@@ -122,13 +132,16 @@ DELETE FROM part WHERE id = $1;
 
 -- name: copied_messages
 -- tree: session 1
--- What people see before an id, in their order, and the place that the model reads it at.
-SELECT id, position, info, version FROM message WHERE session_id = $1 AND id < $2 AND hidden = 0 ORDER BY id;
+-- What people see before a sort id, in their order, and the place that the model reads it at.
+SELECT id, position, info, version, COALESCE(sort_id, id) FROM message
+WHERE session_id = $1 AND COALESCE(sort_id, id) < $2 AND hidden = 0
+ORDER BY COALESCE(sort_id, id);
 
 -- name: newest_system
 -- tree: session 1
--- What a person said last in a turn that has a word for the system prompt.
+-- What a person said last in a turn that has a word for the system prompt, unless it has its answer.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = $1 AND input.turn = $2 AND input.source = 'person' AND message.position IS NOT NULL
   AND position('"system":'::bytea in message.info) > 0
+  AND (input.answer_id IS NULL OR EXISTS (SELECT 1 FROM message AS answer WHERE answer.id = input.answer_id AND position('"finish":"tool-calls"'::bytea in answer.info) > 0))
 ORDER BY message.position DESC LIMIT 1;

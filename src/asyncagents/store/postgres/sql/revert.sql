@@ -1,17 +1,20 @@
 -- name: messages_between
 -- tree: session 1
--- From one id to another, both included.
-SELECT id FROM message WHERE session_id = $1 AND id >= $2 AND id <= $3 ORDER BY id;
+-- From one sort id to another, both included.
+SELECT id FROM message
+WHERE session_id = $1 AND COALESCE(sort_id, id) >= $2
+  AND COALESCE(sort_id, id) <= $3 ORDER BY COALESCE(sort_id, id);
 
--- name: last_message_id
+-- name: last_sort_id
 -- tree: session 1
-SELECT id FROM message WHERE session_id = $1 ORDER BY id DESC LIMIT 1;
+SELECT COALESCE(sort_id, id) FROM message WHERE session_id = $1 ORDER BY COALESCE(sort_id, id) DESC LIMIT 1;
 
 -- name: last_user_id
 -- tree: session 1
--- What was said to the model last, up to a message.
+-- What was said to the model last, up to a sort id.
 SELECT id FROM message
-WHERE session_id = $1 AND id <= $2 AND position('"role":"user"'::bytea in info) > 0 ORDER BY id DESC LIMIT 1;
+WHERE session_id = $1 AND COALESCE(sort_id, id) <= $2
+  AND position('"role":"user"'::bytea in info) > 0 ORDER BY COALESCE(sort_id, id) DESC LIMIT 1;
 
 -- name: part_ids
 -- tree: message 1
@@ -19,22 +22,28 @@ SELECT id FROM part WHERE message_id = $1 ORDER BY id;
 
 -- name: patches
 -- tree: session 1
--- What steps changed, from a message on.
+-- What steps changed, from a sort id on.
 SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
-WHERE message.session_id = $1 AND message.id >= $2 AND position('"type":"patch"'::bytea in part.body) > 0 ORDER BY message.id, part.id;
+WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2
+  AND position('"type":"patch"'::bytea in part.body) > 0
+ORDER BY COALESCE(message.sort_id, message.id), part.id;
 
 -- name: first_snapshot
 -- tree: session 1
--- Of the steps from one message to another.
+-- Of the steps from one sort id to another.
 SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
-WHERE message.session_id = $1 AND message.id >= $2 AND message.id <= $3
-  AND position('"type":"step-start"'::bytea in part.body) > 0 AND position('"snapshot":'::bytea in part.body) > 0 ORDER BY message.id, part.id LIMIT 1;
+WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2
+  AND COALESCE(message.sort_id, message.id) <= $3
+  AND position('"type":"step-start"'::bytea in part.body) > 0 AND position('"snapshot":'::bytea in part.body) > 0
+ORDER BY COALESCE(message.sort_id, message.id), part.id LIMIT 1;
 
 -- name: last_snapshot
 -- tree: session 1
 SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
-WHERE message.session_id = $1 AND message.id >= $2 AND message.id <= $3
-  AND position('"type":"step-finish"'::bytea in part.body) > 0 AND position('"snapshot":'::bytea in part.body) > 0 ORDER BY message.id DESC, part.id DESC LIMIT 1;
+WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2
+  AND COALESCE(message.sort_id, message.id) <= $3
+  AND position('"type":"step-finish"'::bytea in part.body) > 0 AND position('"snapshot":'::bytea in part.body) > 0
+ORDER BY COALESCE(message.sort_id, message.id) DESC, part.id DESC LIMIT 1;
 
 -- name: undo_message
 -- tree: message 1

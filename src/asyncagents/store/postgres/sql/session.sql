@@ -15,6 +15,17 @@ SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn,
        blocked_turn, claims, positions, backoff, steps, compacting, summary, tail, trace, status, info, version
 FROM session WHERE id = $1;
 
+-- name: outline
+-- tree: session 1
+-- What is known of a session that cannot be read.
+SELECT parent_id, project_id, directory, updated FROM session WHERE id = $1;
+
+-- name: set_aside
+-- tree: session 3
+-- Only below a root, and not what another process runs.
+UPDATE session SET state = 'idle', owner = NULL, fence = fence + 1, status = $1, rev = $2
+WHERE id = $3 AND parent_id IS NOT NULL AND (state = 'ready' OR (state = 'running' AND owner = $4));
+
 -- name: trace
 -- tree: session 1
 SELECT trace FROM session WHERE id = $1;

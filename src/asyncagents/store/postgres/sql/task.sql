@@ -1,10 +1,11 @@
 -- name: put_task
 -- tree: session 2
 -- Writes nothing over a task that a newer program wrote.
-INSERT INTO task (id, parent_id, batch, live, crowd, due, status, agent, folded, created, ended, body, version, rev, born, done)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $14)
-ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, status = excluded.status, ended = excluded.ended,
+INSERT INTO task (id, parent_id, batch, live, crowd, due, status, agent, folded, created, ended, kind, body, version, rev, born, done, turned)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $15, $15)
+ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, status = excluded.status, ended = excluded.ended, kind = excluded.kind,
   done = CASE WHEN task.live = 1 AND excluded.live = 0 THEN excluded.rev ELSE task.done END,
+  turned = CASE WHEN task.kind <> excluded.kind THEN excluded.rev ELSE task.turned END,
   body = excluded.body,
   version = excluded.version, rev = excluded.rev
 WHERE task.version <= excluded.version;
@@ -26,12 +27,19 @@ SELECT body, version FROM task WHERE parent_id = $1 ORDER BY id DESC;
 -- tree: session 1
 SELECT body, version FROM task WHERE parent_id = $1 AND live = 1 ORDER BY id DESC;
 
+-- name: is_child_at_work
+-- tree: session 1
+-- Whether a session has a live task that is not parked.
+SELECT 1 FROM task JOIN session ON session.id = task.id
+WHERE task.parent_id = $1 AND task.live = 1 AND session.state <> 'idle' LIMIT 1;
+
 -- name: live_tasks
 SELECT body, version FROM task WHERE live = 1 ORDER BY id DESC;
 
 -- name: tasks_of_tree
 -- tree: session 1
-SELECT task.body, task.version FROM session JOIN task ON task.id = session.id
+-- Of those that launched them: a task is kept when its own session is deleted.
+SELECT task.body, task.version FROM session JOIN task ON task.parent_id = session.id
 WHERE session.root_id = $1 ORDER BY task.id DESC;
 
 -- name: tasks_page
@@ -60,9 +68,13 @@ SELECT COUNT(*) FROM (SELECT id FROM session WHERE parent_id = $1 UNION SELECT i
 -- tree: session 1
 SELECT COUNT(*) FROM task WHERE parent_id = $1 AND live = 1;
 
+-- name: count_live_background
+-- tree: session 1
+SELECT COUNT(*) FROM task WHERE parent_id = $1 AND live = 1 AND kind = 'background';
+
 -- name: count_batch
--- How many have ended, and how many there are.
-SELECT COUNT(*) FILTER (WHERE live = 0), COUNT(*) FROM task WHERE batch = $1;
+-- How many have ended, and how many there are, in the background.
+SELECT COUNT(*) FILTER (WHERE live = 0), COUNT(*) FROM task WHERE batch = $1 AND kind = 'background';
 
 -- name: unfinished
 -- tree: session 1
@@ -94,6 +106,10 @@ SELECT due_tasks($1, $2);
 -- tree: session 2
 UPDATE task SET due = NULL, rev = $1 WHERE id = $2;
 
+-- name: put_off_task
+-- tree: session 3
+UPDATE task SET due = $1, rev = $2 WHERE id = $3 AND live = 1;
+
 -- name: give_up_task
 -- tree: session 2
 -- One that cannot be read.
@@ -104,6 +120,11 @@ SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
 
 -- name: changed_tasks
 SELECT rev, body, version FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
+
+-- name: keep_crowd
+-- tree: session 1
+-- Before its task is cleared: the limit of its tree counts for the session as before.
+UPDATE session SET crowd = (SELECT crowd FROM task WHERE task.id = $1) WHERE id = $1;
 
 -- name: delete_task
 -- tree: session 1
@@ -147,8 +168,9 @@ DELETE FROM notice WHERE task_id = $1;
 
 -- name: queue
 -- tree: session 1
--- How many of its tree may work at once, how many do, and how many older ones wait for a place.
-SELECT (SELECT crowd FROM task WHERE id = $2),
+-- How many of its tree may work at once, how many do, and how many older ones wait for a place. The task says how many may, or
+-- after it was cleared the session; nothing says it of a session that no session launched: it does not wait.
+SELECT COALESCE((SELECT crowd FROM task WHERE id = $2), (SELECT crowd FROM session WHERE id = $2)),
        (SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0),
        (SELECT COUNT(*) FROM session
         WHERE root_id = $1 AND state = 'ready' AND depth > 0 AND id > $2);
@@ -159,18 +181,29 @@ SELECT 1 FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0 LIMIT
 
 -- name: next_in_queue
 -- tree: session 1
--- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.
+-- A session of the tree has stopped to work: the one just behind those that may go anyway may go now. The limit is that of the
+-- first that waits and has one.
 SELECT id FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0
-ORDER BY id DESC LIMIT 1 OFFSET GREATEST(0, COALESCE((SELECT crowd FROM task WHERE id = $2), 1) - 1 - (
+ORDER BY id DESC LIMIT 1 OFFSET GREATEST(0, COALESCE((
+  SELECT crowd FROM (
+    SELECT waiting.id, COALESCE(task.crowd, waiting.crowd) AS crowd
+    FROM session AS waiting LEFT JOIN task ON task.id = waiting.id
+    WHERE waiting.root_id = $1 AND waiting.state = 'ready' AND waiting.depth > 0
+  ) AS limits WHERE crowd IS NOT NULL ORDER BY id DESC LIMIT 1), 1) - 1 - (
   SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0));
 
 -- name: may_go
 -- tree: session 1
--- As many of those that wait as there are places; all of them, if nobody knows how many there are.
+-- As many of those that wait as there are places, by the limit of the first that has one; all of them, if none has.
 SELECT id FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0
 ORDER BY id DESC LIMIT (SELECT CASE WHEN crowd IS NULL THEN NULL ELSE GREATEST(0, crowd - (
   SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0)) END
-  FROM (SELECT (SELECT crowd FROM task WHERE id = $2) AS crowd) AS places);
+  FROM (SELECT (
+  SELECT crowd FROM (
+    SELECT waiting.id, COALESCE(task.crowd, waiting.crowd) AS crowd
+    FROM session AS waiting LEFT JOIN task ON task.id = waiting.id
+    WHERE waiting.root_id = $1 AND waiting.state = 'ready' AND waiting.depth > 0
+  ) AS limits WHERE crowd IS NOT NULL ORDER BY id DESC LIMIT 1) AS crowd) AS places);
 
 -- name: tools_used
 -- tree: session 1

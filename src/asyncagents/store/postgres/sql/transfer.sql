@@ -4,15 +4,17 @@ SELECT id FROM session WHERE id > $1 ORDER BY id LIMIT $2;
 
 -- name: exported_session
 -- tree: session 1
-SELECT info, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, rev FROM session WHERE id = $1;
+SELECT info, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, crowd, rev FROM session WHERE id = $1;
 
 -- name: exported_messages
 -- tree: session 1
--- After an id, with how each was admitted.
+-- After a sort id, with how each was admitted.
 SELECT message.id, message.info, message.version, message.position, message.turn, message.hidden,
-       input.key, input.state, input.source, input.turn, input.answer_id
+       input.key, input.state, input.source, input.turn, input.answer_id,
+       COALESCE(message.sort_id, message.id)
 FROM message LEFT JOIN input ON input.message_id = message.id
-WHERE message.session_id = $1 AND message.id > $2 ORDER BY message.id LIMIT $3;
+WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) > $2
+ORDER BY COALESCE(message.sort_id, message.id) LIMIT $3;
 
 -- name: exported_parts
 -- tree: message 1
@@ -33,8 +35,8 @@ SELECT GREATEST((SELECT rev FROM session WHERE id = $1),
 -- tree: session 3
 INSERT INTO session (id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn,
                      cancel_rev, blocked_turn, claims, positions, steps, compacting, summary, tail, status, info, version,
-                     key, project_id, rev, directory, updated, folded, archived)
-VALUES ($1, $2, $3, $4, $5, 'idle', 0, 0, NULL, $6, $7, $8, 0, $9, 0, $10, $11, $12, $13, $14, $15, $16, $17, NULL, $18, $19, $20, $21, $22, $23)
+                     key, project_id, rev, crowd, directory, updated, folded, archived)
+VALUES ($1, $2, $3, $4, $5, 'idle', 0, 0, NULL, $6, $7, $8, 0, $9, 0, $10, $11, $12, $13, $14, $15, $16, $17, NULL, $18, $19, $20, $21, $22, $23, $24)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: import_part

@@ -1,54 +1,62 @@
 -- name: board_page
 -- Newest first: session ids descend in time. The ids come from an index alone, bodies are read for one page.
+-- Here and below a kind that is NULL stands for either.
 SELECT body, version FROM task
-WHERE id IN (SELECT id FROM task INDEXED BY task_page ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
+WHERE id IN (SELECT id FROM task INDEXED BY task_page WHERE kind = 'background' AND COALESCE(?3, 'background') = 'background'
+             UNION ALL SELECT id FROM task INDEXED BY task_page WHERE kind = 'sync' AND COALESCE(?3, 'sync') = 'sync'
+             ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
 
 -- name: board_count
-SELECT COUNT(*) FROM task;
+SELECT (SELECT COUNT(*) FROM task INDEXED BY task_page WHERE kind = 'background' AND COALESCE(?1, 'background') = 'background')
+     + (SELECT COUNT(*) FROM task INDEXED BY task_page WHERE kind = 'sync' AND COALESCE(?1, 'sync') = 'sync');
 
 -- name: board_page_of_status
 SELECT body, version FROM task
-WHERE id IN (SELECT id FROM task INDEXED BY task_status WHERE status = ?3 ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
+WHERE id IN (SELECT id FROM task INDEXED BY task_status WHERE status = ?4 AND (?3 IS NULL OR kind = ?3) ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
 
 -- name: board_count_of_status
-SELECT COUNT(*) FROM task INDEXED BY task_status WHERE status = ?;
+SELECT COUNT(*) FROM task INDEXED BY task_status WHERE status = ?2 AND (?1 IS NULL OR kind = ?1);
 
 -- name: board_page_of_agent
 -- NULL: of whatever status.
 SELECT body, version FROM task
-WHERE id IN (SELECT id FROM task INDEXED BY task_agent WHERE agent = ?3 AND (?4 IS NULL OR status = ?4)
+WHERE id IN (SELECT id FROM task INDEXED BY task_agent WHERE agent = ?4 AND (?5 IS NULL OR status = ?5) AND (?3 IS NULL OR kind = ?3)
              ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
 
 -- name: board_count_of_agent
-SELECT COUNT(*) FROM task INDEXED BY task_agent WHERE agent = ?1 AND (?2 IS NULL OR status = ?2);
+SELECT COUNT(*) FROM task INDEXED BY task_agent WHERE agent = ?2 AND (?3 IS NULL OR status = ?3) AND (?1 IS NULL OR kind = ?1);
 
 -- name: board_page_of_words
 -- By a pattern, which is fast, and all of a long text beyond it. NULL: of whatever agent or status.
 SELECT body, version FROM task
 WHERE id IN (SELECT id FROM task INDEXED BY task_words
-             WHERE folded GLOB ?5 AND (LENGTH(?6) <= 1000 OR INSTR(folded, ?6)) AND (?3 IS NULL OR agent = ?3) AND (?4 IS NULL OR status = ?4)
+             WHERE folded GLOB ?6 AND (LENGTH(?7) <= 1000 OR INSTR(folded, ?7)) AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR status = ?5)
+               AND (?3 IS NULL OR kind = ?3)
              ORDER BY id LIMIT ?1 OFFSET ?2) ORDER BY id;
 
 -- name: board_count_of_words
 SELECT COUNT(*) FROM task INDEXED BY task_words
-WHERE folded GLOB ?3 AND (LENGTH(?4) <= 1000 OR INSTR(folded, ?4)) AND (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2);
+WHERE folded GLOB ?4 AND (LENGTH(?5) <= 1000 OR INSTR(folded, ?5)) AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR status = ?3)
+  AND (?1 IS NULL OR kind = ?1);
 
 -- name: board_state
 -- Other than before if a task has changed, or is gone.
 SELECT (SELECT MAX(rev) FROM task), (SELECT MAX(rev) FROM tombstone), horizon FROM revision WHERE id = 1;
 
 -- name: board_sums
--- In the order of domain/board.py's Sum.
+-- Of tasks in the background, in the order of domain/board.py's Sum.
 SELECT status, agent, COUNT(*), COUNT(ended), COALESCE(SUM(MAX(0, ended - created)), 0),
        MAX(MAX(0, ended - created)), MIN(MAX(0, ended - created))
-FROM task INDEXED BY task_sums GROUP BY status, agent;
+FROM task INDEXED BY task_sums WHERE kind = 'background' GROUP BY status, agent;
 
 -- name: board_live
-SELECT body, version FROM task INDEXED BY task_live WHERE live = 1;
+SELECT body, version FROM task INDEXED BY task_live WHERE live = 1 AND (?1 IS NULL OR kind = ?1);
 
 -- name: board_ended
 -- Those that ended last.
-SELECT body, version FROM task INDEXED BY task_ended WHERE ended IS NOT NULL ORDER BY ended DESC, id DESC LIMIT ?;
+SELECT body, version FROM task
+WHERE id IN (SELECT id FROM task INDEXED BY task_ended WHERE ended IS NOT NULL AND (?1 IS NULL OR kind = ?1)
+             ORDER BY ended DESC, id DESC LIMIT ?2) ORDER BY ended DESC, id DESC;
 
 -- name: queued_of
 -- How many of a tree work, and who waits for a place, the first one first.
@@ -66,7 +74,7 @@ SELECT rev FROM task INDEXED BY task_rev WHERE rev > ?1 AND rev <= ?2 ORDER BY r
 SELECT rev FROM tombstone WHERE rev > ?1 AND rev <= ?2 AND kind = 'task' ORDER BY rev LIMIT 1 OFFSET ?3;
 
 -- name: board_changed
-SELECT rev, born, done, id, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+SELECT rev, born, done, turned, id, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
 -- name: board_removed
 SELECT rev, id FROM tombstone WHERE rev > ? AND rev <= ? AND kind = 'task' ORDER BY rev, id;

@@ -20,6 +20,16 @@ DELETE FROM answered WHERE session_id = ?;
 SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' ORDER BY id;
 
+-- name: open_waits
+-- Those that may wait for a task of the session, besides sync ones: what else has the word in it is sorted out by who reads it.
+SELECT body, version FROM call INDEXED BY call_unsettled
+WHERE session_id = ? AND state <> 'settled' AND state = 'open' AND instr(body, CAST('"watch":{' AS BLOB)) ORDER BY id;
+
+-- name: parts_of_unsettled
+-- What people see of them, whether the calls can be read or not.
+SELECT part.body, part.version FROM call INDEXED BY call_unsettled JOIN part ON part.id = call.part_id
+WHERE call.session_id = ? AND call.state <> 'settled' ORDER BY call.id;
+
 -- name: open_calls
 -- Those that wait; not those that run, of which there may be hundreds.
 SELECT body, version FROM call INDEXED BY call_unsettled
@@ -63,11 +73,21 @@ SELECT id, body, version FROM call WHERE state = 'open' AND due IS NOT NULL AND 
 -- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.
 UPDATE call SET due = NULL, rev = ? WHERE id = ?;
 
+-- name: put_off_call
+-- Whoever ends it fails: it is tried again later, and stands in nobody's way until then.
+UPDATE call SET due = ?, rev = ? WHERE id = ? AND state = 'open';
+
+-- name: put_off_backoff
+UPDATE request SET next_at = ? WHERE id = ? AND state = 'backoff';
+
 -- name: next_due
 SELECT MIN(due) FROM call WHERE state = 'open' AND due IS NOT NULL;
 
 -- name: open_requests
 SELECT id, message_id, tokens FROM request WHERE session_id = ? AND state = 'open';
+
+-- name: asked_since
+SELECT MIN(started) FROM request WHERE session_id = ? AND state = 'open';
 
 -- name: insert_request
 INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, tokens, estimated, started)

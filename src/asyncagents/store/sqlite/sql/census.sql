@@ -8,7 +8,7 @@ SELECT state, COUNT(*) FROM (SELECT state FROM session INDEXED BY session_active
 GROUP BY state;
 
 -- name: census_tasks
-SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_status WHERE status = ? LIMIT ?);
+SELECT COUNT(*) FROM (SELECT 1 FROM task INDEXED BY task_status WHERE status = ? AND kind = 'background' LIMIT ?);
 
 -- name: census_pending
 SELECT COUNT(*) FROM (SELECT 1 FROM call INDEXED BY call_pending WHERE pending IS NOT NULL AND pending = ? LIMIT ?);

@@ -21,15 +21,15 @@ SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn OR can
 FROM session WHERE rev > ?1 AND rev <= ?2 ORDER BY rev, id;
 
 -- name: changed_messages
-SELECT rev, session_id, info, version FROM message WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+SELECT rev, session_id, info, version FROM message WHERE rev > ? AND rev <= ? AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, id;
 
 -- name: changed_parts
-SELECT rev, session_id, body, version FROM part WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+SELECT rev, session_id, body, version FROM part WHERE rev > ? AND rev <= ? AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, id;
 
 -- name: changed_inputs
 -- And whether what was asked is there still.
 SELECT session_id, message_id, answer_id, EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id) FROM input
-WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL ORDER BY rev, message_id;
+WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, message_id;
 
 -- name: changed_calls
 SELECT rev, session_id, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;

@@ -24,10 +24,12 @@ WHERE message.session_id = ? AND message.position IS NOT NULL AND input.source =
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: unread
--- Queued input, held input whose callers were never told that it was held back, notices that are due, and the newest message.
+-- Queued input, held input whose callers were never told that it was held back, notices that are due, the highest sort id,
+-- and the queued input that wants an answer of its own.
 SELECT COALESCE(SUM(state = 'queued'), 0), COALESCE(SUM(state = 'aborted' AND answer_id IS NULL), 0),
        (SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ?1 AND open = 1 AND state = 'due'),
-       MAX(message_id)
+       MAX((SELECT COALESCE(message.sort_id, message.id) FROM message WHERE message.id = input.message_id)),
+       COALESCE(SUM(state = 'queued' AND source <> 'system'), 0)
 FROM input INDEXED BY input_unread WHERE session_id = ?1 AND state <> 'promoted';
 
 -- name: unread_inputs
@@ -53,11 +55,6 @@ WHERE session_id = ? AND state <> 'promoted' AND state = 'queued' RETURNING mess
 
 -- name: answer_input
 UPDATE input SET answer_id = ?, rev = ? WHERE message_id = ?;
-
--- name: answer_prompts
--- But not the wishes for a summary.
-UPDATE input SET answer_id = ?, rev = ?
-WHERE session_id = ? AND turn = ? AND answer_id IS NULL AND source <> 'compaction' RETURNING message_id;
 
 -- name: unanswered
 SELECT message_id FROM input WHERE session_id = ? AND turn = ? AND answer_id IS NULL;

@@ -2,7 +2,8 @@
 SELECT id, session_id, position, turn, hidden, info, version FROM message WHERE id = ?;
 
 -- name: insert_message
-INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO message (id, session_id, position, turn, hidden, info, version, rev, sort_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: save_message
@@ -49,6 +50,10 @@ ORDER BY request.id DESC LIMIT 1;
 -- The message at a place.
 SELECT id FROM message WHERE session_id = ? AND position = ?;
 
+-- name: sort_id_of
+-- What a message sorts by.
+SELECT COALESCE(sort_id, id) FROM message WHERE id = ?;
+
 -- name: place_of
 SELECT position FROM message WHERE id = ?;
 
@@ -63,10 +68,11 @@ SELECT message.info, message.version FROM message CROSS JOIN input ON input.mess
 WHERE message.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
 -- name: newest_format
--- What a person said last in a turn of which the answer is to have a form: all of a turn get one answer.
+-- What a person said last in a turn of which the answer is to have a form, unless it has its answer. A step that waits is none.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
   AND instr(message.info, '"format":')
+  AND (input.answer_id IS NULL OR EXISTS (SELECT 1 FROM message AS answer WHERE answer.id = input.answer_id AND instr(answer.info, '"finish":"tool-calls"')))
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: positions
@@ -74,14 +80,17 @@ ORDER BY message.position DESC LIMIT 1;
 SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position;
 
 -- name: messages
--- The newest messages before an id, newest first: wire order is id order.
-SELECT id, info, version FROM message WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?;
+-- The newest messages before a sort id, newest first: clients read them in the order of their ids.
+SELECT id, info, version, COALESCE(sort_id, id) FROM message
+WHERE session_id = ? AND COALESCE(sort_id, id) < ?
+ORDER BY COALESCE(sort_id, id) DESC LIMIT ?;
 
 -- name: page_parts
--- Of the messages from one id to another.
+-- Of the messages from one sort id to another.
 SELECT part.message_id, part.body, part.version FROM message INDEXED BY message_wire
 JOIN part ON part.message_id = message.id
-WHERE message.session_id = ? AND message.id >= ? AND message.id <= ? ORDER BY message.id, part.id;
+WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) >= ? AND COALESCE(message.sort_id, message.id) <= ?
+ORDER BY COALESCE(message.sort_id, message.id), part.id;
 
 -- name: message_parts
 SELECT body, version FROM part WHERE message_id = ? ORDER BY id;
@@ -99,12 +108,15 @@ WHERE part.message_id = excluded.message_id AND part.version <= excluded.version
 DELETE FROM part WHERE id = ?;
 
 -- name: copied_messages
--- What people see before an id, in their order, and the place that the model reads it at.
-SELECT id, position, info, version FROM message WHERE session_id = ? AND id < ? AND hidden = 0 ORDER BY id;
+-- What people see before a sort id, in their order, and the place that the model reads it at.
+SELECT id, position, info, version, COALESCE(sort_id, id) FROM message
+WHERE session_id = ? AND COALESCE(sort_id, id) < ? AND hidden = 0
+ORDER BY COALESCE(sort_id, id);
 
 -- name: newest_system
--- What a person said last in a turn that has a word for the system prompt.
+-- What a person said last in a turn that has a word for the system prompt, unless it has its answer.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
   AND instr(message.info, '"system":')
+  AND (input.answer_id IS NULL OR EXISTS (SELECT 1 FROM message AS answer WHERE answer.id = input.answer_id AND instr(answer.info, '"finish":"tool-calls"')))
 ORDER BY message.position DESC LIMIT 1;

@@ -1,33 +1,42 @@
 -- name: messages_between
--- From one id to another, both included.
-SELECT id FROM message WHERE session_id = ? AND id >= ? AND id <= ? ORDER BY id;
+-- From one sort id to another, both included.
+SELECT id FROM message
+WHERE session_id = ? AND COALESCE(sort_id, id) >= ?
+  AND COALESCE(sort_id, id) <= ? ORDER BY COALESCE(sort_id, id);
 
--- name: last_message_id
-SELECT id FROM message WHERE session_id = ? ORDER BY id DESC LIMIT 1;
+-- name: last_sort_id
+SELECT COALESCE(sort_id, id) FROM message WHERE session_id = ? ORDER BY COALESCE(sort_id, id) DESC LIMIT 1;
 
 -- name: last_user_id
--- What was said to the model last, up to a message.
+-- What was said to the model last, up to a sort id.
 SELECT id FROM message INDEXED BY message_wire
-WHERE session_id = ? AND id <= ? AND instr(info, '"role":"user"') ORDER BY id DESC LIMIT 1;
+WHERE session_id = ? AND COALESCE(sort_id, id) <= ?
+  AND instr(info, '"role":"user"') ORDER BY COALESCE(sort_id, id) DESC LIMIT 1;
 
 -- name: part_ids
 SELECT id FROM part WHERE message_id = ? ORDER BY id;
 
 -- name: patches
--- What steps changed, from a message on.
+-- What steps changed, from a sort id on.
 SELECT part.body, part.version FROM message INDEXED BY message_wire JOIN part ON part.message_id = message.id
-WHERE message.session_id = ? AND message.id >= ? AND instr(part.body, '"type":"patch"') ORDER BY message.id, part.id;
+WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) >= ?
+  AND instr(part.body, '"type":"patch"')
+ORDER BY COALESCE(message.sort_id, message.id), part.id;
 
 -- name: first_snapshot
--- Of the steps from one message to another.
+-- Of the steps from one sort id to another.
 SELECT part.body, part.version FROM message INDEXED BY message_wire JOIN part ON part.message_id = message.id
-WHERE message.session_id = ? AND message.id >= ? AND message.id <= ?
-  AND instr(part.body, '"type":"step-start"') AND instr(part.body, '"snapshot":') ORDER BY message.id, part.id LIMIT 1;
+WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) >= ?
+  AND COALESCE(message.sort_id, message.id) <= ?
+  AND instr(part.body, '"type":"step-start"') AND instr(part.body, '"snapshot":')
+ORDER BY COALESCE(message.sort_id, message.id), part.id LIMIT 1;
 
 -- name: last_snapshot
 SELECT part.body, part.version FROM message INDEXED BY message_wire JOIN part ON part.message_id = message.id
-WHERE message.session_id = ? AND message.id >= ? AND message.id <= ?
-  AND instr(part.body, '"type":"step-finish"') AND instr(part.body, '"snapshot":') ORDER BY message.id DESC, part.id DESC LIMIT 1;
+WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) >= ?
+  AND COALESCE(message.sort_id, message.id) <= ?
+  AND instr(part.body, '"type":"step-finish"') AND instr(part.body, '"snapshot":')
+ORDER BY COALESCE(message.sort_id, message.id) DESC, part.id DESC LIMIT 1;
 
 -- name: undo_message
 DELETE FROM message WHERE id = ?;

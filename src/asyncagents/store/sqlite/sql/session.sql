@@ -16,6 +16,15 @@ SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn,
        blocked_turn, claims, positions, backoff, steps, compacting, summary, tail, trace, status, info, version
 FROM session WHERE id = ?;
 
+-- name: outline
+-- What is known of a session that cannot be read.
+SELECT parent_id, project_id, directory, updated FROM session WHERE id = ?;
+
+-- name: set_aside
+-- Only below a root, and not what another process runs.
+UPDATE session SET state = 'idle', owner = NULL, fence = fence + 1, status = ?, rev = ?
+WHERE id = ? AND parent_id IS NOT NULL AND (state = 'ready' OR (state = 'running' AND owner = ?));
+
 -- name: trace
 SELECT trace FROM session WHERE id = ?;
 

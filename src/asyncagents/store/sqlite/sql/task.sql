@@ -1,9 +1,10 @@
 -- name: put_task
 -- Writes nothing over a task that a newer program wrote.
-INSERT INTO task (id, parent_id, batch, live, crowd, due, status, agent, folded, created, ended, body, version, rev, born, done)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?14)
-ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, status = excluded.status, ended = excluded.ended,
+INSERT INTO task (id, parent_id, batch, live, crowd, due, status, agent, folded, created, ended, kind, body, version, rev, born, done, turned)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?15, ?15)
+ON CONFLICT (id) DO UPDATE SET live = excluded.live, due = excluded.due, status = excluded.status, ended = excluded.ended, kind = excluded.kind,
   done = CASE WHEN task.live AND NOT excluded.live THEN excluded.rev ELSE task.done END,
+  turned = CASE WHEN task.kind <> excluded.kind THEN excluded.rev ELSE task.turned END,
   body = excluded.body,
   version = excluded.version, rev = excluded.rev
 WHERE task.version <= excluded.version;
@@ -21,11 +22,17 @@ SELECT body, version FROM task WHERE parent_id = ? ORDER BY id DESC;
 -- name: live_tasks_of
 SELECT body, version FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1 ORDER BY id DESC;
 
+-- name: is_child_at_work
+-- Whether a session has a live task that is not parked.
+SELECT 1 FROM task INDEXED BY task_live JOIN session ON session.id = task.id
+WHERE task.parent_id = ? AND task.live = 1 AND session.state <> 'idle' LIMIT 1;
+
 -- name: live_tasks
 SELECT body, version FROM task WHERE live = 1 ORDER BY id DESC;
 
 -- name: tasks_of_tree
-SELECT task.body, task.version FROM session JOIN task ON task.id = session.id
+-- Of those that launched them: a task is kept when its own session is deleted.
+SELECT task.body, task.version FROM session JOIN task ON task.parent_id = session.id
 WHERE session.root_id = ? ORDER BY task.id DESC;
 
 -- name: tasks_page
@@ -50,9 +57,12 @@ SELECT COUNT(*) FROM (SELECT id FROM session WHERE parent_id = ?1 UNION SELECT i
 -- name: count_live
 SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;
 
+-- name: count_live_background
+SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1 AND kind = 'background';
+
 -- name: count_batch
--- How many have ended, and how many there are.
-SELECT COALESCE(SUM(live = 0), 0), COUNT(*) FROM task WHERE batch = ?;
+-- How many have ended, and how many there are, in the background.
+SELECT COALESCE(SUM(live = 0), 0), COUNT(*) FROM task INDEXED BY task_batch WHERE batch = ? AND kind = 'background';
 
 -- name: unfinished
 -- Whether a session has open calls, live tasks, or something to read.
@@ -82,6 +92,9 @@ SELECT id FROM task WHERE live = 1 AND due IS NOT NULL AND due <= ? ORDER BY due
 -- name: forget_deadline
 UPDATE task SET due = NULL, rev = ? WHERE id = ?;
 
+-- name: put_off_task
+UPDATE task SET due = ?, rev = ? WHERE id = ? AND live = 1;
+
 -- name: give_up_task
 -- One that cannot be read.
 UPDATE task SET live = 0, due = NULL, status = '', rev = ? WHERE id = ?;
@@ -91,6 +104,10 @@ SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
 
 -- name: changed_tasks
 SELECT rev, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
+
+-- name: keep_crowd
+-- Before its task is cleared: the limit of its tree counts for the session as before.
+UPDATE session SET crowd = (SELECT crowd FROM task WHERE task.id = ?1) WHERE id = ?1;
 
 -- name: delete_task
 DELETE FROM task WHERE id = ?;
@@ -124,8 +141,9 @@ DELETE FROM notice WHERE session_id = ?;
 DELETE FROM notice WHERE task_id = ?;
 
 -- name: queue
--- How many of its tree may work at once, how many do, and how many older ones wait for a place.
-SELECT (SELECT crowd FROM task WHERE id = ?2),
+-- How many of its tree may work at once, how many do, and how many older ones wait for a place. The task says how many may, or
+-- after it was cleared the session; nothing says it of a session that no session launched: it does not wait.
+SELECT COALESCE((SELECT crowd FROM task WHERE id = ?2), (SELECT crowd FROM session WHERE id = ?2)),
        (SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0),
        (SELECT COUNT(*) FROM session INDEXED BY session_queued
         WHERE root_id = ?1 AND state = 'ready' AND depth > 0 AND id > ?2);
@@ -134,15 +152,26 @@ SELECT (SELECT crowd FROM task WHERE id = ?2),
 SELECT 1 FROM session INDEXED BY session_queued WHERE root_id = ? AND state = 'ready' AND depth > 0 LIMIT 1;
 
 -- name: next_in_queue
--- Somebody of the tree has stopped to work: who waits just behind those that may go anyway may go now.
+-- A session of the tree has stopped to work: the one just behind those that may go anyway may go now. The limit is that of the
+-- first that waits and has one.
 SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
-ORDER BY id DESC LIMIT 1 OFFSET MAX(0, COALESCE((SELECT crowd FROM task WHERE id = ?2), 1) - 1 - (
+ORDER BY id DESC LIMIT 1 OFFSET MAX(0, COALESCE((
+  SELECT crowd FROM (
+    SELECT waiting.id, COALESCE(task.crowd, waiting.crowd) AS crowd
+    FROM session AS waiting INDEXED BY session_queued LEFT JOIN task ON task.id = waiting.id
+    WHERE waiting.root_id = ?1 AND waiting.state = 'ready' AND waiting.depth > 0
+  ) WHERE crowd IS NOT NULL ORDER BY id DESC LIMIT 1), 1) - 1 - (
   SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0));
 
 -- name: may_go
--- As many of those that wait as there are places; all of them, if nobody knows how many there are.
+-- As many of those that wait as there are places, by the limit of the first that has one; all of them, if none has.
 SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
-ORDER BY id DESC LIMIT COALESCE(MAX(0, (SELECT crowd FROM task WHERE id = ?2) - (
+ORDER BY id DESC LIMIT COALESCE(MAX(0, (
+  SELECT crowd FROM (
+    SELECT waiting.id, COALESCE(task.crowd, waiting.crowd) AS crowd
+    FROM session AS waiting INDEXED BY session_queued LEFT JOIN task ON task.id = waiting.id
+    WHERE waiting.root_id = ?1 AND waiting.state = 'ready' AND waiting.depth > 0
+  ) WHERE crowd IS NOT NULL ORDER BY id DESC LIMIT 1) - (
   SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0)), -1);
 
 -- name: tools_used

@@ -3,14 +3,16 @@
 SELECT id FROM session WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: exported_session
-SELECT info, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, rev FROM session WHERE id = ?;
+SELECT info, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, crowd, rev FROM session WHERE id = ?;
 
 -- name: exported_messages
--- After an id, with how each was admitted.
+-- After a sort id, with how each was admitted.
 SELECT message.id, message.info, message.version, message.position, message.turn, message.hidden,
-       input.key, input.state, input.source, input.turn, input.answer_id
+       input.key, input.state, input.source, input.turn, input.answer_id,
+       COALESCE(message.sort_id, message.id)
 FROM message LEFT JOIN input ON input.message_id = message.id
-WHERE message.session_id = ? AND message.id > ? ORDER BY message.id LIMIT ?;
+WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) > ?
+ORDER BY COALESCE(message.sort_id, message.id) LIMIT ?;
 
 -- name: exported_parts
 -- With the calls that they show.
@@ -28,8 +30,8 @@ SELECT MAX((SELECT rev FROM session WHERE id = ?1),
 -- name: import_session
 INSERT INTO session (id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn, turn_rev, in_turn,
                      cancel_rev, blocked_turn, claims, positions, steps, compacting, summary, tail, status, info, version,
-                     key, project_id, rev, directory, updated, folded, archived)
-VALUES (?, ?, ?, ?, ?, 'idle', 0, 0, NULL, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, ?)
+                     key, project_id, rev, crowd, directory, updated, folded, archived)
+VALUES (?, ?, ?, ?, ?, 'idle', 0, 0, NULL, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: import_part

@@ -1,0 +1,49 @@
+"""Expire what is overdue; a row that fails is put off, so that it stops neither the sweep nor other rows."""
+
+import logging
+from collections.abc import Callable
+
+from asyncagents.domain.port import Clock
+from asyncagents.engine.watch import UNWATCHED, Watch
+from asyncagents.errors import StuckRow
+from asyncagents.store.due import DueStore
+from asyncagents.store.verb.expire import PIECE
+
+PUT_OFF_MS = 3_600_000
+REMEMBERED = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class Expiry:
+    """`count` is called with the kind of each row that is put off."""
+
+    def __init__(self, store: DueStore, clock: Clock, watch: Watch = UNWATCHED) -> None:
+        self._store = store
+        self._clock = clock
+        self._watch = watch
+        self._logged: set[tuple[str, str]] = set()
+        self.count: Callable[[str], None] = lambda kind: None
+
+    async def expire(self) -> None:
+        """A piece at a time, so that others write in between. Raises `StoreError` if the store fails."""
+        while True:
+            try:
+                if await self._store.expire() < PIECE:
+                    return
+            except StuckRow as stuck:
+                await self._store.put_off(stuck.kind, stuck.id, self._clock.now() + PUT_OFF_MS)
+                self.count(stuck.kind)
+                if isinstance(stuck.__cause__, Exception):
+                    self._watch.report_fault("sweep", stuck.__cause__)
+                self._log(stuck)
+
+    def _log(self, stuck: StuckRow) -> None:
+        """Once for each row at the level of an error: the row fails again after each pause."""
+        row = (stuck.kind, stuck.id)
+        if row in self._logged:
+            _log.debug("%s; it was put off again", stuck)
+            return
+        if len(self._logged) < REMEMBERED:
+            self._logged.add(row)
+        _log.error("%s; it is tried again every hour", stuck, exc_info=stuck)

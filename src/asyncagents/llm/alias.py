@@ -1,0 +1,27 @@
+"""Short names of models, as files for Claude Code use them: `sonnet` is the newest Sonnet that is known."""
+
+import re
+
+from asyncagents.config.config import Config
+from asyncagents.domain.message import ModelRef
+from asyncagents.llm.roster import Roster
+
+PROVIDER = "anthropic"
+ALIASES = ("sonnet", "opus", "haiku")
+_NUMBERS = re.compile(r"\d+")
+_LONGEST_VERSION = 3
+"""Digits; a longer number is a date."""
+
+
+def find_alias(config: Config, alias: str) -> ModelRef | None:
+    """Return the newest model of the family in the catalogue; None without a key for its provider."""
+    roster = Roster(config)
+    if alias not in ALIASES or PROVIDER not in roster.keyed:
+        return None
+    refs = [choice.ref for choice in roster.models((PROVIDER,)) if choice.available]
+    family = [ref for ref in refs if alias in ref.model_id.split("-")]
+    return max(family, key=lambda ref: _version(ref.model_id), default=None)
+
+
+def _version(model_id: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in _NUMBERS.findall(model_id) if len(each) <= _LONGEST_VERSION)

@@ -1,0 +1,25 @@
+"""What becomes due: ended in its time, or put off if that fails."""
+
+from asyncagents.errors import Damaged, StoreError, StuckRow
+from asyncagents.store.door import Door
+from asyncagents.store.verb import expire
+
+
+class DueStore(Door):
+    async def expire(self, limit: int = expire.PIECE) -> int:
+        """End what is overdue; returns how many rows. The rest waits for the next call.
+
+        Raises `StuckRow`, with nothing done, if a row fails for a reason of its own.
+        """
+        place = expire.Place()
+        try:
+            return await self._write(lambda tx: expire.expire(tx, limit, place))
+        except Exception as error:
+            of_a_row = isinstance(error, Damaged) or not isinstance(error, StoreError)
+            if place.kind is None or not of_a_row:
+                raise
+            raise StuckRow(place.kind, place.id, f"{type(error).__name__}: {error}") from error
+
+    async def put_off(self, kind: str, id: str, until: int) -> None:
+        """Let a row that is due be due at a later time."""
+        await self._write(lambda tx: expire.put_off(tx, kind, id, until))

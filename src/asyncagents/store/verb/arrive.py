@@ -1,0 +1,84 @@
+"""A session that comes in pieces: until the last one commits, it is there for no reader and no claim."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from asyncagents.domain.id import SessionId
+from asyncagents.errors import Conflict
+from asyncagents.store.tx import Tx
+
+ROWS = 400
+"""Of a piece: some milliseconds of the write lock."""
+STALE_MS = 10 * 60 * 1000
+"""What was not written to for so long is given up."""
+KEPT_MS = 24 * 60 * 60 * 1000
+"""So long readers who fell behind may be told of an arrival."""
+_REMOVED_MESSAGES, _REMOVED_CALLS = 50, 400
+_AT_ONCE = 20
+
+
+class Arrival(Struct, frozen=True):
+    session_id: SessionId
+    token: str
+    """Of the process that writes it; another that begins the same session takes over."""
+
+
+async def begin(tx: Tx, session_id: SessionId) -> Arrival | None:
+    """Begin to write a session, or take over what another process began; None: the session is there."""
+    await tx.rev()
+    if await tx.one("lineage", session_id) is not None:
+        return None
+    arrival = Arrival(session_id, tx.ids.request())
+    await tx.run("begin_arrival", arrival.session_id, arrival.token, tx.now)
+    await tx.run("forget_arrivals", tx.now - KEPT_MS)
+    return arrival
+
+
+async def check(tx: Tx, arrival: Arrival) -> None:
+    """Raises `Conflict` if another process has begun the same, or removed what no process went on with."""
+    await tx.rev()
+    if not await tx.run("touch_arrival", tx.now, arrival.session_id, arrival.token):
+        raise Conflict(
+            f"session {arrival.session_id} is written by another process as well, or this one stood still for"
+            " too long; begin again"
+        )
+
+
+async def end(tx: Tx, arrival: Arrival) -> None:
+    """With the last piece, in the transaction that writes the session's own row."""
+    await check(tx, arrival)
+    await tx.run("end_arrival", await tx.rev(), arrival.session_id, arrival.token)
+
+
+async def stale(tx: Tx) -> Sequence[Arrival]:
+    rows = await tx.all("stale_arrivals", tx.now - STALE_MS, _AT_ONCE)
+    return [Arrival(SessionId(session_id), token) for session_id, token in rows]
+
+
+async def take_over(tx: Tx, left: Arrival) -> Arrival | None:
+    """Make what no process goes on with ours, so that its writer cannot; None: it went on meanwhile."""
+    arrival = Arrival(left.session_id, tx.ids.request())
+    await tx.rev()
+    columns = arrival.token, tx.now, left.session_id, left.token, tx.now - STALE_MS
+    return arrival if await tx.run("take_over_arrival", *columns) else None
+
+
+async def remove_some(tx: Tx, arrival: Arrival, *, wholly: bool) -> bool:
+    """Remove a piece of what was written; False: nothing is left. `wholly`: then it is forgotten as well.
+
+    Where another process has written the session at once meanwhile, all rows are that session's.
+    """
+    await check(tx, arrival)
+    if await tx.one("lineage", arrival.session_id) is not None:
+        await tx.run("drop_arrival", arrival.session_id, arrival.token)
+        return False
+    await tx.run("drop_arrived_parts", arrival.session_id, _REMOVED_MESSAGES)
+    await tx.run("drop_arrived_inputs", arrival.session_id, _REMOVED_MESSAGES)
+    messages = await tx.run("drop_arrived_messages", arrival.session_id, _REMOVED_MESSAGES)
+    calls = await tx.run("drop_arrived_calls", arrival.session_id, _REMOVED_CALLS)
+    if messages or calls:
+        return True
+    if wholly:
+        await tx.run("drop_arrival", arrival.session_id, arrival.token)
+    return False

@@ -1,0 +1,23 @@
+"""Keys of callers: the same key with the same content is a repeat, with other content a conflict."""
+
+from typing import Literal, TypeAlias
+
+from asyncagents.domain.id import SessionId
+from asyncagents.errors import KeyReused
+from asyncagents.store.tx import Tx
+
+Kind: TypeAlias = Literal["input", "session", "abort"]
+"""Of request."""
+
+
+async def check_same(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> bool:
+    """Whether content was kept under this key. Raises `KeyReused` if it was other content."""
+    row = await tx.one("idempotency", session_id, kind, key)
+    if row is not None and None not in (row[0], hash) and row[0] != hash:
+        raise KeyReused(key)
+    return row is not None
+
+
+async def keep_key(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> None:
+    """Keep what was given under a key, for whoever uses it again."""
+    await tx.run("keep_idempotency", session_id, kind, key, hash)

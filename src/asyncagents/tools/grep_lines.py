@@ -1,0 +1,154 @@
+"""Lines of files that fit a regular expression; each folder is opened once, and no link followed."""
+
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, islice
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.text import whole
+from asyncagents.errors import ToolError
+from asyncagents.tools.files import Files
+from asyncagents.tools.folder import Folder
+from asyncagents.tools.pattern_letters import letters_of
+from asyncagents.tools.place import Place
+from asyncagents.tools.text import BOM, is_binary
+
+MOST_MATCHES = 100
+MOST_LINE = 2_000
+MOST_HITS = 20
+"""Of one line."""
+_ODD_SPACES = (b"\x1c", b"\x1d", b"\x1e", b"\x1f")
+"""They are spaces in a text, and none in bytes."""
+
+
+class Hit(Struct, frozen=True):
+    """In bytes of the line."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Match(Struct, frozen=True):
+    path: str
+    number: int
+    text: str
+    offset: int = 0
+    """In bytes of the file."""
+    hits: tuple[Hit, ...] = ()
+
+
+class FileLines(Struct, frozen=True):
+    """Of one file that has some, or that could not be read."""
+
+    order: int
+    """Its place among those that were looked into together."""
+    matches: tuple[Match, ...] = ()
+    unread: bool = False
+
+
+class Expression:
+    """A pattern, and what can be known of it beforehand."""
+
+    def __init__(self, pattern: re.Pattern[str], *, hits: bool) -> None:
+        self.pattern = pattern
+        self.letters = letters_of(pattern.pattern)
+        self._hits = hits
+
+    @cached_property
+    def _of_bytes(self) -> re.Pattern[bytes] | None:
+        """The same for text that is ASCII: several times as fast, for nothing is decoded."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return re.compile(self.pattern.pattern.encode("ascii"))
+        except (UnicodeEncodeError, re.error, ValueError):
+            return None  # it says something that bytes cannot have
+
+    def matches_in(self, data: bytes, path: str) -> Iterator[Match]:
+        if not self._may_match(data) or is_binary(data):
+            return
+        lines = data.decode("utf-8", "replace").removeprefix(BOM).replace("\r\n", "\n").split("\n")
+        if not lines[-1]:
+            lines.pop()
+        starts = _starts(data) if self._hits else ()
+        for number, line in enumerate(lines, 1):
+            if self.pattern.search(line):
+                found = Match(path, number, _shown(line))
+                yield (
+                    replace(found, offset=starts[number - 1], hits=_hits(self.pattern, line))
+                    if starts
+                    else found
+                )
+
+    def _may_match(self, data: bytes) -> bool:
+        """Most files have none of the letters that a match must have: that is seen at once."""
+        letters = self.letters
+        if not letters.may_match(data):
+            return False
+        quick = self._of_bytes if data.isascii() and not any(each in data for each in _ODD_SPACES) else None
+        if quick is None:
+            return True
+        lines = data.replace(b"\r\n", b"\n").split(b"\n")
+        if letters.any_of and not letters.any_case:
+            lines = [line for line in lines if any(each in line for each in letters.any_of)]
+        return any(map(quick.search, lines))
+
+
+class LineSearch:
+    """Below one place."""
+
+    def __init__(self, files: Files, top: Place, expression: Expression) -> None:
+        self._files = files
+        self._top = top
+        self._expression = expression
+
+    def lines_of(self, paths: Sequence[tuple[str, ...]]) -> list[FileLines]:
+        """In the order of the paths; files without a match are left out."""
+        folders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for order, parts in enumerate(paths):
+            folders[parts[:-1]].append(order)
+        found: list[FileLines] = []
+        for parts, orders in folders.items():
+            try:
+                with self._files.enter(replace(self._top, parts=parts)) as folder:
+                    found += (self._lines(folder, paths[each], each) for each in orders)
+            except ToolError:
+                found += (FileLines(each, unread=True) for each in orders)
+        return sorted((each for each in found if each.matches or each.unread), key=lambda each: each.order)
+
+    def _lines(self, folder: Folder, parts: tuple[str, ...], order: int) -> FileLines:
+        try:
+            data, _ = folder.read(parts[-1])
+        except OSError:
+            return FileLines(order, unread=True)
+        if not self._expression.letters.may_match(data):
+            return FileLines(order)
+        path = whole(replace(self._top, parts=parts).path)
+        return FileLines(order, tuple(islice(self._expression.matches_in(data, path), MOST_MATCHES + 1)))
+
+
+def _starts(data: bytes) -> tuple[int, ...]:
+    """Where each line of a file begins."""
+    return tuple(
+        accumulate((len(line) for line in data.split(b"\n")), lambda at, size: at + size + 1, initial=0)
+    )
+
+
+def _hits(pattern: re.Pattern[str], line: str) -> tuple[Hit, ...]:
+    found = islice(pattern.finditer(line[:MOST_LINE]), MOST_HITS)
+    return tuple(Hit(each[0], _bytes(line[: each.start()]), _bytes(line[: each.end()])) for each in found)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _shown(line: str) -> str:
+    line = line.replace("\0", "\ufffd")
+    return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}… (line cut)"

@@ -1,0 +1,86 @@
+"""Work on many pieces in several processes; the results come in the order of the pieces."""
+
+import os
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from msgspec import Struct
+
+MOST_WORKERS = 4
+_SIZE = 8
+T = TypeVar("T")
+
+
+class _Worker(Struct, frozen=True):
+    pid: int
+    pipe: int
+
+
+def usual_workers() -> int:
+    """As many as this process may use processors, and no more than a few."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # only Linux tells
+        count = os.cpu_count() or 1
+    return min(MOST_WORKERS, count)
+
+
+def work_in_order(
+    pieces: Sequence[T], work: Callable[[T], bytes], workers: int
+) -> Generator[bytes, None, None]:
+    """With more than one worker, this process must have one thread. The workers end with the iterator.
+
+    Raises `MemoryError` if a worker ended before its work was done: that is what mostly ends it.
+    """
+    count = min(workers, len(pieces))
+    if count < 2:
+        yield from map(work, pieces)
+        return
+    running = [_begin(pieces[number::count], work) for number in range(count)]
+    try:
+        for number in range(len(pieces)):
+            yield _receive(running[number % count].pipe)
+    finally:
+        for each in running:
+            os.close(each.pipe)
+            with suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+            os.waitpid(each.pid, 0)
+
+
+def _begin(pieces: Sequence[T], work: Callable[[T], bytes]) -> _Worker:
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write)
+        return _Worker(pid, read)
+    try:
+        os.close(read)
+        for piece in pieces:
+            done = work(piece)
+            _send(write, len(done).to_bytes(_SIZE, "big") + done)
+    finally:
+        os._exit(0)  # what it has not sent is missed, and nothing of the other process is done twice
+
+
+def _send(pipe: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(pipe, view) :]
+
+
+def _receive(pipe: int) -> bytes:
+    return _exactly(pipe, int.from_bytes(_exactly(pipe, _SIZE), "big"))
+
+
+def _exactly(pipe: int, size: int) -> bytes:
+    pieces: list[bytes] = []
+    while size:
+        piece = os.read(pipe, size)
+        if not piece:
+            raise MemoryError("a worker of the search ended")
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)

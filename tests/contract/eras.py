@@ -1,0 +1,48 @@
+"""Sessions whose messages are of several eras, some of them under ids that a client made without its era."""
+
+from msgspec.structs import replace
+
+from asyncagents.domain.fact import Admit
+from asyncagents.domain.id import MessageId, SessionId
+from tests.contract.build import Lab
+
+BEGAN = 26 << 36
+"""2026-08-14: the first era of which ids of ours are there. They do not name it."""
+WRAP = 27 << 36
+"""2028-10-17: from here on ids name their era."""
+IN_2029, IN_2031, IN_2040 = 1_877_000_000_000, 1_940_000_000_000, 2_224_000_000_000
+
+
+def bare(now: int, end: str = "B" * 14, prefix: str = "msg") -> MessageId:
+    """An id as OpenCode's terminal makes it, at any time."""
+    return MessageId(f"{prefix}_{now * 4096 + 1 & (1 << 48) - 1:012x}{end}")
+
+
+def named(lab: Lab, session_id: SessionId, message_id: MessageId, text: str = "hello") -> Admit:
+    """A prompt under an id that its client made."""
+    fact = lab.input(session_id, text)
+    parts = tuple(replace(part, message_id=message_id) for part in fact.parts)
+    message = replace(fact.message, id=message_id)
+    return replace(fact, message=message, parts=parts, key=message_id, named=True)
+
+
+async def ask(lab: Lab, session_id: SessionId, now: int) -> MessageId:
+    """A prompt of a terminal at that time, not answered yet."""
+    lab.clock.set(now)
+    fact = named(lab, session_id, bare(now))
+    lab.ids.reach(fact.message.id)
+    return (await lab.store.admit(fact)).message_id
+
+
+async def talk(lab: Lab, session_id: SessionId, *times: int) -> list[MessageId]:
+    """Prompts of a terminal at those times, each answered; the ids of all messages as they were said."""
+    said: list[MessageId] = []
+    for now in times:
+        said.append(await ask(lab, session_id, now))
+        lab.clock.advance(500)
+        lease = await lab.claim(session_id)
+        step = await lab.step(lease)
+        await lab.end(lease, step)
+        assert await lab.store.rest(lease, 10**6, "done")
+        said.append(step.id)
+    return said

@@ -1,0 +1,15 @@
+"""A write that is tried leaves nothing behind, and fails where requests would."""
+
+from tests.contract.build import Lab
+
+
+async def test_a_write_that_is_tried_leaves_nothing_behind(lab: Lab) -> None:
+    await lab.prompted()
+    before = await lab.everything()
+    lab.commits.clear()
+    for _ in range(3):
+        await lab.store.health.try_write()
+    assert await lab.everything() == before
+    assert (lab.events, lab.woken) == ([], [])
+    left = await lab.database.read(lambda tx: tx.one("idempotency", "", "try", "1"))
+    assert left is None

@@ -1,0 +1,97 @@
+"""The same key with the same content is a repeat; with other content it is a conflict."""
+
+import pytest
+from msgspec.structs import replace
+
+from asyncagents.domain.id import SessionId
+from asyncagents.errors import KeyReused, NotFound
+from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.shell import NewShell
+from tests.contract.build import POOL, Lab
+
+
+async def test_input_under_the_same_key_is_the_same_only_with_the_same_content(lab: Lab) -> None:
+    session_id = await lab.session()
+    first = await lab.store.admit(replace(lab.input(session_id, "one", key="k"), hash="h1"))
+    before = await lab.everything()
+    again = await lab.store.admit(replace(lab.input(session_id, "one", key="k"), hash="h1"))
+    assert (again.message_id, again.new) == (first.message_id, False)
+    with pytest.raises(KeyReused, match="'k' was used for another request"):
+        await lab.store.admit(replace(lab.input(session_id, "two", key="k"), hash="h2"))
+    assert await lab.everything() == before
+
+    other = await lab.session()
+    assert (await lab.store.admit(replace(lab.input(other, "two", key="k"), hash="h2"))).new
+
+
+async def test_input_of_before_hashes_were_kept_is_not_compared(lab: Lab) -> None:
+    session_id = await lab.session()
+    first = await lab.store.admit(lab.input(session_id, "one", key="k"))
+    again = await lab.store.admit(replace(lab.input(session_id, "two", key="k"), hash="h2"))
+    assert (again.message_id, again.new) == (first.message_id, False)
+
+
+async def test_a_command_by_hand_is_compared_as_well(lab: Lab) -> None:
+    session_id = await lab.session()
+
+    def new(hash: str) -> NewShell:
+        return NewShell(
+            replace(lab.input(session_id, "-", key="k"), hash=hash, source="system"), "ls", lab.ids.message()
+        )
+
+    first = await lab.store.by_hand.shell(new("h1"))
+    assert (await lab.store.by_hand.shell(new("h1"))).message_id == first.message_id
+    with pytest.raises(KeyReused):
+        await lab.store.by_hand.shell(new("h2"))
+
+
+async def test_a_session_under_the_same_key_is_the_same_only_with_the_same_content(lab: Lab) -> None:
+    async def create(hash: str | None, key: str = "k") -> SessionId:
+        new = NewSession(info=lab.info(), pool=POOL, key=key, hash=hash)
+        return (await lab.store.create_session(new)).id
+
+    first = await create("h1")
+    assert await create("h1") == await create(None) == first
+    with pytest.raises(KeyReused):
+        await create("h2")
+
+    old = await create(None, "old")
+    assert await create("h2", "old") == old, "there is nothing to compare with"
+
+    await lab.store.delete_session(first)
+    assert await create("h2") != first
+
+
+@pytest.mark.spec("C-10")
+async def test_an_abort_under_the_same_key_ends_nothing_that_came_after_the_first(lab: Lab) -> None:
+    session_id, _, lease = await lab.prompted()
+    await lab.store.cancel(session_id, key="k")
+    snapshot = await lab.store.snapshot(lease)
+    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+    await lab.prompt(session_id, "next")
+    lease = await lab.claim(session_id)
+    before = await lab.everything()
+
+    assert await lab.store.cancel(session_id, key="k") == (session_id,)
+    assert await lab.everything() == before
+    assert not (await lab.store.snapshot(lease)).cancelled
+
+    await lab.store.cancel(session_id, key="k2")
+    assert (await lab.store.snapshot(lease)).cancelled
+
+
+async def test_an_abort_of_another_scope_under_the_same_key_is_a_conflict(lab: Lab) -> None:
+    session_id, _, _ = await lab.prompted()
+    await lab.store.cancel(session_id, scope="turn", key="k")
+    with pytest.raises(KeyReused):
+        await lab.store.cancel(session_id, key="k")
+    with pytest.raises(NotFound):
+        await lab.store.cancel(SessionId("ses_none"), key="k")
+
+
+async def test_keys_go_with_their_session(lab: Lab) -> None:
+    session_id, _, _ = await lab.prompted()
+    await lab.store.cancel(session_id, key="k")
+    await lab.store.delete_session(session_id)
+    left = await lab.database.read(lambda tx: tx.one("idempotency", session_id, "abort", "k"))
+    assert left is None

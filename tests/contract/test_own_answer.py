@@ -1,0 +1,160 @@
+"""Blocking callers: when a park answers them, and with which step."""
+
+import pytest
+
+from asyncagents.domain.call import Call
+from asyncagents.domain.control import Lease
+from asyncagents.domain.id import MessageId, SessionId
+from tests.contract.build import Lab, done
+from tests.contract.tasks import Parent, middle, parent
+
+
+async def prompt_of(lab: Lab, session_id: SessionId) -> MessageId:
+    return MessageId((await lab.store.messages(session_id))[0].info.id)
+
+
+async def answer(lab: Lab, message_id: MessageId) -> MessageId | None:
+    return (await lab.store.input(message_id)).answer_id
+
+
+async def park(lab: Lab, lease: Lease) -> None:
+    control = await lab.store.control(lease.session_id)
+    assert await lab.store.park(lease, control.wake_seq)
+
+
+async def park_outside(lab: Lab, child: SessionId) -> Call:
+    """A child calls an async tool, and parks."""
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    call = lab.call(step)
+    await lab.end(lease, step, call)
+    call = await lab.move(lease, call, lab.waiting())
+    await park(lab, lease)
+    return call
+
+
+async def watching(lab: Lab, *, tasks: int = 1, any: bool = False) -> tuple[Parent, list[SessionId], Call]:
+    """A parent that waits for the first of its tasks, or for any."""
+    at = await parent(lab, tasks + 1, tool="asyncagents_output")
+    children = [await at.launch(call) for call in at.calls[:tasks]]
+    await at.watch(at.calls[-1], children[0], any=any)
+    return at, children, at.calls[-1]
+
+
+@pytest.mark.spec("Z-01")
+async def test_a_watched_task_that_parks_outside_wakes_its_parent_which_then_answers(lab: Lab) -> None:
+    at, (child,), wait = await watching(lab)
+    await park(lab, at.lease)
+    prompt = await prompt_of(lab, at.id)
+    assert await answer(lab, prompt) is None
+    await park_outside(lab, child)
+    assert (await lab.store.control(at.id)).state == "ready"
+    await park(lab, await lab.claim(at.id))
+    assert await answer(lab, prompt) == wait.message_id
+
+
+@pytest.mark.spec("Z-01")
+async def test_a_task_that_works_again_takes_the_mark_back(lab: Lab) -> None:
+    at, (child,), wait = await watching(lab)
+    call = await park_outside(lab, child)
+    await park(lab, at.lease)
+    marked = (await lab.store.call(wait.id)).open
+    await lab.store.settle(call.id, done())
+    await lab.claim(child)
+    unmarked = (await lab.store.call(wait.id)).open
+    assert marked is not None
+    assert unmarked is not None
+    assert (marked.child_waits, unmarked.child_waits) == (True, False)
+
+
+@pytest.mark.spec("Z-01")
+async def test_a_wait_for_any_task_is_outside_when_all_of_them_are(lab: Lab) -> None:
+    at, children, wait = await watching(lab, tasks=3, any=True)
+    await park(lab, at.lease)
+    prompt = await prompt_of(lab, at.id)
+    states = []
+    for child in children:
+        await park_outside(lab, child)
+        states.append((await lab.store.control(at.id)).state)
+    await park(lab, await lab.claim(at.id))
+    assert states == ["idle", "idle", "ready"]
+    assert await answer(lab, prompt) == wait.message_id
+
+
+@pytest.mark.spec("Z-01")
+async def test_the_outside_is_passed_on_to_the_root(lab: Lab) -> None:
+    at = await parent(lab)
+    child = await at.launch(at.calls[0], background=False)
+    await park(lab, at.lease)
+    below = await middle(lab, child, 2)
+    grandchild = await below.launch(below.calls[0])
+    await below.watch(below.calls[1], grandchild)
+    await park(lab, below.lease)
+    prompt = await prompt_of(lab, at.id)
+    held = await answer(lab, prompt)
+    call = await park_outside(lab, grandchild)
+    await park(lab, await lab.claim(child))
+    await park(lab, await lab.claim(at.id))
+    assert (held, await answer(lab, prompt)) == (None, at.calls[0].message_id)
+    await lab.store.settle(call.id, done())
+    await lab.claim(grandchild)
+    held_again = (await lab.store.call(at.calls[0].id)).open
+    assert held_again is not None
+    assert not held_again.child_waits
+
+
+@pytest.mark.spec("Z-02")
+async def test_a_final_step_that_leaves_a_prompt_unread_answers_the_one_before(lab: Lab) -> None:
+    session_id, first, lease = await lab.prompted()
+    step = await lab.step(lease)
+    second = await lab.prompt(session_id)
+    await lab.end(lease, step)
+    assert (await answer(lab, first), await answer(lab, second)) == (step.id, None)
+
+
+@pytest.mark.spec("Z-02")
+async def test_a_prompt_that_comes_after_the_final_step_leaves_it_its_answer(lab: Lab) -> None:
+    session_id, first, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.end(lease, step)
+    second = await lab.prompt(session_id)
+    before = await answer(lab, first)
+    await lab.step(lease)
+    assert (before, await answer(lab, first), await answer(lab, second)) == (None, step.id, None)
+
+
+@pytest.mark.spec("Z-02")
+async def test_what_the_runtime_adds_extends_the_answer(lab: Lab) -> None:
+    session_id, first, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.prompt(session_id, source="system")
+    await lab.prompt(session_id)
+    await lab.end(lease, step)
+    await lab.step(lease)
+    assert await answer(lab, first) is None
+
+
+@pytest.mark.spec("Z-02")
+async def test_a_step_that_calls_tools_answers_nobody(lab: Lab) -> None:
+    session_id, first, lease = await lab.prompted()
+    step = await lab.step(lease)
+    await lab.prompt(session_id)
+    await lab.end(lease, step, lab.call(step))
+    assert await answer(lab, first) is None
+
+
+@pytest.mark.spec("Z-02")
+async def test_a_final_step_answers_though_a_task_works_again_for_an_open_call(lab: Lab) -> None:
+    at = await parent(lab)
+    child = await at.launch(at.calls[0], background=False)
+    await park(lab, at.lease)
+    call = await park_outside(lab, child)
+    await park(lab, await lab.claim(at.id))
+    prompt = await lab.prompt(at.id, "and now?")
+    lease = await lab.claim(at.id)
+    step = await lab.step(lease)
+    await lab.store.settle(call.id, done())
+    await lab.claim(child)
+    await lab.end(lease, step)
+    await park(lab, lease)
+    assert await answer(lab, prompt) == step.id

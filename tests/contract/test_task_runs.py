@@ -1,0 +1,134 @@
+"""Each run of a task is counted by itself; sums over all runs are kept beside it."""
+
+import json
+
+import pytest
+
+from asyncagents.domain.call import Completed, Running
+from asyncagents.domain.fact import Resume
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task import Account, Task
+from asyncagents.domain.task_account import all_runs
+from tests.contract.build import SPENT, Lab
+from tests.contract.tasks import parent, rewrite_task, task_row
+
+
+async def _toil(lab: Lab, child: SessionId, *tools: str, rest: bool = True) -> None:
+    """One step with calls of these tools, then one that answers, and the rest."""
+    lease = await lab.claim(child)
+    step = await lab.step(lease)
+    turn = (await lab.store.control(child)).turn
+    calls = [lab.call(step, tool=tool, turn=turn) for tool in tools]
+    await lab.end(lease, step, *calls)
+    for call in calls:
+        await lab.move(lease, call, Running(lease.fence))
+        await lab.store.finish_call(lease, call.id, Completed("ok"))
+    if not rest:
+        return
+    if calls:
+        await lab.end(lease, await lab.step(lease))
+    control = await lab.store.control(child)
+    assert await lab.store.rest(lease, control.wake_seq, "done")
+
+
+async def _resume(lab: Lab, child: SessionId) -> None:
+    await lab.store.resume(Resume(child, lab.input(child, "and?"), "and?"))
+
+
+async def _task(lab: Lab, child: SessionId) -> Task:
+    return (await lab.store.task(child)).task
+
+
+async def _account(lab: Lab, child: SessionId) -> Account:
+    account = (await _task(lab, child)).account
+    assert account is not None
+    return account
+
+
+@pytest.mark.spec("Z-05", "T-08")
+async def test_the_account_of_a_later_run_is_of_that_run(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    await _toil(lab, child, "read", "bash")
+    first = await _account(lab, child)
+    lab.clock.advance(1_000)
+    await _resume(lab, child)
+    lab.clock.advance(50)
+    await _toil(lab, child)
+    second, task = await _account(lab, child), await _task(lab, child)
+    assert (first.tool_calls, first.tokens.input) == (2, 2 * SPENT.input)
+    assert (second.tool_calls, second.by_name, second.last_tools) == (0, {}, ())
+    assert (second.tokens.input, second.ms) == (SPENT.input, 50)
+    sums = all_runs(task, second)
+    assert sums is not None
+    assert (sums.tool_calls, sums.by_name) == (2, {"read": 1, "bash": 1})
+    assert (sums.tokens.input, sums.ms) == (3 * SPENT.input, first.ms + 50)
+
+
+@pytest.mark.spec("Z-05", "T-06")
+async def test_the_progress_of_a_resumed_task_is_of_its_run(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    await _toil(lab, child, "read", "bash")
+    await _resume(lab, child)
+    await _toil(lab, child, "grep", rest=False)
+    progress = (await lab.store.task(child)).progress
+    assert progress is not None
+    assert (progress.tool_calls, progress.by_name, progress.last_tools) == (1, {"grep": 1}, ("grep",))
+    assert progress.tokens.input == SPENT.input
+
+
+@pytest.mark.spec("Z-05")
+async def test_a_cancelled_run_is_counted_by_itself(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    await _toil(lab, child, "read", "bash")
+    await _resume(lab, child)
+    await _toil(lab, child, "grep", rest=False)
+    await lab.store.cancel(child)
+    task, account = await _task(lab, child), await _account(lab, child)
+    assert (task.status, account.by_name, account.tokens.input) == ("cancelled", {"grep": 1}, SPENT.input)
+    sums = all_runs(task, account)
+    assert sums is not None
+    assert sums.tool_calls == 3
+
+
+@pytest.mark.spec("Z-05")
+async def test_what_a_person_has_the_session_do_in_between_is_of_no_run(lab: Lab) -> None:
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    await _toil(lab, child, "read")
+    await lab.store.admit(lab.input(child, "by the way"))
+    await _toil(lab, child, "bash", "bash")
+    await _resume(lab, child)
+    await _toil(lab, child, "grep")
+    task, account = await _task(lab, child), await _account(lab, child)
+    assert account.by_name == {"grep": 1}
+    sums = all_runs(task, account)
+    assert sums is not None
+    assert sums.by_name == {"read": 1, "grep": 1}
+
+
+@pytest.mark.spec("Z-05")
+@pytest.mark.parametrize("live", [True, False])
+async def test_rows_of_an_older_program_are_read_for_what_they_are(lab: Lab, live: bool) -> None:
+    """It kept nothing of earlier runs: an account with the calls and tokens of all of them."""
+    boss = await parent(lab)
+    child = await boss.launch(boss.calls[0])
+    await _toil(lab, child, "read", "bash")
+    await _resume(lab, child)
+    if not live:
+        await _toil(lab, child)
+    task = await _task(lab, child)
+    raw, version = await task_row(lab, child)
+    old = {name: value for name, value in json.loads(raw).items() if name not in ("base", "earlier")}
+    old["account"]["tool_calls"], old["account"]["by_name"] = 2, {"read": 1, "bash": 1}
+    await rewrite_task(lab, task, json.dumps(old).encode(), version)
+    if not live:
+        await _resume(lab, child)
+    await _toil(lab, child, "grep")
+    task, account = await _task(lab, child), await _account(lab, child)
+    sums = all_runs(task, account)
+    assert account.by_name == {"grep": 1}
+    assert sums is not None
+    assert sums.by_name == {"read": 1, "bash": 1, "grep": 1}

@@ -1,0 +1,65 @@
+"""A runtime and its server whose clock is years ahead, and prompts as OpenCode's terminal sends them then."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, ClientTimeout
+
+from asyncagents.app import Setup, bare
+from asyncagents.config.system import SystemClock
+from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.server.serve import Listening, open_server
+from tests.flows.calling import Caller
+from tests.flows.kit import PATIENCE, Ears, Stage, open_world
+
+WRAP = 27 << 36
+IN_2029, IN_2031, IN_2040 = 1_877_000_000_000, 1_940_000_000_000, 2_224_000_000_000
+
+
+class AheadClock:
+    """Goes on as the system's clock does, from another time."""
+
+    def __init__(self, now: int) -> None:
+        self._ahead = 0
+        self.set(now)
+
+    def now(self) -> int:
+        return SystemClock().now() + self._ahead
+
+    def set(self, now: int) -> None:
+        self._ahead = now - SystemClock().now()
+
+
+def old_form(clock: AheadClock, prefix: str = "msg", number: int = 1) -> str:
+    """An id as OpenCode makes it."""
+    return f"{prefix}_{clock.now() * 4096 + number & (1 << 48) - 1:012x}{'C' * 14}"
+
+
+@asynccontextmanager
+async def ahead(data: Path, clock: AheadClock) -> AsyncIterator[Caller]:
+    """A server that answers every prompt with "ok", and one session."""
+    model = ScriptedModel({})
+    setup = Setup(model=model, furnish=bare([]))
+    async with (
+        open_world(data, setup, clock=clock) as runtime,
+        ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
+        open_server(runtime, data, Listening(port=0), directory=data) as listing,
+    ):
+        with runtime._bus.subscribe() as subscription:
+            session = await runtime.create_session(directory=data)
+            yield Caller(Stage(runtime, session.id, model, Ears(subscription)), listing, http)
+
+
+async def ask(at: Caller, clock: AheadClock, text: str, session_id: str | None = None) -> tuple[str, Any]:
+    """A prompt under ids that the terminal made for it and its parts: its id, and the answer."""
+    message_id = old_form(clock)
+    parts = [
+        {"id": old_form(clock, "prt", number), "type": "text", "text": each}
+        for number, each in enumerate((text, "please"), 2)
+    ]
+    where = f"/session/{session_id or at.stage.session_id}/message"
+    said = await at.post(where, {"messageID": message_id, "parts": parts})
+    assert said.status == 200, said
+    return message_id, said.body

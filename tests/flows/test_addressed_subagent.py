@@ -1,0 +1,139 @@
+"""A prompt over HTTP that names a subagent: its session gives it the task, and answers itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import AgentConfig
+from asyncagents.domain.event import SessionIdle
+from asyncagents.llm.model import FromUser
+from asyncagents.llm.scripted import call, say
+from tests.flows.calling import Caller
+from tests.flows.test_conversations import coding
+from tests.flows.test_session_routes import text, words
+from tests.flows.test_tools_map import begun
+
+SCRIPT = {
+    "Where is it?": [[say("In a.py.")]],
+    "hi": [[say("Hello.")]],
+    "go": [[call("task", description="Job", prompt="look", subagent_type="general")], [say("Ok.")]],
+    "look": [[say("Red.")], [say("Redder.")], [say("Reddest.")]],
+}
+
+
+def asked(*names: str) -> dict[str, Any]:
+    return {**text("Where is it?"), "agent": names[0] if names else None}
+
+
+async def told(at: Caller, where: str) -> list[Any]:
+    return [part for each in (await at.get(f"{where}/message")).body for part in each["parts"]]
+
+
+@pytest.mark.spec("D-11", "X-01")
+@pytest.mark.parametrize("route", ["message", "prompt_async"])
+async def test_a_prompt_that_names_a_subagent_is_a_task_for_it(tmp_path: Path, route: str) -> None:
+    async with coding(tmp_path, SCRIPT) as at:
+        where = await begun(at, tmp_path)
+        answer = await at.post(f"{where}/{route}", asked("explore"))
+        if route == "prompt_async":
+            await at.stage.ears.until(SessionIdle, lambda event: where.endswith(event.session_id))
+        parts = await told(at, where)
+        (child,) = (await at.get(f"{where}/children")).body
+        below = await told(at, f"/session/{child['id']}")
+        after = (await at.get(where)).body
+
+    (subtask,) = [part for part in parts if part["type"] == "subtask"]
+    assert (subtask["agent"], subtask["prompt"]) == ("explore", "Where is it?")
+    assert not [part for part in parts if part["type"] == "text" and part["text"] == "Where is it?"]
+    assert [part["text"] for part in below if part["type"] == "text"] == ["Where is it?", "In a.py."]
+    (call_,) = [part for part in parts if part["type"] == "tool"]
+    assert "In a.py." in call_["state"]["output"]
+    assert (after["agent"], after["title"]) == ("build", "Where is it?")
+    if route == "message":
+        assert answer.body["info"]["agent"] == "build"
+
+
+@pytest.mark.spec("D-11", "X-01")
+async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions(
+    tmp_path: Path,
+) -> None:
+    script = {**SCRIPT, "Where is it?\n\nLook twice.": [[say("Found.")]]}
+    parts = [
+        {
+            "type": "file",
+            "mime": "text/plain",
+            "url": "data:text/plain,abc",
+            "filename": "f.txt",
+            "id": "prt_1",
+        },
+        {"type": "text", "text": "Where is it?", "id": "prt_2"},
+        {"type": "text", "text": "for people", "ignored": True, "id": "prt_3"},
+        {"type": "text", "text": "Look twice.", "id": "prt_4"},
+    ]
+    model = {"providerID": "scripted", "modelID": "owl"}
+    async with coding(tmp_path, script) as at:
+        where = await begun(at, tmp_path)
+        said = await at.post(f"{where}/message", {"parts": parts, "agent": "explore", "model": model})
+        kept = await told(at, where)
+        owl = [each for each in at.stage.model.requests if each.model.model_id == "owl"]
+
+    assert said.status == 200
+    by_id = {part["id"]: part["type"] for part in kept}
+    assert (by_id["prt_2"], by_id["prt_3"], "prt_4" in by_id) == ("subtask", "text", False)
+    assert "file" in by_id.values()
+    assert [each.messages[0] for each in owl] == [FromUser("Where is it?\n\nLook twice.")]
+
+
+@pytest.mark.spec("D-11", "D-04")
+async def test_a_task_that_is_spoken_to_answers_itself(tmp_path: Path) -> None:
+    async with coding(tmp_path, SCRIPT) as at:
+        where = await begun(at, tmp_path)
+        await at.post(f"{where}/message", text("go"))
+        (child,) = (await at.get(f"{where}/children")).body
+        below = f"/session/{child['id']}"
+        own = await at.post(f"{below}/message", {**text("more"), "agent": "general"})
+        other = await at.post(f"{below}/message", {**text("and?"), "agent": "explore"})
+        deeper = (await at.get(f"{below}/children")).body
+
+    assert [words(each.body) for each in (own, other)] == ["Redder.", "Reddest."]
+    assert [each.body["info"]["agent"] for each in (own, other)] == ["general", "explore"]
+    assert deeper == []
+
+
+@pytest.mark.spec("D-11", "X-01")
+async def test_a_session_that_began_as_a_subagent_answers_as_that(tmp_path: Path) -> None:
+    async with coding(tmp_path, SCRIPT) as at:
+        where = await begun(at, tmp_path, agent="explore")
+        answer = await at.post(f"{where}/message", asked("explore"))
+        children = (await at.get(f"{where}/children")).body
+
+    assert (words(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", "explore", [])
+
+
+@pytest.mark.spec("D-11", "X-01")
+@pytest.mark.parametrize("agent", ["plan", "reviewer"])
+async def test_other_agents_answer_in_the_session(tmp_path: Path, agent: str) -> None:
+    async with coding(tmp_path, SCRIPT, agent={"reviewer": AgentConfig(description="Any.")}) as at:
+        where = await begun(at, tmp_path)
+        answer = await at.post(f"{where}/message", asked(agent))
+        children = (await at.get(f"{where}/children")).body
+
+    assert (words(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", agent, [])
+
+
+@pytest.mark.spec("X-01")
+async def test_what_wants_no_reply_is_no_task(tmp_path: Path) -> None:
+    async with coding(tmp_path, SCRIPT) as at:
+        where = await begun(at, tmp_path)
+        noted = await at.post(f"{where}/message", {**asked("explore"), "noReply": True})
+
+    assert [part["type"] for part in noted.body["parts"]] == ["text"]
+
+
+@pytest.mark.spec("D-11")
+async def test_a_subagent_that_is_nobody_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with coding(tmp_path, SCRIPT) as at:
+        where = await begun(at, tmp_path)
+        refused = await at.post(f"{where}/message", asked("nobody"))
+        assert (refused.status, await told(at, where)) == (400, [])

@@ -1,0 +1,109 @@
+"""Questions of children: one that its parent waits for may ask people, one in the background may not."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import AgentConfig
+from asyncagents.domain.event import QuestionAsked, TaskCompleted
+from asyncagents.domain.status import Busy
+from asyncagents.llm.scripted import say
+from tests.flows.delegating import Scenes, child_of, outputs, task_named, until_quiet
+from tests.flows.kit import PATIENCE, Stage
+from tests.flows.test_delegation_rules import ASK, launching, project, requests, seen
+
+SCENES: Scenes = {
+    "go": [[launching("task", "general")], [say("Ok.")], [say("Told.")]],
+    "look": [[ASK], [ASK], [say("Red.")]],
+}
+
+
+async def until_asked(at: Stage) -> str:
+    return (await at.ears.until(QuestionAsked)).request.id
+
+
+@pytest.mark.spec("D-04", "A-04")
+@pytest.mark.parametrize("agent", ["general", "worker", "any"])
+async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, agent: str) -> None:
+    own = {"worker": AgentConfig(mode="subagent"), "any": AgentConfig(description="All.")}
+    scenes: Scenes = {"go": [[launching("task", agent)], [say("Ok.")]], "look": [[ASK], [say("Red.")]]}
+    async with project(tmp_path, scenes, agent=own) as at, asyncio.TaskGroup() as group:
+        answering = group.create_task(at.prompt("go"))
+        asked = await until_asked(at)
+        child = await child_of(at, "Job")
+        (listed,) = await at.runtime.asks(at.session_id)
+        status, held = await at.status(), not answering.done()
+        await at.runtime.answer(asked, [["a"]])
+        answer = await answering
+
+    assert (status, held) == (Busy(), True)
+    assert (listed.call.ask_id, listed.call.session_id) == (asked, child)
+    assert [each.id for each in listed.lineage] == [at.session_id, child]
+    assert "Which?\na" in outputs(requests(at, "look")[-1])[0]
+    assert answer.text == "Ok."
+    assert "Red." in outputs(requests(at, "go")[-1])[0]
+
+
+@pytest.mark.spec("D-04", "A-03")
+async def test_a_child_asks_nobody_whose_agent_configuration_or_parent_is_denied_it(tmp_path: Path) -> None:
+    settings: tuple[dict[str, Any], ...] = (
+        {"agent": {"general": AgentConfig(permission={"question": "deny"})}},
+        {"agent": {"build": AgentConfig(permission={"question": "deny"})}},
+        {"permission": {"question": "deny"}},
+    )
+    for number, config in enumerate(settings):
+        scenes: Scenes = {
+            "go": [[launching("task", "general")], [say("Ok.")]],
+            "look": [[ASK], [say("Red.")]],
+        }
+        async with project(tmp_path / f"{number}", scenes, **config) as at:
+            await at.prompt("go")
+        assert "question" not in seen(requests(at, "look")[0])
+        assert "Not allowed here: question" in outputs(requests(at, "look")[-1])[0]
+
+
+@pytest.mark.spec("D-04")
+async def test_a_child_of_a_background_task_asks_nobody(tmp_path: Path) -> None:
+    own = {"lead": AgentConfig(mode="subagent", permission={"task": "allow"})}
+    scenes: Scenes = {
+        "go": [[launching("asyncagents_task", "lead", "lead")], [say("Ok.")], [say("Told.")]],
+        "lead": [[launching("task", "general")], [say("Led.")]],
+        "look": [[ASK], [say("Red.")]],
+    }
+    async with project(tmp_path, scenes, agent=own) as at:
+        await at.prompt("go")
+        await until_quiet(at.runtime, at.session_id)
+    assert "question" not in seen(requests(at, "look")[0])
+    assert "Not allowed here: question" in outputs(requests(at, "look")[-1])[0]
+
+
+@pytest.mark.spec("D-04")
+@pytest.mark.parametrize("own", [False, True])
+async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_last(
+    tmp_path: Path, own: bool
+) -> None:
+    """A person was asked and is there to answer; what is asked later might never be."""
+    agents = {"general": AgentConfig(permission={"todowrite": "deny", "todoread": "deny", "task": "deny"})}
+    async with project(tmp_path, SCENES, agent=agents if own else {}) as at, asyncio.TaskGroup() as group:
+        answering = group.create_task(at.prompt("go"))
+        asked = await until_asked(at)
+        child = await child_of(at, "Job")
+        await at.runtime.background(at.session_id)
+        answer = await answering
+        (listed,) = await at.runtime.asks(at.session_id)
+        why = await at.runtime.tasks.why(child)
+        task = await task_named(at.runtime, "Job")
+        await at.runtime.answer(asked, [["a"]])
+        async with asyncio.timeout(PATIENCE):
+            await at.ears.until(TaskCompleted)
+        await until_quiet(at.runtime, at.session_id)
+
+    assert answer.text == "Ok."
+    assert (listed.call.ask_id, task.status) == (asked, "running")
+    assert (why.code, why.on) == ("question", (asked,))
+    first, second = outputs(requests(at, "look")[-1])
+    assert "Which?\na" in first
+    assert "Not allowed here: question" in second
+    assert "question" not in seen(requests(at, "look")[-1])

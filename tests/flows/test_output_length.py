@@ -1,0 +1,60 @@
+"""A step that reaches the limit of the model's output: an error only where it left nothing to read."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.event import SessionError, TaskFailed
+from asyncagents.domain.failure import MessageOutputLengthError
+from asyncagents.llm.model import Request
+from asyncagents.llm.scripted import Step, call, end, say, think
+from tests.flows.delegating import Players, launch, office, task_named, until_ended
+from tests.flows.kit import ECHO, answer_of, stage
+
+
+@pytest.mark.spec("C-01")
+async def test_a_step_that_left_no_text_at_its_limit_is_an_error(tmp_path: Path) -> None:
+    async with stage(tmp_path, {"go": [[think("Hm."), end("length")], [say("Again.")]]}) as at:
+        answer = await at.prompt("go")
+        told = await at.ears.until(SessionError)
+    last = answer_of(answer)
+    assert (last.finish, type(last.error)) == ("length", MessageOutputLengthError)
+    assert told.error == last.error
+    assert len(at.model.requests) == 1
+
+
+@pytest.mark.spec("C-01")
+@pytest.mark.parametrize(
+    "step", [[say("Half")], [call("echo", text="x")], [say("Half"), call("echo", text="x")]]
+)
+async def test_a_step_that_left_something_at_its_limit_ends_the_turn_without_an_error(
+    tmp_path: Path, step: list[object]
+) -> None:
+    script = {"go": [[*step, end("length")], [say("Again.")]]}
+    async with stage(tmp_path, script, tools=[ECHO]) as at:  # type: ignore[arg-type]
+        last = answer_of(await at.prompt("go"))
+    assert (last.finish, last.error) == ("length", None)
+    assert len(at.model.requests) == 1
+
+
+@pytest.mark.spec("C-01", "T-03")
+async def test_a_task_that_left_no_text_at_its_limit_failed(tmp_path: Path) -> None:
+    scenes = {"go": [[launch("A", "a")], [say("Off.")], [say("Told.")]], "a": [[end("length")]]}
+    async with office(tmp_path, scenes) as at:
+        await at.prompt("go")
+        await until_ended(at, "A", TaskFailed)
+        task = await task_named(at.runtime, "A")
+    assert task.status == "error"
+    assert "before it wrote any text" in str(task.error)
+
+
+@pytest.mark.spec("C-01", "S-07")
+async def test_an_answer_in_a_form_is_tried_again_after_a_step_that_left_no_text(tmp_path: Path) -> None:
+    form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+    def scene(request: Request) -> Step:
+        return [end("length")] if len(request.messages) == 1 else [call("StructuredOutput", city="Rome")]
+
+    async with stage(tmp_path, Players({"go": [scene]})) as at:
+        entry = await at.runtime.prompt(at.session_id, "go", format=form)
+    assert answer_of(entry).structured == {"city": "Rome"}

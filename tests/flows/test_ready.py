@@ -1,0 +1,152 @@
+"""`/ready` tries a write: a full disk, one that hangs and a data directory that is gone are told in words."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from asyncagents.app import Setup
+from asyncagents.domain.id import SessionId
+from asyncagents.engine import readiness
+from asyncagents.errors import DatabaseGone
+from asyncagents.llm.scripted import ScriptedModel, say
+from asyncagents.store.tx import Commit, Verb
+from asyncagents.store.verb.health import try_write
+from asyncagents.world import PolledDatabase
+from tests.e2e.full_disk import LONG, LastPage, Sender, open_limited
+from tests.flows.kit import PATIENCE, open_world
+from tests.flows.serving import Caller, Told, serve
+
+T = TypeVar("T")
+SETUP = Setup(model=ScriptedModel({"hi": [[say("Hello.")]]}))
+
+
+class Slow:
+    """A database whose writes can be held up; those that are only tried are counted."""
+
+    def __init__(self, real: PolledDatabase) -> None:
+        self._real = real
+        self.free = asyncio.Event()
+        self.free.set()
+        self.tried = 0
+
+    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        self.tried += verb is try_write
+        await self.free.wait()
+        return await self._real.write(verb, quick=quick)
+
+    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
+        return await self._real.read(verb, quick=quick)
+
+    def listen(self, listener: Callable[[Commit], None]) -> None:
+        self._real.listen(listener)
+
+    def poll(self) -> None:
+        self._real.poll()
+
+
+async def until(caller: Caller, status: int) -> Told:
+    """An answer counts for a moment: whoever asks again hears of the change."""
+    async with asyncio.timeout(PATIENCE):
+        while (told := await caller.get("/ready")).status != status:  # noqa: ASYNC110  only asking tells
+            await asyncio.sleep(0.05)
+    return told
+
+
+def reason(told: Told) -> Any:
+    return told.json["data"]["message"]
+
+
+@pytest.mark.spec("X-11")
+async def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path: Path) -> None:
+    disk = LastPage()
+    async with (
+        open_limited(tmp_path, disk, SETUP) as runtime,
+        serve(runtime, tmp_path) as caller,
+    ):
+        sender = Sender(runtime)
+        session_id = await sender.session()
+        assert (await caller.get("/ready")).status == 200
+        disk.fill()
+        await sender.fill_up(session_id)
+        full = await until(caller, 503)
+        listed = await caller.ask("GET", "/session", headers=caller.token)
+        disk.free()
+        await until(caller, 200)
+        assert await sender.send(session_id, f"more {LONG}", "more")
+        await runtime.abort(session_id)
+    assert reason(full) == f"requests cannot be stored: {readiness.FULL}"
+    assert str(tmp_path) not in full.body.decode()
+    assert listed.status == 200
+
+
+async def test_a_store_that_hangs_is_not_ready_and_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "LONGEST_SECONDS", 0.3)
+    found: list[Slow] = []
+
+    def behind(database: PolledDatabase) -> PolledDatabase:
+        found.append(Slow(database))
+        return found[0]
+
+    async with (
+        open_world(tmp_path, SETUP, behind=behind) as runtime,
+        serve(runtime, tmp_path) as caller,
+    ):
+        (slow,) = found
+        slow.free.clear()
+        hangs = await asyncio.gather(*(caller.get("/ready") for _ in range(20)))
+        later = await caller.get("/ready")
+        tried = slow.tried
+        slow.free.set()
+        await until(caller, 200)
+    assert {each.status for each in (*hangs, later)} == {503}
+    assert "does not answer" in reason(later)
+    assert tried == 1
+
+
+async def test_many_who_ask_together_cost_one_write(tmp_path: Path) -> None:
+    found: list[Slow] = []
+
+    def behind(database: PolledDatabase) -> PolledDatabase:
+        found.append(Slow(database))
+        return found[0]
+
+    async with (
+        open_world(tmp_path, SETUP, behind=behind) as runtime,
+        serve(runtime, tmp_path) as caller,
+    ):
+        runtime.readiness._now = lambda: 5.0
+        told = await asyncio.gather(*(caller.get("/ready") for _ in range(50)))
+        tried = found[0].tried
+    assert {each.status for each in told} == {200}
+    assert tried == 1
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+async def test_nothing_is_acknowledged_in_a_data_directory_that_is_gone(tmp_path: Path, how: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    async with open_world(data, SETUP) as runtime, serve(runtime, tmp_path) as caller:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "hi")
+        assert (await caller.get("/ready")).status == 200
+        saved = tmp_path / "saved"
+        shutil.copytree(data, saved)
+        shutil.rmtree(data)
+        if how == "replaced":
+            shutil.copytree(saved, data)
+        gone = await until(caller, 503)
+        with pytest.raises(DatabaseGone, match=f"was {how}"):
+            await runtime.send(session.id, "hi", key="k")
+        body = {"parts": [{"type": "text", "text": "hi"}]}
+        said = await caller.ask("POST", f"/session/{session.id}/message", json=body, headers=caller.token)
+        entries = await runtime.messages(SessionId(session.id))
+        assert not (data / "asyncagents.db").exists() or how == "replaced"
+    assert reason(gone) == f"requests cannot be stored: {readiness.GONE}"
+    assert said.status == 503
+    assert [entry.text for entry in entries] == ["hi", "Hello."], "what is open can still be read"

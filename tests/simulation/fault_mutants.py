@@ -1,0 +1,46 @@
+"""Verbs that raise what no code expects: the simulation must see each, though other work goes on."""
+
+from tests.simulation.mutant import Mutant
+from tests.simulation.parks import PARKS
+from tests.simulation.trees import TREES
+
+
+def raises(verb: str, file: str, before: str, *, error: str = "NameError", first: int = 0) -> Mutant:
+    """Build a mutant that raises in front of the line `before`, which stands in `file` once."""
+    indent = before[: len(before) - len(before.lstrip())]
+    return Mutant(
+        f"{verb}_raises", f"store/verb/{file}.py", before, f'{indent}raise {error}("mutant")\n{before}', first
+    )
+
+
+FAULT_MUTANTS = (
+    raises("park", "rest", "    outside = waits_outside(row.control, calls)\n"),
+    raises("rest", "rest", '    if reason == "aborted":\n'),
+    raises(
+        "claim",
+        "claim",
+        "    row = await save(tx, row, row.control.claimed(owner, counts=counts), info)\n",
+        error="AssertionError",
+    ),
+    raises("claim_of_a_dead_run", "claim", "        info = await _close_cut_steps(tx, info)\n"),
+    raises("release", "claim", "    await _release(tx, await held(tx, lease))\n", error="AssertionError"),
+    raises(
+        "start_step", "step", "    before = await end_backoff(tx, row.control, reuse=not mail.anything)\n"
+    ),
+    raises("finish_step", "step", "    control = replace(control, steps=control.steps + 1)\n"),
+    raises("advance", "step", "    for move in moves:\n", error="AssertionError"),
+    raises("settle", "signal", "    call = await the_call(tx, fact.call_id)\n"),
+    raises(
+        "settle_open",
+        "signal",
+        "    done = call.to(Settled(result, tx.now, expired))\n",
+        error="AssertionError",
+    ),
+    raises("expire", "expire", '    rows = await tx.all("due_calls", tx.now, limit)\n'),
+    raises("wake_of_a_retry", "expire", "            await save(tx, row, row.control.woken())\n"),
+    raises("deliver", "delivery", '            row = await tx.one("parcel", delivery_id)\n', first=PARKS),
+    raises("end_of_a_delivery", "delivery", "    match verdict:\n", error="AssertionError", first=PARKS),
+    raises("spawn", "spawn", "    info = addressed(fact.info, fact.first.message)\n", first=TREES),
+    raises("end_of_a_task", "task_end", "    await put_task(tx, done)\n    try:\n", first=TREES),
+    raises("make_room", "queue", "        tx.wake(next_id)\n", error="AssertionError", first=TREES),
+)

@@ -1,0 +1,117 @@
+"""What the runs of a task came to: each by itself, and all of them together."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from asyncagents.domain.id import MessageId
+from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.task import Account, Before, Follow, Outcome, Task, Totals, ended, resumed
+from asyncagents.domain.task_account import all_runs, earlier_runs, ended_runs, run_account
+from asyncagents.domain.task_fact import facts
+from tests.unit.domain.build_task import NOW, a_task
+
+FOLLOW = Follow(MessageId("msg_2"), "And then?", NOW)
+
+
+def account(calls: list[str], spent: int) -> Account:
+    tokens = Tokens(input=spent, output=1, reasoning=0, cache=CacheTokens(read=0, write=spent))
+    names = {name: calls.count(name) for name in calls}
+    return Account(tool_calls=len(calls), by_name=names, last_tools=tuple(calls[-5:]), tokens=tokens)
+
+
+def end(task: Task, session: Account, now: int) -> Task:
+    latest = run_account(task, session)
+    return ended(replace(task, earlier=earlier_runs(task)), Outcome(status="completed"), latest, now)
+
+
+def resume(task: Task, session: Account, now: int) -> Task:
+    return resumed(task, replace(FOLLOW, at=now), None, Before(session, ended_runs(task)))
+
+
+@pytest.mark.spec("Z-05")
+def test_a_run_is_counted_from_where_it_began() -> None:
+    first = end(a_task(began=NOW), account(["read", "bash"], 10), NOW + 3)
+    again = resume(first, account(["read", "bash"], 10), NOW + 100)
+    second = end(again, account(["read", "bash", "bash"], 25), NOW + 104)
+    assert first.account is not None
+    assert second.account is not None
+    assert (second.account.tool_calls, second.account.by_name) == (1, {"bash": 1})
+    assert second.account.last_tools == ("bash",)
+    assert (second.account.tokens.input, second.account.tokens.output, second.account.ms) == (15, 0, 4)
+    sums = all_runs(second, second.account)
+    assert sums is not None
+    assert (sums.tool_calls, sums.by_name, sums.ms) == (3, {"read": 1, "bash": 2}, 7)
+    assert sums.tokens.input == 25
+    assert all_runs(first, first.account) is None
+
+
+@pytest.mark.spec("Z-05")
+def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None:
+    first = end(a_task(began=NOW), account(["read"], 10), NOW)
+    again = resume(first, account(["read", "bash"], 90), NOW)
+    second = end(again, account(["read", "bash", "grep"], 95), NOW)
+    assert second.account is not None
+    assert (second.account.by_name, second.account.tokens.input) == ({"grep": 1}, 5)
+    assert ended_runs(second).by_name == {"read": 1, "grep": 1}
+
+
+@pytest.mark.spec("Z-05")
+def test_a_run_that_did_nothing_has_no_facts_of_others() -> None:
+    first = end(a_task(began=NOW), account(["read", "bash"], 10), NOW)
+    second = end(resume(first, account(["read", "bash"], 10), NOW), account(["read", "bash"], 10), NOW)
+    told = facts(second)
+    assert "\ntool_calls: 0\n" in told
+    assert "\ntokens: 0 input, 0 output, 0 reasoning, 0 cache read, 0 cache write\n" in told
+    assert "\nruns: 2\ntotal_tool_calls: 2 (bash 1, read 1)\ntotal_tokens: 10 input," in told
+    assert "\ntotal_cost: $0.0000\ntotal_duration: 0s\n" in told
+    assert "total" not in facts(first)
+
+
+@given(st.lists(st.lists(st.sampled_from(["read", "bash", "grep"]), max_size=9), min_size=1, max_size=5))
+@pytest.mark.spec("Z-05")
+def test_all_runs_together_come_to_what_the_session_came_to(runs: list[list[str]]) -> None:
+    calls: list[str] = []
+    task = a_task(began=NOW)
+    for number, run in enumerate(runs):
+        if number:
+            task = resume(task, account(calls, len(calls)), NOW)
+        calls += run
+        task = end(task, account(calls, len(calls)), NOW)
+        assert task.account is not None
+        assert (task.account.tool_calls, task.account.last_tools) == (len(run), tuple(run[-5:]))
+    sums = ended_runs(task)
+    assert sums == replace(_totals(account(calls, len(calls))), ms=0)
+
+
+def _totals(whole: Account) -> Totals:
+    return Totals(tool_calls=whole.tool_calls, by_name=whole.by_name, tokens=whole.tokens, cost=whole.cost)
+
+
+@pytest.mark.spec("Z-05")
+def test_what_an_older_program_summed_over_runs_is_called_a_total() -> None:
+    """It kept the calls and tokens of all runs, and the time of the last one."""
+    mixed = a_task(status="completed", ended=NOW, run=1, resumes=1, account=account(["read"] * 3, 30))
+    told = facts(mixed)
+    assert "\nruns: 2\ntotal_tool_calls: 3 (read 3)\ntotal_tokens: 30 input," in told
+    assert "\ntool_calls" not in told
+    assert "\ntokens" not in told
+    assert "total_duration" not in told
+    third = end(resume(mixed, account(["read"] * 3, 30), NOW), account(["read"] * 4, 31), NOW)
+    assert third.account is not None
+    assert third.account.tool_calls == 1
+    assert "\nruns: 3\ntotal_tool_calls: 4 (read 4)\n" in facts(third)
+
+
+@pytest.mark.spec("Z-05")
+def test_a_run_that_an_older_program_began_is_counted_from_its_last_end() -> None:
+    live = a_task(
+        status="resumed", run=1, resumes=1, began=NOW, account=replace(account(["read"] * 2, 20), ms=5_000)
+    )
+    done = end(live, account(["read"] * 2 + ["bash"], 22), NOW + 1_000)
+    told = facts(done)
+    assert "\ntool_calls: 1 (bash 1)\ntokens: 2 input," in told
+    assert "\nruns: 2\ntotal_tool_calls: 3 (read 2, bash 1)\n" in told
+    assert "\nduration: 1s\n" in told
+    assert "\ntotal_duration: 6s\n" in told

@@ -1,0 +1,37 @@
+"""A call on its way in an export: nothing of it is lost, whatever state it is in."""
+
+import pytest
+
+from asyncagents.domain.call import Call, CallState, Completed, Failed, Open, Running, Settled, render
+from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
+from asyncagents.domain.result_file import ResultFile
+from asyncagents.domain.transfer_call import call_mark, marked_call
+
+REQUESTED = Call(
+    id=CallId("tool_1"),
+    session_id=SessionId("ses_1"),
+    message_id=MessageId("msg_1"),
+    part_id=PartId("prt_1"),
+    call_id="call_1",
+    tool="echo",
+    input={"text": "hi"},
+    turn=2,
+    created=5,
+    agent="build",
+)
+"""Its state is the default, which no JSON says."""
+STATES: tuple[CallState, ...] = (
+    Running(fence=3),
+    Open(kind="async", since=7, due=9),
+    Settled(Completed("done", "A title"), 8),
+    Settled(Completed("seen", files=(ResultFile("image/png", "data:image/png;base64,AAAA", "dot.png"),)), 8),
+    Settled(Failed("no", blocks=True), 8, expired=True),
+)
+
+
+@pytest.mark.spec("P-13")
+@pytest.mark.parametrize(
+    "call", [REQUESTED, *map(REQUESTED.to, STATES)], ids=lambda call: type(call.state).__name__
+)
+def test_a_call_is_read_again_as_it_was(call: Call) -> None:
+    assert marked_call(call_mark(call), render(call)) == call
