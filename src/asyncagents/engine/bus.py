@@ -59,6 +59,10 @@ class Relaying(Subscription):
     def growing(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
         raise NotImplementedError
 
+    def amend(self, event: Event) -> Event:
+        """Return the event that listeners get in place of this one."""
+        raise NotImplementedError
+
 
 class Bus:
     """Publishing never waits: a slow listener is cut off rather than slowing the engine."""
@@ -70,6 +74,7 @@ class Bus:
         self._drafts: dict[SessionId, Draft] = {}
         self.elsewhere: Callable[[Callable[[SessionId], bool]], list[Event]] = lambda wanted: []
         """What is being written in other processes, as far as it is known here."""
+        self._amend: Callable[[Event], Event] = lambda event: event
         self.upto = 0
         """The newest revision of the store whose events, and all before, were published, or are just now."""
         self.at = 0
@@ -103,6 +108,7 @@ class Bus:
     def publish(self, event: Event) -> None:
         if not self._listeners:
             return
+        event = self._amend(event)
         keys = (None,) if event.session_id is None else (event.session_id, None)
         for key in keys:
             for listener in self._listeners.get(key, ()):
@@ -119,6 +125,7 @@ class Bus:
         """What is being written here is told elsewhere, and the other way round, for good."""
         self._listeners.setdefault(None, {})[relay] = None
         self.elsewhere = relay.growing
+        self._amend = relay.amend
 
     @contextmanager
     def subscribe(self, session_id: SessionId | None = None) -> Iterator[Subscription]:

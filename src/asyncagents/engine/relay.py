@@ -107,9 +107,7 @@ class Relay(Relaying):
             self._texts.pop(part.id, None)
             self._early.pop(part.id, None)
             return
-        known = self._texts.get(part.id)
-        if known is None or known.length <= len(part.text):
-            self._texts[part.id] = _Text(part)
+        self._texts[part.id] = _Text(part)
         while len(self._texts) > MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
         for piece in self._early.pop(part.id, ()):  # when all have heard of the part
@@ -140,6 +138,19 @@ class Relay(Relaying):
                     offset=offset,
                 )
             )
+
+    def amend(self, event: Event) -> Event:
+        """Publish the row of a growing text with the pieces that listeners have had already.
+
+        A row may be read after pieces that are newer than it; without this it would take them back.
+        """
+        if not isinstance(event, PartUpdated) or not isinstance(event.part, TextPart | ReasoningPart):
+            return event
+        part = event.part
+        known = self._texts.get(part.id)
+        if known is None or part.time is None or part.time.end is not None or known.length <= len(part.text):
+            return event
+        return replace(event, part=replace(part, text=known.part.text))
 
     def growing(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
         """Texts of others, as far as they are known here."""

@@ -162,3 +162,20 @@ def test_no_payload_is_too_large_and_nothing_is_left_out(text: str) -> None:
     told = payloads(pieces)
     assert max(len(each.encode()) for each in told) <= PAYLOAD + 1_000
     assert len(told) < 30
+
+
+async def test_a_row_older_than_the_pieces_does_not_take_text_back(pair: Pair) -> None:
+    """The row is written with the first piece and read after the second one was published."""
+    with pair.there.attach(pair.ears):
+        pair.there.publish(part(""))
+        pair.here.publish(delta("one ", 0))
+        await pair.carry()
+        pair.here.publish(delta("two ", 4))
+        await pair.carry()
+        pair.there.publish(part("one "))
+        assert pair.ears.text == "one two "
+        pair.here.publish(delta("three", 8))
+        await pair.carry()
+        assert pair.ears.text == "one two three"
+        pair.there.publish(part("one", end=2))
+    assert pair.ears.text == "one"
