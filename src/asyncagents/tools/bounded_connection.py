@@ -7,7 +7,7 @@ from functools import partial
 from typing import cast
 
 import aiohttp
-from aiohappyeyeballs import AddrInfoType
+from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import RawResponseMessage

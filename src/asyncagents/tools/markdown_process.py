@@ -15,7 +15,7 @@ from asyncagents.tools.markdown_worker import PageToRead
 from asyncagents.tools.process import Processes
 from asyncagents.tools.process_piped import Piped, open_piped
 
-SECONDS = 20.0
+SECONDS = 15.0
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 # The package without its front door: the worker needs a few modules, not the whole runtime. In isolated mode
 # nothing is imported from the project, whatever it holds.

@@ -16,7 +16,7 @@ from asyncagents.domain.text import whole
 from asyncagents.tools.markdown import Markdown, to_markdown
 
 MOST_MEMORY = 512 * 1024**2
-MOST_CPU_SECONDS = 5
+MOST_CPU_SECONDS = 3
 NICE = 5
 _LIMITS = (
     (resource.RLIMIT_AS, MOST_MEMORY),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
-from aiohappyeyeballs import AddrInfoType
+from aiohttp import AddrInfoType
 from msgspec import Struct
 from yarl import URL
 

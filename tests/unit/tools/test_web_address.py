@@ -43,7 +43,7 @@ SAME = {
 }  # fmt: skip
 
 
-@pytest.mark.spec("Z-06")
+@pytest.mark.spec("A-03")
 @pytest.mark.parametrize(("one", "other"), [(one, each) for one, others in SAME.items() for each in others])
 def test_all_spellings_of_an_address_are_one(one: str, other: str) -> None:
     assert parse_address(other).url == one

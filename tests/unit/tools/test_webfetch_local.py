@@ -12,7 +12,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.pinned import NotPublic
 from asyncagents.tools.web import Target, _open_session, open_web
 from asyncagents.tools.web_address import parse_address
-from tests.unit.tools.local_spellings import NEVER, SPELLINGS
+from tests.unit.tools.local_spellings import NAMES, NEVER, SPELLINGS
 from tests.unit.tools.web_site import (
     CANARY,
     PUBLIC,
@@ -30,12 +30,12 @@ EVERYTHING = {"*": "allow", "webfetch": "allow", "webfetch*": "allow"}
 LOCAL_TOO = {**EVERYTHING, "webfetch_local": "allow"}
 
 
-@pytest.mark.spec("Z-06")
+@pytest.mark.spec("A-03")
 async def test_no_spelling_of_a_local_address_is_fetched_unasked(tmp_path: Path) -> None:
     service = Service()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
         fetch = Fetcher(door, tmp_path, EVERYTHING)
-        asks = [await _held(fetch, spelling.format(port=port)) for spelling in SPELLINGS]
+        asks = [await _held(fetch, spelling.format(port=port)) for spelling in (*SPELLINGS, *NAMES)]
     assert service.heard == []
     assert len(SPELLINGS) >= 100
     assert {ask.permission for ask in asks if ask is not None} == {"webfetch_local"}
@@ -59,7 +59,7 @@ async def test_no_spelling_of_a_local_address_is_reached_by_a_redirect(
     service = Service()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
         fetch = Fetcher(door, tmp_path, rules)
-        for spelling in (*SPELLINGS, *NEVER):
+        for spelling in (*SPELLINGS, *NAMES, *NEVER):
             location = spelling.format(port=port)
             if any(letter in location for letter in "\r\n\0"):
                 continue  # no header can hold it
@@ -99,6 +99,17 @@ async def test_a_local_server_is_fetched_once_that_is_allowed_by_name(tmp_path: 
     assert (done.output, by_name.output) == (CANARY, CANARY)
     assert isinstance(with_webfetch_denied, Ask)
     assert with_webfetch_denied.permission == "webfetch"
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "127.0.0.1.", "①②⑦.0.0.1", "a.localhost"]
+)
+async def test_an_address_that_is_allowed_is_dialled_as_it_was_judged(tmp_path: Path, host: str) -> None:
+    service = Service()
+    async with serve("127.0.0.1", "::1", handler=service.answer) as port, open_door() as door:
+        done = await Fetcher(door, tmp_path, LOCAL_TOO)(f"http://{host}:{port}/x")
+    assert isinstance(done, Completed)
+    assert (done.output, len(service.heard)) == (CANARY, 1)
 
 
 async def test_the_server_that_runs_the_agent_is_never_fetched_from(tmp_path: Path) -> None:
