@@ -1,6 +1,7 @@
 """A site that counts as public, a service of this machine that must not be reached, and a door between."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -90,6 +91,24 @@ def leads_to(location: str) -> Handler:
         return web.Response(status=302, headers={"location": location})
 
     return handler
+
+
+@asynccontextmanager
+async def serve_redirects(locations: Sequence[str]) -> AsyncIterator[str]:
+    """A site of the web whose page `/3` redirects to the location number 3, written as it stands."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode().lstrip("/")
+        head = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        if path.isdecimal() and int(path) < len(locations):
+            head = b"HTTP/1.1 302 Found\r\nlocation: %s\r\ncontent-length: 0\r\n\r\n"
+            head %= locations[int(path)].encode()
+        writer.write(head)
+        writer.close()
+
+    server = await asyncio.start_server(answer, PUBLIC, 0)
+    async with server:
+        yield f"http://site.test:{server.sockets[0].getsockname()[1]}"
 
 
 def context_with(rules: Written) -> ToolContext:
