@@ -11,12 +11,24 @@ from asyncagents.cli.agents_list import find, tell_odd
 from asyncagents.cli.place import open_place
 from asyncagents.cli.screen import print_table
 from asyncagents.domain.call import Effect
-from asyncagents.domain.permission import UNCLEAR, Action, evaluate, hidden, match, permission_of
+from asyncagents.domain.permission import (
+    UNCLEAR,
+    WEBFETCH,
+    WEBFETCH_LOCAL,
+    Action,
+    evaluate,
+    hidden,
+    match,
+    permission_of,
+)
 from asyncagents.domain.session import Rule
 from asyncagents.engine.tool import AnyTool
 
 SHOWN = 3
 """So many exceptions to a tool's rule are named; --json has them all."""
+
+_BESIDE = {"bash": UNCLEAR, WEBFETCH: WEBFETCH_LOCAL}
+"""What a tool asks for besides, or instead."""
 
 
 class Special(Struct, frozen=True):
@@ -67,8 +79,8 @@ def judged(tool: AnyTool, rules: Sequence[Rule]) -> Row:
 def _exceptions(permission: str, action: Action, rules: Sequence[Rule]) -> list[Special]:
     patterns = dict.fromkeys(rule.pattern for rule in rules if match(rule.permission, permission))
     found = [Special(each, evaluate(rules, permission, each)) for each in patterns if each != "*"]
-    if permission == "bash":
-        found.append(Special(UNCLEAR, evaluate(rules, UNCLEAR, "*")))
+    if (other := _BESIDE.get(permission)) is not None:
+        found.append(Special(other, evaluate(rules, other, "*")))
     return [each for each in found if each.action != action]
 
 

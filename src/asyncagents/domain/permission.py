@@ -16,6 +16,11 @@ Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
 
 UNCLEAR = "unclear_command"
 """Asked for beside `bash` where a command cannot be told from its text."""
+WEBFETCH = "webfetch"
+WEBFETCH_LOCAL = "webfetch_local"
+"""Asked for instead of `webfetch` where an address leads to this machine or its network."""
+_BY_NAME = (UNCLEAR, WEBFETCH_LOCAL)
+"""Permissions that a rule for everything does not allow."""
 # What git runs by itself, and what says what agents may do: whoever changes it could do anything later.
 _OWN = (
     ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
@@ -156,9 +161,10 @@ def _quick(pattern: str) -> Fits:
 
 
 def _meant(rule: Rule, permission: str) -> bool:
-    """What nobody can read is not allowed by a rule for everything: its own name must stand there."""
-    if permission == UNCLEAR and rule.action == "allow":
-        return rule.permission == UNCLEAR
+    """Say whether a rule is about a permission. Some are not allowed by a rule for everything: their own name
+    must stand there."""
+    if permission in _BY_NAME and rule.action == "allow":
+        return rule.permission == permission
     return match(rule.permission, permission)
 
 
@@ -240,7 +246,7 @@ def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Ru
 
     A plain rule laid over them would also loosen what they deny.
     """
-    said = [(rule.pattern, rule.action) for rule in under if match(rule.permission, permission)]
+    said = [(rule.pattern, rule.action) for rule in under if _meant(rule, permission)]
     unsaid: tuple[str, Action] = ("*", "ask")
     return tuple(
         Rule(permission=permission, pattern=pattern, action=strictest((said_action, action)))

@@ -179,7 +179,10 @@ class Calls:
             return Failed(_missing(call.tool, place))
         if call.own:
             return Running(lease.fence)
-        context = self._context(call, place, session.directory)
+        context = replace(
+            self._context(call, place, session.directory),
+            rules=await self._permissions.rules(call, place, session),
+        )
         try:
             args = msgspec.convert(call.input, tool.args)
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):

@@ -68,7 +68,7 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
         write(files, seen),
         patch(files, seen),
         bash(doors.processes, home=bench.home),
-        webfetch(bench.web),
+        webfetch(bench.web, doors.processes),
         todowrite(bench.todos, bench.ids),
         todoread(bench.todos),
         question(),

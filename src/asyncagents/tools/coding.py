@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from asyncagents.store.store import Store
 from asyncagents.tools.box import Bench
 from asyncagents.tools.cap import forget_old
 from asyncagents.tools.mcp import open_servers
+from asyncagents.tools.own_port import read_own_port
 from asyncagents.tools.projects import Extensions, Projects
 from asyncagents.tools.web import open_web
 
@@ -33,7 +35,10 @@ async def open_coding(
     """`config` counts in every directory; without one, the files of each do."""
     environment = system_environment()
     forget_old(output, clock.now())
-    async with open_web() as web, open_servers(output) as servers:
+    async with (
+        open_web(own_port=partial(read_own_port, output.parent)) as web,
+        open_servers(output) as servers,
+    ):
 
         def furnish(store: Store, ids: Ids, delegating: Delegating) -> Projects:
             bench = Bench(

@@ -4,6 +4,8 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
+from msgspec import Struct
+
 _SILENT = {"script", "style", "noscript", "template", "svg", "head", "iframe"}
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _BLOCKS = {
@@ -11,13 +13,29 @@ _BLOCKS = {
     "form", "figure", "figcaption", "blockquote", "dl", "dd", "dt", "address", "details", "summary",
 }  # fmt: skip
 _MARKS = {"strong": "**", "b": "**", "em": "_", "i": "_", "code": "`"}
+MOST_DEPTH = 64
+"""Lists in lists are indented down to here."""
+MOST_WRITTEN = 2_000_000
+"""So many characters are written before blank lines are taken out; what follows is left out."""
 
 
-def to_markdown(html: str, *, base: str = "") -> str:
+class Markdown(Struct, frozen=True):
+    text: str
+    cut: bool
+
+
+def to_markdown(html: str, *, base: str = "") -> Markdown:
     page = _Page(base)
-    page.feed(html)
-    page.close()
-    return page.text()
+    try:
+        page.feed(html)
+        page.close()
+    except _Full:
+        return Markdown(page.text(), cut=True)
+    return Markdown(page.text(), cut=False)
+
+
+class _Full(Exception):
+    """The page is longer than anybody reads."""
 
 
 class _Page(HTMLParser):
@@ -25,22 +43,29 @@ class _Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self._base = base
         self._out: list[str] = []
+        self._written = 0
         self._silent = 0
         self._pre = 0
         self._lists: list[int | None] = []
         self._links: list[str] = []
 
+    def _write(self, text: str) -> None:
+        self._out.append(text)
+        self._written += len(text)
+        if self._written > MOST_WRITTEN:
+            raise _Full
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _SILENT:
             self._silent += 1
         elif tag in _HEADINGS:
-            self._out.append(f"\n\n{_HEADINGS[tag]} ")
+            self._write(f"\n\n{_HEADINGS[tag]} ")
         elif tag in ("ul", "ol"):
-            self._out.append("" if self._lists else "\n")
+            self._write("" if self._lists else "\n")
             self._lists.append(0 if tag == "ol" else None)
         elif tag == "a":
             self._links.append(dict(attrs).get("href") or "")
-            self._out.append("[")
+            self._write("[")
         else:
             self._start_small(tag)
 
@@ -48,24 +73,24 @@ class _Page(HTMLParser):
         match tag:
             case "pre":
                 self._pre += 1
-                self._out.append("\n\n```\n")
+                self._write("\n\n```\n")
             case "li":
-                self._out.append(self._bullet())
+                self._write(self._bullet())
             case "br":
-                self._out.append("\n")
+                self._write("\n")
             case "hr":
-                self._out.append("\n\n---\n\n")
+                self._write("\n\n---\n\n")
             case "tr":
-                self._out.append("\n| ")
+                self._write("\n| ")
             case _ if tag in _MARKS and not self._pre:
-                self._out.append(_MARKS[tag])
+                self._write(_MARKS[tag])
             case _ if tag in _BLOCKS:
-                self._out.append("\n\n")
+                self._write("\n\n")
             case _:
                 pass
 
     def _bullet(self) -> str:
-        depth = "  " * max(0, len(self._lists) - 1)
+        depth = "  " * max(0, min(len(self._lists) - 1, MOST_DEPTH))
         if self._lists and (number := self._lists[-1]) is not None:
             self._lists[-1] = number + 1
             return f"\n{depth}{number + 1}. "
@@ -76,23 +101,23 @@ class _Page(HTMLParser):
             self._silent = max(0, self._silent - 1)
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
-            self._out.append("" if self._lists else "\n\n")
+            self._write("" if self._lists else "\n\n")
         elif tag == "a" and self._links:
             href = self._links.pop()
-            self._out.append(f"]({_joined(self._base, href)})" if href else "]")
+            self._write(f"]({_joined(self._base, href)})" if href else "]")
         elif tag == "pre" and self._pre:
             self._pre -= 1
-            self._out.append("\n```\n\n")
+            self._write("\n```\n\n")
         elif tag in ("td", "th"):
-            self._out.append(" | ")
+            self._write(" | ")
         elif tag in _MARKS and not self._pre:
-            self._out.append(_MARKS[tag])
+            self._write(_MARKS[tag])
         elif tag in _BLOCKS or tag in _HEADINGS:
-            self._out.append("\n\n")
+            self._write("\n\n")
 
     def handle_data(self, data: str) -> None:
         if not self._silent:
-            self._out.append(data if self._pre else re.sub(r"\s+", " ", data))
+            self._write(data if self._pre else re.sub(r"\s+", " ", data))
 
     def text(self) -> str:
         lines = (line.rstrip() for line in "".join(self._out).splitlines())

@@ -4,7 +4,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from io import BytesIO
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -13,7 +12,10 @@ from yarl import URL
 from asyncagents.engine.post import Answer, Answered, Forbidden, Letter, Unreachable
 from asyncagents.llm.fault import retry_after
 from asyncagents.tools.address import is_public
-from asyncagents.tools.pinned import Allowed, Lookup, NotPublic, Pinned, look_up
+from asyncagents.tools.host import find_literal, is_name
+from asyncagents.tools.lookup import Lookup, ThreadedLookup
+from asyncagents.tools.pinned import Allowed, NotPublic, Pinned
+from asyncagents.tools.unreachable import tell_reason
 
 SECONDS = 15
 LONGEST = 2_048
@@ -22,8 +24,6 @@ READ_AHEAD = 4_096
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*", re.ASCII)
 """What no two readers of an address take for different things: no space, no backslash."""
-_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII)
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 
 class Gate:
@@ -50,8 +50,8 @@ class Gate:
 
     def _refused(self, host: str) -> str | None:
         """An address in place of a name is never looked up, so it is checked here."""
-        literal = _literal(host)
-        if literal is None and (not _NAME.fullmatch(host) or _looks_like_a_number(host)):
+        literal = find_literal(host)
+        if literal is None and not is_name(host):
             return f"{host} is neither a name nor an address as it is usually written"
         if literal is not None and not self.allows(host, literal):
             return f"{host} is not a public address; async_tools.webhooks.hosts can allow it"
@@ -64,19 +64,7 @@ class Gate:
 def same(host: str) -> str:
     """One spelling for all of one host."""
     bare = host.lower().removeprefix("[").removesuffix("]")
-    return _literal(bare) or bare.removesuffix(".")
-
-
-def _literal(host: str) -> str | None:
-    try:
-        return None if "%" in host else str(ip_address(host))
-    except ValueError:
-        return None
-
-
-def _looks_like_a_number(host: str) -> bool:
-    """Some systems read 2130706433, 0x7f.1 and 0177.0.0.1 as addresses."""
-    return _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
+    return find_literal(bare) or bare.removesuffix(".")
 
 
 class Outgoing:
@@ -102,33 +90,16 @@ class Outgoing:
         except aiohttp.InvalidURL:
             return Forbidden("the address cannot be read")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Unreachable(_reason(error))
-
-
-def _reason(error: Exception) -> str:
-    """Without the address, which may hold a token."""
-    match error:
-        case TimeoutError():
-            return f"it did not answer within {SECONDS} s"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            return "its certificate cannot be trusted, or it speaks no TLS"
-        case aiohttp.ClientResponseError():
-            return "what it answered is not HTTP"
-        case aiohttp.ClientConnectorDNSError():
-            return "its name cannot be looked up"
-        case OSError(strerror=str(words)) if words:
-            return f"it cannot be reached: {words}"
-        case _:
-            return f"it cannot be reached: {type(error).__name__}"
+            return Unreachable(tell_reason(error, SECONDS))
 
 
 @asynccontextmanager
 async def open_outgoing(
-    hosts: tuple[str, ...] = (), *, look_up: Lookup = look_up, is_public: Allowed = is_public
+    hosts: tuple[str, ...] = (), *, look_up: Lookup | None = None, is_public: Allowed = is_public
 ) -> AsyncIterator[Outgoing]:
     gate = Gate(hosts, is_public)
     connector = aiohttp.TCPConnector(
-        resolver=Pinned(look_up, gate.allows), use_dns_cache=False, force_close=True
+        resolver=Pinned(look_up or ThreadedLookup(), gate.allows), use_dns_cache=False, force_close=True
     )
     async with aiohttp.ClientSession(
         connector=connector,

@@ -1,14 +1,13 @@
 """A name is looked up once and what was found is checked and then kept: it cannot lead elsewhere later."""
 
-import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeAlias
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-Lookup: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host."""
+from asyncagents.tools.lookup import Lookup
+
 Allowed: TypeAlias = Callable[[str], bool]
 """Whether an address may be reached."""
 
@@ -19,11 +18,6 @@ class NotPublic(Exception):
     def __init__(self, host: str) -> None:
         super().__init__(f"{host} is not a public address")
         self.host = host
-
-
-async def look_up(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class Pinned(AbstractResolver):

@@ -23,12 +23,14 @@ class Piped:
         output: asyncio.StreamReader,
         errors: asyncio.StreamReader,
         cwd: Path,
+        goodbye: float = GOODBYE,
     ) -> None:
         self._running = running
         self.writer = writer
         self.output = output
         self.errors = errors
         self._cwd = cwd
+        self._goodbye_seconds = goodbye
 
     def why(self) -> str:
         """How it ended, once it has."""
@@ -42,7 +44,7 @@ class Piped:
     async def _goodbye(self) -> None:
         self.writer.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE):
+            async with asyncio.timeout(self._goodbye_seconds):
                 await self._running.wait()
 
     async def end(self) -> None:
@@ -95,7 +97,9 @@ class Writer(asyncio.BaseProtocol):
 
 
 @asynccontextmanager
-async def open_piped(processes: Processes, command: Sequence[str], *, cwd: Path) -> AsyncIterator[Piped]:
+async def open_piped(
+    processes: Processes, command: Sequence[str], *, cwd: Path, goodbye: float = GOODBYE
+) -> AsyncIterator[Piped]:
     """It runs while the block does; nothing that it started is left afterwards."""
     with ExitStack() as ours:
         with ExitStack() as theirs:
@@ -105,7 +109,7 @@ async def open_piped(processes: Processes, command: Sequence[str], *, cwd: Path)
             writer = await _writer(writing, ours)
             output, errors = await _reader(reading, ours), await _reader(hearing, ours)
             running = await processes.attach(command, cwd=cwd, ends=Ends(given, told, complained))
-        piped = Piped(running, writer, output=output, errors=errors, cwd=cwd)
+        piped = Piped(running, writer, output=output, errors=errors, cwd=cwd, goodbye=goodbye)
         try:
             yield piped
         finally:

@@ -27,7 +27,7 @@ class Planned(Struct, frozen=True):
     """The other files of a call that changes several."""
 
 
-class _Recent(Generic[K, V]):
+class Recent(Generic[K, V]):
     """The last `most` entries; used from several threads."""
 
     def __init__(self, most: int) -> None:
@@ -53,8 +53,8 @@ class Seen:
     """What is forgotten only costs another read."""
 
     def __init__(self, *, files: int = MOST_FILES, calls: int = MOST_CALLS) -> None:
-        self._stamps: _Recent[tuple[SessionId, str], Stamp] = _Recent(files)
-        self._plans: _Recent[CallId, Planned] = _Recent(calls)
+        self._stamps: Recent[tuple[SessionId, str], Stamp] = Recent(files)
+        self._plans: Recent[CallId, Planned] = Recent(calls)
 
     def note(self, session_id: SessionId, place: Place, stamp: Stamp) -> None:
         self._stamps.put((session_id, place.path), stamp)

@@ -1,19 +1,48 @@
-"""The one door to the web: public addresses only, checked and then kept, redirects one by one, bounded."""
+"""The one door to the web: an address is looked up and judged once, and nothing but that is dialled."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+from aiohttp import AddrInfoType
 from msgspec import Struct
+from yarl import URL
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.address import is_public
-from asyncagents.tools.pinned import Allowed, Lookup, NotPublic, Pinned, look_up
+from asyncagents.tools.address import ReachOf, reach_from_here
+from asyncagents.tools.bounded_connection import BoundedConnector
+from asyncagents.tools.lookup import Lookup, ThreadedLookup
+from asyncagents.tools.pinned import NotPublic, Pinned
+from asyncagents.tools.unreachable import tell_reason
+from asyncagents.tools.web_address import WebAddress, join_address
+from asyncagents.tools.web_body import ENCODING, MOST_BYTES, decode_body, read_body
 
-MOST_BYTES = 5 * 1024 * 1024
-REDIRECTS = 5
+SECONDS = 60
+AT_ONCE = 32
+"""So many pages are fetched at the same time."""
 AGENT = "asyncagents (+webfetch)"
+_HEADERS = {
+    "user-agent": AGENT,
+    "accept": "text/html,text/markdown,text/plain,*/*;q=0.5",
+    "accept-encoding": ENCODING,
+}
+_LOOPBACK = ("127.0.0.1", "::1")
+
+
+class Target(Struct, frozen=True):
+    """An address of the web, and where it leads."""
+
+    address: WebAddress
+    dialled: tuple[str, ...]
+    is_local: bool
+
+    @property
+    def url(self) -> str:
+        return self.address.url
 
 
 class Page(Struct, frozen=True):
@@ -24,83 +53,104 @@ class Page(Struct, frozen=True):
 
 
 class Web:
-    def __init__(self, session: aiohttp.ClientSession, allowed: Allowed) -> None:
-        self._session = session
-        self._allowed = allowed
+    def __init__(
+        self, look_up: Lookup, reach_of: ReachOf, own_port: Callable[[], int | None], *, seconds: float
+    ) -> None:
+        self._look_up = look_up
+        self._reach_of = reach_of
+        self._own_port = own_port
+        self._seconds = seconds
+        self._free = asyncio.Semaphore(AT_ONCE)
+        self.parsing = asyncio.Semaphore(os.cpu_count() or 1)
+        """Held while a page is parsed, which takes a processor."""
 
-    async def fetch(self, url: str) -> Page:
-        """Raises `ToolError` with what the model can do about it."""
-        for _ in range(REDIRECTS + 1):
-            self._check(url)
-            try:
-                async with self._session.get(url, allow_redirects=False) as response:
-                    if (target := response.headers.get("location")) and 300 <= response.status < 400:
-                        url = urljoin(url, target)
-                        continue
-                    return await _page(url, response)
-            except NotPublic as error:
-                raise _not_public(error.host) from error
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise ToolError(f"{url} could not be fetched: {_reason(error)}") from error
-        raise ToolError(f"{url} redirects more than {REDIRECTS} times.")
+    async def resolve(self, address: WebAddress) -> Target:
+        """Find out where an address leads. Raises `ToolError` if nothing may be fetched from there."""
+        found = await self._find(address)
+        reaches = {self._reach_of(each) for each in found}
+        if "never" in reaches or not found:
+            raise ToolError(
+                f"{address.host} is not a public address ({', '.join(found) or 'it has none'}), nor one of "
+                "this machine and its network: nothing can be fetched from there."
+            )
+        is_local = "local" in reaches
+        if is_local and address.port == await asyncio.to_thread(self._own_port):
+            raise ToolError(f"{address.site} is the server that runs you: nothing is fetched from there.")
+        return Target(address, found, is_local)
 
-    def _check(self, url: str) -> None:
-        """An address in the URL itself is never looked up, so it is checked here."""
+    async def _find(self, address: WebAddress) -> tuple[str, ...]:
+        if address.is_literal:
+            return (address.host,)
+        if address.is_loopback_name:
+            return _LOOPBACK
         try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise ToolError(f"{url[:200]!r} is no address: {error}.") from error
-        if parts.scheme not in ("http", "https") or not host:
-            raise ToolError(f"{url[:200]!r} is no web address; begin it with https://.")
-        if parts.username is not None or parts.password is not None:
-            raise ToolError("An address with a user name or password is not fetched.")
-        literal = host.replace(".", "").isdecimal() or ":" in host or host.lower().startswith("0x")
-        if literal and not self._allowed(host):
-            raise _not_public(host)
+            return tuple(await self._look_up(address.host, address.port))
+        except OSError as error:
+            raise ToolError(f"{address.url} cannot be fetched: its name cannot be looked up.") from error
+
+    async def get(self, target: Target) -> Page | WebAddress:
+        """Fetch a page, or learn the address to which it redirects. Raises `ToolError`."""
+        try:
+            async with self._free, _open_session(target, self._seconds) as session:
+                url = URL(target.url, encoded=True)
+                async with session.get(url, allow_redirects=False) as response:
+                    if (location := response.headers.get("location")) and 300 <= response.status < 400:
+                        return join_address(target.address, location)
+                    return await _read_page(target.url, response)
+        except NotPublic as error:
+            raise ToolError(f"{target.url} is not fetched: {error}.") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ToolError(
+                f"{target.url} could not be fetched: {tell_reason(error, self._seconds)}."
+            ) from error
 
 
-def _not_public(host: str) -> ToolError:
-    return ToolError(f"{host} is not a public address; only pages of the public web can be fetched.")
+@asynccontextmanager
+async def _open_session(target: Target, seconds: float = SECONDS) -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a session that can dial what was found for the target, and nothing else."""
+
+    async def known(host: str, port: int) -> list[str]:
+        return list(target.dialled) if host == target.address.host else []
+
+    def is_known(host: str, address: str) -> bool:
+        return address in target.dialled
+
+    def open_socket(info: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, peer = info
+        if str(peer[0]) not in target.dialled or peer[1] != target.address.port or any(peer[2:]):
+            raise PermissionError(errno.EACCES, f"{peer[0]} was not looked up for this page")
+        return socket.socket(family, kind, protocol)
+
+    connector = BoundedConnector(Pinned(known, is_known), open_socket, most=2 * MOST_BYTES)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=10),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=_HEADERS,
+        auto_decompress=False,
+        trust_env=False,
+    ) as session:
+        yield session
 
 
-def _reason(error: Exception) -> str:
-    return str(error.__cause__ or error) or type(error).__name__
-
-
-async def _page(url: str, response: aiohttp.ClientResponse) -> Page:
+async def _read_page(url: str, response: aiohttp.ClientResponse) -> Page:
     if response.status >= 400:
         raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")
     kind = response.content_type
     if not (kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "yaml"))):
         raise ToolError(f"{url} is {kind}, not a text.")
-    raw, cut = await _bounded(response)
-    try:
-        text = raw.decode(response.charset or "utf-8", "replace")
-    except LookupError:
-        text = raw.decode("utf-8", "replace")
-    return Page(str(url), kind, text, cut)
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-    raw = bytearray()
-    async for piece in response.content.iter_any():
-        raw += piece
-        if len(raw) > MOST_BYTES:
-            return bytes(raw[:MOST_BYTES]), True
-    return bytes(raw), False
+    body = await read_body(response)
+    return Page(url, kind, decode_body(body.content, response.charset), body.cut)
 
 
 @asynccontextmanager
-async def open_web(*, look_up: Lookup = look_up, allowed: Allowed = is_public) -> AsyncIterator[Web]:
-    resolver = Pinned(look_up, lambda host, address: allowed(address))
-    connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, limit=32)
-    timeout = aiohttp.ClientTimeout(total=120, sock_connect=10)
-    async with aiohttp.ClientSession(
-        connector=connector,
-        timeout=timeout,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"user-agent": AGENT, "accept": "text/html,text/markdown,text/plain,*/*;q=0.5"},
-        trust_env=False,
-    ) as session:
-        yield Web(session, allowed)
+async def open_web(
+    *,
+    look_up: Lookup | None = None,
+    reach_of: ReachOf = reach_from_here,
+    own_port: Callable[[], int | None] = lambda: None,
+    seconds: float = SECONDS,
+) -> AsyncIterator[Web]:
+    """`own_port`: where the server of this program listens, which no page is fetched from. `seconds`: so long
+    one page may take."""
+    yield Web(look_up or ThreadedLookup(), reach_of, own_port, seconds=seconds)

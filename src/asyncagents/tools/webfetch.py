@@ -1,17 +1,30 @@
-"""The webfetch tool: a page of the public web, as a model can read it."""
+"""The webfetch tool: a page of the web, as a model can read it, by rules that count for every redirect."""
 
+import asyncio
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
 from asyncagents.domain.call import Completed
+from asyncagents.domain.id import CallId
+from asyncagents.domain.permission import WEBFETCH, WEBFETCH_LOCAL, Action, Effective
+from asyncagents.engine.agents import default_rules
 from asyncagents.engine.tool import Ask, Tool, ToolContext
+from asyncagents.errors import ToolError
 from asyncagents.tools.described import described
-from asyncagents.tools.markdown import to_markdown
-from asyncagents.tools.web import Page, Web
+from asyncagents.tools.markdown import Markdown
+from asyncagents.tools.markdown_process import read_as_markdown
+from asyncagents.tools.process import Processes
+from asyncagents.tools.seen import Recent
+from asyncagents.tools.web import Page, Target, Web
+from asyncagents.tools.web_address import WebAddress, parse_address
 
 MOST_CHARACTERS = 50_000
+REDIRECTS = 5
+SECONDS = 90.0
+"""For a page and all that leads to it; reading it as markdown comes on top."""
+MOST_PLANNED = 4_000
+_USUAL = Effective.of(default_rules())
 
 
 class WebFetch(Struct, frozen=True):
@@ -21,32 +34,105 @@ class WebFetch(Struct, frozen=True):
     )
 
 
-def webfetch(web: Web) -> Tool[WebFetch]:
+class Verdict(Struct, frozen=True):
+    """What the rules say of an address, and where it leads, if that was found out."""
+
+    permission: str
+    action: Action
+    target: Target | None = None
+
+
+def webfetch(web: Web, processes: Processes) -> Tool[WebFetch]:
+    planned: Recent[CallId, Target] = Recent(MOST_PLANNED)
+
+    async def plan(args: WebFetch, context: ToolContext) -> tuple[Ask, ...]:
+        address = parse_address(args.url)
+        verdict = await judge_address(web, address, context.rules or _USUAL)
+        if verdict.target is not None:
+            planned.put(context.call_id, verdict.target)
+        return (_ask(address, args, verdict),)
+
     async def run(args: WebFetch, context: ToolContext) -> Completed:
-        page = await web.fetch(args.url)
-        text = _read(page, args.format)
-        cut = page.cut or len(text) > MOST_CHARACTERS
-        note = f"\n\n[cut after {MOST_CHARACTERS:,} characters]" if cut else ""
-        return Completed(text[:MOST_CHARACTERS] + note, page.url, {"url": page.url, "truncated": cut})
+        address, rules = parse_address(args.url), context.rules or _USUAL
+        try:
+            async with asyncio.timeout(SECONDS):
+                target = planned.get(context.call_id)
+                if target is None or target.address != address:
+                    target = await _resolve_late(web, address, rules)
+                page = await _fetch(web, target, rules)
+        except TimeoutError as error:
+            raise ToolError(f"{address.url} did not come within {SECONDS:g} s.") from error
+        text = await _read(web, processes, page, args.format)
+        note = f"\n\n[cut after {len(text.text):,} characters]" if text.cut else ""
+        return Completed(text.text + note, page.url, {"url": page.url, "truncated": text.cut})
 
     return Tool(
-        "webfetch", WebFetch, run, plan=_plan, effect="none", timeout=130, description=described("webfetch")
+        "webfetch", WebFetch, run, plan=plan, effect="none", timeout=130, description=described("webfetch")
     )
 
 
-async def _plan(args: WebFetch, context: ToolContext) -> tuple[Ask, ...]:
-    return (Ask("webfetch", (args.url,), (_site(args.url),), {"url": args.url, "format": args.format}),)
+async def judge_address(web: Web, address: WebAddress, rules: Effective) -> Verdict:
+    """Judge an address by what it leads to. A name is looked up only if it may be fetched unasked: to look it
+    up tells it to its owner."""
+    action = rules.decide(WEBFETCH, address.spellings)
+    if action == "deny" or (action == "ask" and address.needs_lookup):
+        return Verdict(WEBFETCH, action)
+    target = await web.resolve(address)
+    if not target.is_local:
+        return Verdict(WEBFETCH, action, target)
+    return Verdict(WEBFETCH_LOCAL, rules.decide(WEBFETCH_LOCAL, address.spellings), target)
 
 
-def _site(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return f"{parts.scheme}://{parts.netloc}/*"
+async def _resolve_late(web: Web, address: WebAddress, rules: Effective) -> Target:
+    """Look up a name that a person was asked about first: whether it is local he was not asked."""
+    target = await web.resolve(address)
+    if target.is_local and rules.decide(WEBFETCH_LOCAL, address.spellings) != "allow":
+        found = parse_address(f"http://{_in_url(target.dialled[0])}:{address.port}/")
+        raise ToolError(
+            f"{address.url} leads to {', '.join(target.dialled)}, which is not a public address. If the page "
+            f"is wanted, call webfetch with the address itself, such as {found.url}: that asks for "
+            f"{WEBFETCH_LOCAL}."
+        )
+    return target
 
 
-def _read(page: Page, wanted: str) -> str:
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+async def _fetch(web: Web, target: Target, rules: Effective) -> Page:
+    for _ in range(REDIRECTS + 1):
+        answer = await web.get(target)
+        if isinstance(answer, Page):
+            return answer
+        target = await _follow(web, target, answer, rules)
+    raise ToolError(f"{target.url} is not fetched: there were more than {REDIRECTS} redirects before it.")
+
+
+async def _follow(web: Web, before: Target, address: WebAddress, rules: Effective) -> Target:
+    """Go where a page leads, if that may be fetched unasked. Raises `ToolError`."""
+    verdict = await judge_address(web, address, rules)
+    what = f"{before.url} redirects to {address.url}"
+    if verdict.target is not None and verdict.target.is_local and not before.is_local:
+        raise ToolError(f"{what}, which is not a public address: a page of the web cannot lead there.")
+    if verdict.action == "deny":
+        raise ToolError(f"{what}, which the rules do not allow.")
+    if verdict.action == "ask" or verdict.target is None:
+        raise ToolError(f"{what}. If you want that page, call webfetch with this address: it is asked for.")
+    return verdict.target
+
+
+def _ask(address: WebAddress, args: WebFetch, verdict: Verdict) -> Ask:
+    sites = tuple(f"{'/'.join(each.split('/', 3)[:3])}/*" for each in address.spellings)
+    metadata = {"url": address.url, "format": args.format}
+    if verdict.target is not None and verdict.target.is_local:
+        metadata["addresses"] = ", ".join(sorted(verdict.target.dialled))
+    return Ask(verdict.permission, address.spellings, sites, metadata)
+
+
+async def _read(web: Web, processes: Processes, page: Page, wanted: str) -> Markdown:
     if wanted == "html" or "html" not in page.kind:
-        return page.text
-    return to_markdown(page.text, base=page.url)
+        return Markdown(page.text[:MOST_CHARACTERS], cut=page.cut or len(page.text) > MOST_CHARACTERS)
+    async with web.parsing:
+        read = await read_as_markdown(processes, page.text, base=page.url, most=MOST_CHARACTERS)
+    return Markdown(read.text, cut=read.cut or page.cut)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.permission import (
     UNCLEAR,
+    WEBFETCH_LOCAL,
     Action,
     Effective,
     Layers,
@@ -127,10 +128,25 @@ def test_what_was_approved_for_good_answers_asks_and_lifts_no_denial() -> None:
     assert judge(build, approved, "webfetch", []) == "ask"
 
 
-def test_what_nobody_can_read_is_allowed_only_by_its_own_name() -> None:
-    assert evaluate((rule("*", "*", "allow"),), UNCLEAR, "x") == "ask"
-    assert evaluate((rule("*", "*", "allow"), rule(UNCLEAR, "*", "allow")), UNCLEAR, "x") == "allow"
-    assert evaluate((rule(UNCLEAR, "*", "allow"), rule("*", "*", "deny")), UNCLEAR, "x") == "deny"
+@pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL])
+def test_some_permissions_are_allowed_only_by_their_own_name(name: str) -> None:
+    everything = rule("*", "*", "allow")
+    assert evaluate((everything,), name, "x") == "ask"
+    assert evaluate((rule(f"{name[:5]}*", "*", "allow"), rule("?*", "*", "allow")), name, "x") == "ask"
+    assert evaluate((everything, rule(name, "*", "allow")), name, "x") == "allow"
+    assert evaluate((rule(name, "*", "allow"), rule("*", "*", "deny")), name, "x") == "deny"
+    assert RuleSet((everything,), (rule("*", "*", "allow"),)).evaluate(name, "x") == "ask"
+    assert RuleSet((everything,)).about(name)("x") == "ask"
+
+
+@pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL])
+def test_a_rule_for_everything_does_not_come_back_under_the_name_of_a_permission(name: str) -> None:
+    """An agent that may only look has rules of its own for each permission, made from those for all."""
+    asks, everything = rule(name, "*", "ask"), rule("*", "*", "allow")
+    for under in ((everything, asks), (asks, everything), (everything,)):
+        assert evaluate(confined(under, (name,)), name, "x") == "ask"
+        assert evaluate(at_least(under, name, "allow"), name, "x") == "ask"
+    assert evaluate(confined((everything, rule(name, "*", "allow")), (name,)), name, "x") == "allow"
 
 
 def test_one_denied_pattern_denies_and_one_that_asks_asks() -> None:

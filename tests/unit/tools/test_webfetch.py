@@ -1,8 +1,11 @@
-"""The web door: public addresses only, whatever they are called, and pages a model can read."""
+"""The webfetch tool: pages a model can read, rules that count for every redirect, and bounds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import gzip
+import zlib
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -10,106 +13,116 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.call import Completed
-from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.engine.tool import ToolContext
+from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
-from asyncagents.tools.address import is_public
+from asyncagents.tools.address import is_public, reach_of
 from asyncagents.tools.markdown import to_markdown
-from asyncagents.tools.web import MOST_BYTES, open_web
-from asyncagents.tools.webfetch import WebFetch, webfetch
+from asyncagents.tools.web import open_web
+from asyncagents.tools.web_address import parse_address
+from asyncagents.tools.web_body import MOST_BYTES, decode_body
+from tests.unit.tools.web_site import PUBLIC, Fetcher, Handler, leads_to, open_door, says, site
 
-CONTEXT = ToolContext(
-    session_id=SessionId("ses_1"),
-    message_id=MessageId("msg_1"),
-    call_id=CallId("tool_1"),
-    agent="build",
-    directory="/work",
-)
 PAGE = """<html><head><title>T</title><style>x{}</style></head><body><h1>Title</h1><p>Some <b>bold</b>
 and a <a href="/next">link</a>.</p><script>alert(1)</script>
 <ul><li>one<ul><li>inner</li></ul></li><li>two</li></ul>
 <ol><li>first</li><li>second</li></ol><pre>a
   b</pre><table><tr><td>x</td><td>y</td></tr></table></body></html>"""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-@asynccontextmanager
-async def site(**pages: Handler) -> AsyncIterator[str]:
-    """A site of this machine, under a name that only the tests know."""
-    app = web.Application()
-    for name, handler in pages.items():
-        app.router.add_get(f"/{name}", handler)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://site.test:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
-async def here(host: str, port: int) -> list[str]:
-    return ["127.0.0.1"]
-
-
-def anywhere(address: str) -> bool:
-    return True
-
-
-def says(text: str, **more: str) -> Handler:
-    async def handler(request: web.Request) -> web.Response:
-        return web.Response(text=text, **more)  # type: ignore[arg-type]
-
-    return handler
-
-
-async def fetch(url: str, format: str = "markdown") -> Completed:
-    async with open_web(look_up=here, allowed=anywhere) as door, asyncio.timeout(20):
-        done = await webfetch(door).run(WebFetch(url, format), CONTEXT)  # type: ignore[arg-type]
+async def fetch(tmp_path: Path, url: str, format: str = "markdown") -> Completed:
+    async with open_door() as door, asyncio.timeout(60):
+        done = await Fetcher(door, tmp_path, {})(url, format)
     assert isinstance(done, Completed)
     return done
 
 
 @pytest.mark.spec("A-05")
-async def test_a_page_is_read_as_markdown() -> None:
-    async with site(page=says(PAGE, content_type="text/html")) as base:
-        done = await fetch(f"{base}/page")
+async def test_a_page_is_read_as_markdown(tmp_path: Path) -> None:
+    async with site(page=says(PAGE, kind="text/html")) as base:
+        done = await fetch(tmp_path, f"{base}/page")
+        source = await fetch(tmp_path, f"{base}/page", "html")
     assert done.output.startswith("# Title\n\nSome **bold** and a [link](")
     assert f"({base}/next)" in done.output
     assert "- one\n  - inner" in done.output
     assert "1. first\n2. second" in done.output
     assert "```\na\n  b\n```" in done.output
     assert ("alert" in done.output, "x{}" in done.output, done.metadata["truncated"]) == (False, False, False)
+    assert source.output == PAGE
 
 
-async def test_a_redirect_is_followed_and_too_many_are_not() -> None:
-    async def hop(request: web.Request) -> web.Response:
-        raise web.HTTPFound("/page")
-
-    async def loop(request: web.Request) -> web.Response:
-        raise web.HTTPFound("/loop")
-
-    async with site(hop=hop, loop=loop, page=says("plain")) as base:
-        assert (await fetch(f"{base}/hop")).output == "plain"
-        with pytest.raises(ToolError, match="redirects more than"):
-            await fetch(f"{base}/loop")
+async def test_a_host_with_other_letters_is_fetched(tmp_path: Path) -> None:
+    async with site(page=says("plain")) as base:
+        done = await fetch(tmp_path, f"{base.replace('site.test', 'BÜCHER.test')}/page")
+    assert done.output == "plain"
+    assert done.metadata["url"] == f"{base.replace('site.test', 'xn--bcher-kva.test')}/page"
 
 
-async def test_a_redirect_to_a_private_address_is_refused() -> None:
-    async def out(request: web.Request) -> web.Response:
-        raise web.HTTPFound("http://169.254.169.254/latest/meta-data")
-
-    async with site(out=out) as base, open_web(look_up=here, allowed=_not_metadata) as door:
-        with pytest.raises(ToolError, match="not a public address"):
-            await door.fetch(f"{base}/out")
-
-
-def _not_metadata(address: str) -> bool:
-    return address != "169.254.169.254"
+async def test_a_redirect_is_followed_and_too_many_are_not(tmp_path: Path) -> None:
+    async with site(hop=leads_to("/page"), loop=leads_to("/loop"), page=says("plain")) as base:
+        done = await fetch(tmp_path, f"{base}/hop")
+        with pytest.raises(ToolError, match="more than 5 redirects"):
+            await fetch(tmp_path, f"{base}/loop")
+    assert (done.output, done.metadata["url"]) == ("plain", f"{base}/page")
 
 
-async def test_a_page_without_end_is_cut() -> None:
+@pytest.mark.spec("A-04")
+async def test_a_redirect_goes_where_the_rules_allow_and_nowhere_else(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def other(request: web.Request) -> web.Response:
+        heard.append(request.host)
+        return web.Response(text="other")
+
+    async with site(other=other) as base:
+        there = f"{base.replace('site.test', 'other.test')}/other"
+        async with site(go=leads_to(there.replace("http:", "HTTP:"))) as start, open_door() as door:
+            deny = {"webfetch": {"*": "allow", "http://other.test:*": "deny"}}
+            ask = {"webfetch": {"*": "ask", "http://site.test:*": "allow"}}
+            with pytest.raises(ToolError, match=f"redirects to {there}, which the rules do not allow"):
+                await Fetcher(door, tmp_path, deny)(f"{start}/go")
+            with pytest.raises(ToolError, match=rf"redirects to {there}\. .*call webfetch with this address"):
+                await Fetcher(door, tmp_path, ask)(f"{start}/go")
+            assert heard == []
+            done = await Fetcher(door, tmp_path, {"webfetch": "allow"})(f"{start}/go")
+    assert isinstance(done, Completed)
+    assert (done.output, len(heard)) == ("other", 1)
+
+
+@pytest.mark.spec("A-04")
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "HTTP://site.test:{port}/x",
+        "http://SITE.test:{port}/x",
+        "http://site.test.:{port}/x",
+        "http://site.test:0{port}/x",
+        "http://site.test:{port}?x",
+        "http://site.test:{port}",
+        " http://site.test:{port}/x",
+        "http://ｓite.test:{port}/x",
+        "http://site。test:{port}/x",
+        "http://site.test:{port}/%2e%2e/x",
+    ],
+)
+async def test_a_rule_counts_however_an_address_is_written(tmp_path: Path, spelling: str) -> None:
+    rules = {"webfetch": {"*": "allow", "http://site.test:8099/*": "deny"}}
+    async with open_door() as door:
+        ask = await Fetcher(door, tmp_path, rules)(spelling.format(port=8099))
+    assert isinstance(ask, Ask)
+    assert (ask.permission, ask.always) == ("webfetch", ("http://site.test:8099/*",))
+
+
+@pytest.mark.parametrize("written", ["http://bücher.test/*", "http://xn--bcher-kva.test/*"])
+async def test_a_rule_may_name_a_host_in_either_spelling(tmp_path: Path, written: str) -> None:
+    async with open_door() as door:
+        ask = await Fetcher(door, tmp_path, {"webfetch": {"*": "allow", written: "deny"}})(
+            "http://Bücher.test"
+        )
+    assert isinstance(ask, Ask)
+    assert ask.always == ("http://xn--bcher-kva.test/*", "http://bücher.test/*")
+
+
+async def test_a_page_without_end_is_cut(tmp_path: Path) -> None:
     async def flood(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/plain"})
         await response.prepare(request)
@@ -118,90 +131,211 @@ async def test_a_page_without_end_is_cut() -> None:
         return response
 
     async with site(flood=flood) as base:
-        done = await fetch(f"{base}/flood")
+        done = await fetch(tmp_path, f"{base}/flood")
     assert (done.metadata["truncated"], len(done.output) < 51_000) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("handler", "says_so"),
     [
-        (says("no", status=404), "answered 404"),  # type: ignore[arg-type]
-        (says("x", content_type="image/png"), "not a text"),
+        (says("no", status=404), "answered 404"),
+        (says("x", kind="image/png"), "not a text"),
     ],
 )
-async def test_what_cannot_be_read_is_said(handler: Handler, says_so: str) -> None:
+async def test_what_cannot_be_read_is_said(tmp_path: Path, handler: Handler, says_so: str) -> None:
     async with site(page=handler) as base:
         with pytest.raises(ToolError, match=says_so):
-            await fetch(f"{base}/page")
+            await fetch(tmp_path, f"{base}/page")
+
+
+def packed(content: bytes, encoding: str = "gzip", kind: str = "text/plain") -> Handler:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(body=content, headers={"content-encoding": encoding, "content-type": kind})
+
+    return handler
+
+
+def _bomb(size: int) -> bytes:
+    pack = zlib.compressobj(wbits=31)
+    piece = b"x" * (1 << 20)
+    return b"".join(pack.compress(piece) for _ in range(size >> 20)) + pack.flush()
+
+
+async def test_what_is_packed_is_unpacked_only_so_far(tmp_path: Path) -> None:
+    bomb = _bomb(64 << 20)
+    twice = gzip.compress(bomb)
+    pages = {
+        "plain": packed(gzip.compress(b"plain")),
+        "bomb": packed(bomb),
+        "twice": packed(twice, "gzip, gzip"),
+        "brotli": packed(b"x", "br"),
+        "broken": packed(b"\x1f\x8b" + b"x" * 100),
+        "short": packed(gzip.compress(b"plain" * 1000)[:40]),
+        "none": packed(b"plain", "identity"),
+    }
+    async with site(**pages) as base:
+        done = {name: await fetch(tmp_path, f"{base}/{name}") for name in ("plain", "bomb", "none")}
+        for name, reason in (("twice", "not asked for"), ("brotli", "not asked for"), ("broken", "damaged")):
+            with pytest.raises(ToolError, match=reason):
+                await fetch(tmp_path, f"{base}/{name}")
+        short = await fetch(tmp_path, f"{base}/short")
+    assert (done["plain"].output, done["none"].output) == ("plain", "plain")
+    assert (done["bomb"].metadata["truncated"], len(done["bomb"].output) < 51_000) == (True, True)
+    assert len(short.output) < 5_000
+
+
+@asynccontextmanager
+async def raw_site(*pieces: bytes, forever: bytes = b"", hold: bool = False) -> AsyncIterator[str]:
+    """A server that says these bytes, then others until the client is gone, or nothing more."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            for piece in pieces:
+                writer.write(piece)
+            while forever:
+                writer.write(forever * (1 + 4096 // len(forever)))
+                await writer.drain()
+            await (reader.read() if hold else writer.drain())
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, PUBLIC, 0)
+    async with server:
+        yield f"http://site.test:{server.sockets[0].getsockname()[1]}/"
+
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("pieces", "forever"),
     [
-        "ftp://example.org/x",
-        "file:///etc/passwd",
-        "example.org",
-        "http://",
-        "http://user:pw@example.org/",
-        "http://127.0.0.1/",
-        "http://2130706433/",
-        "http://0x7f000001/",
-        "http://[::1]/",
-        "http://[::ffff:10.0.0.1]/",
-        "http://[fe80::1%eth0]/",
-        "http://localhost/",
-        "http://rebound.test/",
-        "http://[/",
-        "http://a:b/",
+        ((OK,), b"x-more: y\r\n"),
+        ((OK, b"x-long: "), b"y" * 4096),
+        ((b"HTTP/1.1 200 ",), b"O" * 4096),
+        ((OK, b"transfer-encoding: chunked\r\n\r\n1;"), b"e" * 4096),
+        ((OK, b"transfer-encoding: chunked\r\n\r\n0\r\n"), b"x-trailer: y\r\n"),
+        ((OK, b"transfer-encoding: chunked\r\n\r\n"), b"0" * 4096),
+        ((), b"HTTP/1.1 100 Continue\r\n\r\n"),
+        ((), b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"),
+        ((b"SSH-2.0-x\r\n",), b"garbage\r\n"),
     ],
 )
-async def test_what_is_not_the_public_web_is_refused(url: str) -> None:
-    async def private(host: str, port: int) -> list[str]:
-        return ["93.184.216.34", "10.0.0.1"]
-
-    async with open_web(look_up=private) as door:
-        with pytest.raises(ToolError):
-            await door.fetch(url)
+async def test_a_head_without_end_is_given_up(
+    tmp_path: Path, pieces: tuple[bytes, ...], forever: bytes
+) -> None:
+    async with raw_site(*pieces, forever=forever) as url:
+        with pytest.raises(ToolError, match="could not be fetched"):
+            await fetch(tmp_path, url)
 
 
 @pytest.mark.parametrize(
-    ("address", "public"),
+    "pieces",
     [
-        ("93.184.216.34", True),
-        ("2606:4700::1111", True),
-        ("10.1.2.3", False),
-        ("100.64.0.1", False),
-        ("169.254.169.254", False),
-        ("224.0.0.1", False),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("fd00::1", False),
-        ("::ffff:127.0.0.1", False),
-        ("::ffff:93.184.216.34", True),
-        ("64:ff9b::7f00:1", False),
-        ("64:ff9b::5db8:d822", True),
-        ("2002:7f00:1::", False),
-        ("::127.0.0.1", False),
-        ("::ffff:0:7f00:1", False),
-        ("fec0::1", False),
-        ("4000::1", False),
-        ("not an address", False),
+        (),
+        (b"HTTP/1.1 200 OK\r\n",),
+        (OK, b"content-length: 9\r\n\r\nabc"),
+        (OK, b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"),
+        (OK, b"content-encoding: gzip\r\n\r\n\x1f\x8b\x08"),
     ],
 )
-def test_which_addresses_are_public(address: str, public: bool) -> None:
-    assert is_public(address) is public
+async def test_a_page_that_stops_coming_is_given_up(tmp_path: Path, pieces: tuple[bytes, ...]) -> None:
+    async with raw_site(*pieces, hold=True) as url, open_door(seconds=0.2) as door:
+        with pytest.raises(ToolError, match=r"did not answer within 0\.2 s"):
+            await Fetcher(door, tmp_path, {})(url)
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "utf-7", "idna", "zlib", "undefined", "unicode_escape", "x\0y"]
+)
+def test_a_charset_that_pages_do_not_have_counts_as_utf_8(charset: str) -> None:
+    assert decode_body("a-é+AGE-".encode(), charset) == "a-é+AGE-"
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("shift_jis", "日本"),
+        ("ISO-8859-1", "é"),
+        ("windows-1251", "Ж"),
+        ("GB2312", "中"),
+        ("utf-16", "é"),
+        ("EUC-KR", "가"),
+    ],
+)
+def test_charsets_of_the_web_are_read(charset: str, text: str) -> None:
+    assert decode_body(text.encode(charset), charset) == text
+
+
+async def test_what_has_no_address_is_refused(tmp_path: Path) -> None:
+    async with open_door() as door:
+        with pytest.raises(ToolError, match="it has none"):
+            await Fetcher(door, tmp_path, {})("http://void.test/")
+
+
+@pytest.mark.parametrize(
+    ("address", "reach"),
+    [
+        ("93.184.216.34", "public"),
+        ("2606:4700::1111", "public"),
+        ("::ffff:93.184.216.34", "public"),
+        ("64:ff9b::5db8:d822", "public"),
+        ("127.0.0.1", "local"),
+        ("127.200.0.1", "local"),
+        ("0.0.0.0", "local"),
+        ("10.1.2.3", "local"),
+        ("172.16.0.1", "local"),
+        ("172.32.0.1", "public"),
+        ("192.168.1.1", "local"),
+        ("100.64.0.1", "local"),
+        ("::", "local"),
+        ("::1", "local"),
+        ("fd00::1", "local"),
+        ("::ffff:127.0.0.1", "local"),
+        ("100.100.100.200", "never"),
+        ("168.63.129.16", "never"),
+        ("192.0.0.192", "never"),
+        ("169.254.169.254", "never"),
+        ("::ffff:169.254.169.254", "never"),
+        ("fd00:ec2::254", "never"),
+        ("fe80::1", "never"),
+        ("fe80::1%eth0", "never"),
+        ("2606:4700::1111%eth0", "never"),
+        ("224.0.0.1", "never"),
+        ("64:ff9b::7f00:1", "never"),
+        ("64:ff9b:1::5db8:d822", "never"),
+        ("2002:7f00:1::", "never"),
+        ("::127.0.0.1", "never"),
+        ("::ffff:0:7f00:1", "never"),
+        ("fec0::1", "never"),
+        ("4000::1", "never"),
+        ("0.0.0.1", "never"),
+        ("127.1", "never"),
+        ("not an address", "never"),
+        ("", "never"),
+    ],
+)
+def test_where_addresses_lead(address: str, reach: str) -> None:
+    assert reach_of(address) == reach
+    assert is_public(address) is (reach == "public")
 
 
 @given(st.text(alphabet="<>/apreulio1h &;\"'=#x", max_size=120))
 def test_any_page_can_be_read(html: str) -> None:
-    assert isinstance(to_markdown(html, base="http://x.test/"), str)
+    assert isinstance(to_markdown(html, base="http://x.test/").text, str)
 
 
-@given(st.text(max_size=60))
-async def test_any_address_is_fetched_or_refused_with_a_reason(url: str) -> None:
+@given(st.text(max_size=60) | st.text(max_size=60).map(lambda text: f"http://{text}"))
+async def test_any_address_is_found_or_refused_with_a_reason(url: str) -> None:
     async def nowhere(host: str, port: int) -> list[str]:
         return []
 
     async with open_web(look_up=nowhere) as door:
-        with pytest.raises(ToolError):
-            await door.fetch(url)
+        try:
+            target = await door.resolve(parse_address(url))
+        except ToolError:
+            return
+    assert target.is_local or target.address.is_literal

@@ -1,0 +1,59 @@
+"""Names looked up in threads of their own: a name server that is slow holds up nothing else."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from threading import Thread
+from typing import TypeAlias
+
+Lookup: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host. Raises `OSError`."""
+MOST_AT_ONCE = 16
+SECONDS = 10.0
+_Found: TypeAlias = list[str] | OSError
+
+
+class ThreadedLookup:
+    """Asks the system. A thread that waits for a name server cannot be ended: so many there are at most, and
+    none of them is waited for when the program ends."""
+
+    def __init__(self, *, seconds: float = SECONDS, most: int = MOST_AT_ONCE) -> None:
+        self._seconds = seconds
+        self._free = asyncio.Semaphore(most)
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        async with asyncio.timeout(self._seconds):
+            await self._free.acquire()
+            answer = await self._start(host, port)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def _start(self, host: str, port: int) -> "asyncio.Future[_Found]":
+        found: asyncio.Future[_Found] = asyncio.get_running_loop().create_future()
+        try:
+            Thread(target=self._work, args=(host, port, found), daemon=True).start()
+        except RuntimeError:  # the system gives us no more threads
+            self._deliver(found, OSError("no name can be looked up now"))
+        return found
+
+    def _work(self, host: str, port: int, found: "asyncio.Future[_Found]") -> None:
+        answer = _ask_system(host, port)
+        with suppress(RuntimeError):  # the loop is closed: there is no more interest in the answer
+            found.get_loop().call_soon_threadsafe(self._deliver, found, answer)
+
+    def _deliver(self, found: "asyncio.Future[_Found]", answer: _Found) -> None:
+        self._free.release()
+        if not found.done():
+            found.set_result(answer)
+
+
+def _ask_system(host: str, port: int) -> _Found:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error
+    except UnicodeError as error:  # a label that is empty or too long
+        return OSError(str(error))
+    return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -1,0 +1,57 @@
+"""A page read as markdown: parsed in a process of its own, with a deadline.
+
+Python's parser takes for ever for some pages, and would hold up the whole runtime meanwhile.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from asyncagents.errors import ToolError
+from asyncagents.tools.markdown import Markdown
+from asyncagents.tools.markdown_worker import PageToRead
+from asyncagents.tools.process import Processes
+from asyncagents.tools.process_piped import Piped, open_piped
+
+SECONDS = 15.0
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+# The package without its front door: the worker needs a few modules, not the whole runtime. In isolated mode
+# nothing is imported from the project, whatever it holds.
+_START = (
+    "import sys, types; package = types.ModuleType('asyncagents'); package.__path__ = [sys.argv[1]]; "
+    "sys.modules['asyncagents'] = package; from asyncagents.tools.markdown_worker import main; main()"
+)
+_COMMAND = (sys.executable, "-I", "-c", _START, _PACKAGE)
+_CHUNK = 64 * 1024
+_LONGEST_CHARACTER = 6
+"""Of a character in JSON, in bytes."""
+
+
+async def read_as_markdown(
+    processes: Processes, html: str, *, base: str, most: int, seconds: float = SECONDS
+) -> Markdown:
+    """Raises `ToolError` if it takes too long, or too much memory."""
+    page = msgspec.json.encode(PageToRead(html, base, most))
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            open_piped(processes, _COMMAND, cwd=Path("/"), goodbye=0) as worker,
+        ):
+            answer = await _ask(worker, page, most * _LONGEST_CHARACTER + _CHUNK)
+        return msgspec.json.decode(answer, type=Markdown)
+    except (TimeoutError, OSError, msgspec.DecodeError) as error:
+        raise ToolError(
+            f"{base} is not read as markdown: its HTML takes too long or too much memory to parse. "
+            'Fetch it with the format "html", or fetch another page.'
+        ) from error
+
+
+async def _ask(worker: Piped, page: bytes, most: int) -> bytes:
+    await worker.writer.write(page)
+    worker.writer.close()
+    answer = bytearray()
+    while len(answer) <= most and (piece := await worker.output.read(_CHUNK)):
+        answer += piece
+    return bytes(answer)

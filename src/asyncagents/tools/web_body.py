@@ -1,0 +1,72 @@
+"""The body of a page: so much of it, however it is compressed, and as text, whatever it says it is."""
+
+import codecs
+import zlib
+from collections.abc import Iterator
+
+import aiohttp
+from msgspec import Struct
+
+from asyncagents.errors import ToolError
+
+MOST_BYTES = 5 * 1024 * 1024
+ENCODING = "gzip"
+_PIECE = 64 * 1024
+# Text, and read in one go: of Python's other codecs some take for ever, and some make no text.
+_CHARSETS = frozenset(
+    {
+        *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "ascii"),
+        *("iso8859-1", "iso8859-2", "iso8859-3", "iso8859-4", "iso8859-5", "iso8859-6", "iso8859-7"),
+        *("iso8859-8", "iso8859-9", "iso8859-10", "iso8859-11", "iso8859-13", "iso8859-14", "iso8859-15"),
+        *("iso8859-16", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257"),
+        *("cp1258", "cp866", "cp874", "koi8-r", "koi8-u", "mac-roman", "mac-cyrillic", "tis-620"),
+        *("gbk", "gb2312", "gb18030", "big5", "big5hkscs", "cp932", "cp949", "cp950"),
+        *("euc_jp", "euc_kr", "shift_jis", "iso2022_jp"),
+    }
+)
+
+
+class Body(Struct, frozen=True):
+    content: bytes
+    cut: bool
+
+
+async def read_body(response: aiohttp.ClientResponse) -> Body:
+    """Read no more than `MOST_BYTES`, on the wire and unpacked. Raises `ToolError`."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "", ENCODING, "x-gzip"):
+        raise ToolError(f"{response.url} is packed as {encoding[:40]!r}, which was not asked for.")
+    packed = encoding in (ENCODING, "x-gzip")
+    stream = zlib.decompressobj(wbits=31)
+    content = bytearray()
+    wire = 0
+    async for piece in response.content.iter_any():
+        wire += len(piece)
+        for part in _unpack(stream, piece) if packed else (piece,):
+            content += part
+            if len(content) > MOST_BYTES:
+                return Body(bytes(content[:MOST_BYTES]), cut=True)
+        if wire > MOST_BYTES or stream.eof:
+            return Body(bytes(content), cut=not stream.eof)
+    return Body(bytes(content), cut=False)
+
+
+def _unpack(stream: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
+    """Unpack little by little: a few bytes may stand for gigabytes."""
+    part = b"?"
+    while (piece or part) and not stream.eof:
+        try:
+            part = stream.decompress(piece, _PIECE)
+        except zlib.error as error:
+            raise ToolError("The page is packed, and damaged: it cannot be read.") from error
+        piece = stream.unconsumed_tail
+        yield part
+
+
+def decode_body(content: bytes, charset: str | None) -> str:
+    """Decode as the page says, if that is a charset of the web; else as UTF-8."""
+    try:
+        known = codecs.lookup(charset or "utf-8").name
+    except (LookupError, ValueError):  # ValueError: a NUL in it
+        known = "utf-8"
+    return content.decode(known if known in _CHARSETS else "utf-8", "replace")

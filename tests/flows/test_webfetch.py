@@ -1,0 +1,137 @@
+"""Webfetch under real rules: what is not the public web asks by its own permission, and redirects obey."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.llm.scripted import Line, call, say
+from asyncagents.server.serve import Listening, open_server
+from asyncagents.tools.webfetch import webfetch
+from tests.flows.hostile import asks_after_always, coder, judged, yard
+from tests.flows.kit import stage
+from tests.unit.tools.local_spellings import NEVER, SPELLINGS
+from tests.unit.tools.web_site import CANARY, Service, leads_to, open_door, processes, says, serve, site
+
+EVERYTHING: dict[str, Any] = {"*": "allow", "webfetch": "allow"}
+
+
+def fetches(*urls: str) -> list[Line]:
+    return [call("webfetch", url=url, format="text") for url in urls]
+
+
+@pytest.mark.spec("A-03", "A-04")
+@pytest.mark.parametrize("agent", ["build", "explore"])
+async def test_no_spelling_of_a_local_address_is_fetched_unasked(tmp_path: Path, agent: str) -> None:
+    service = Service()
+    async with serve("127.0.0.1", "::1", handler=service.answer) as port:
+        calls = fetches(*(each.format(port=port) for each in SPELLINGS))
+        found = await judged(tmp_path, yard(tmp_path), calls, agent=agent, permission=EVERYTHING)
+    ran = [SPELLINGS[number] for number in found.unasked]
+    assert (ran, service.heard) == ([], [])
+    assert CANARY not in found.told
+    asked = {each.permission for each in found.asks if each is not None}
+    assert asked == {"webfetch_local"}
+
+
+@pytest.mark.spec("A-04")
+async def test_a_local_server_is_fetched_when_a_person_allows_it(tmp_path: Path) -> None:
+    service = Service()
+    async with serve("127.0.0.1", handler=service.answer) as port:
+        url = f"http://localhost:{port}/page"
+        async with coder(tmp_path, yard(tmp_path), fetches(url)) as at:
+            await at.runtime.send(at.session_id, "go")
+            asked = await at.ears.until(PermissionAsked)
+            assert service.heard == []
+            await at.runtime.answer(asked.request.id, "once")
+            await at.runtime.wait(at.session_id)
+            (state,) = await at.states()
+    assert (asked.request.permission, asked.request.patterns) == ("webfetch_local", (url,))
+    assert asked.request.metadata["addresses"] == "127.0.0.1, ::1"
+    assert isinstance(state, ToolCompleted)
+    assert (state.output, len(service.heard)) == (CANARY, 1)
+
+
+@pytest.mark.spec("Z-06")
+async def test_always_is_for_one_local_server_alone(tmp_path: Path) -> None:
+    service = Service()
+    async with serve("127.0.0.1", handler=service.answer) as port:
+        first, same = f"http://127.0.0.1:{port}/a", f"http://127.0.0.1:{port}/b?c"
+        others = (
+            f"http://127.0.0.1:{port + 1}/a",
+            f"http://localhost:{port}/a",
+            f"https://127.0.0.1:{port}/",
+        )
+        asks = await asks_after_always(tmp_path, yard(tmp_path), fetches(first), fetches(same, *others))
+    assert sorted(each.patterns[0] for each in asks) == sorted(others)
+    assert len(service.heard) == 2
+
+
+@pytest.mark.spec("A-05")
+async def test_neither_the_server_itself_nor_metadata_is_fetched_whatever_is_allowed(tmp_path: Path) -> None:
+    rules = {**EVERYTHING, "webfetch_local": "allow"}
+    place = yard(tmp_path)
+    script: dict[str, list[list[Line]]] = {"go": []}
+    agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}
+    coding = Config(data_dir=tmp_path / "data", permission=rules, agent=agents)
+    async with (
+        stage(tmp_path / "data", script, coding=coding, directory=place.root) as at,
+        open_server(at.runtime, tmp_path / "data", Listening(port=0), directory=place.root) as listing,
+    ):
+        hosts = ("127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "①②⑦.⓪.⓪.①", "127.1.2.3")
+        urls = [f"http://{host}:{listing.port}/v1/health" for host in hosts]
+        never = [url for url in NEVER if ".test" not in url]
+        script["go"] += [fetches(*urls, *never), [say("Done.")]]
+        await at.prompt("go")
+        states = await at.states()
+    own, other = states[: len(urls)], states[len(urls) :]
+    assert len(other) == len(never)
+    assert all(isinstance(each, ToolError) and "the server that runs you" in each.error for each in own)
+    assert all(isinstance(each, ToolError) and "nothing can be fetched" in each.error for each in other)
+
+
+@pytest.mark.spec("A-03", "A-04")
+async def test_a_redirect_is_judged_by_the_rules_of_the_session(tmp_path: Path) -> None:
+    """One that is allowed is followed; one that must be asked for is asked for in a call of its own."""
+    service = Service()
+    async with (
+        serve("127.0.0.1", handler=service.answer) as port,
+        site(there=says("there"), secret=says("secret"), other=says("other")) as to,
+        site(
+            there=leads_to(f"{to}/there"),
+            other=leads_to(f"{to}/other"),
+            secret=leads_to(f"{to.replace('http', 'HTTP')}/a/%2e%2e/secret"),
+            local=leads_to(f"http://127。0。0。1:{port}/"),
+        ) as base,
+        open_door() as door,
+    ):
+        pages = {"*": "allow", "*/other": "ask", "*/secret": "deny", f"{base}/*": "allow"}
+        rules: dict[str, Any] = {"*": "allow", "webfetch": pages, "webfetch_local": "allow"}
+        names = ("there", "other", "secret", "local")
+        script = {
+            "go": [fetches(*(f"{base}/{name}" for name in names)), fetches(f"{to}/other"), [say("Done.")]]
+        }
+        coding = Config(data_dir=tmp_path / "data", permission=rules)
+        tool = webfetch(door, processes(tmp_path))
+        async with stage(
+            tmp_path / "data", script, coding=coding, tools=[tool], directory=yard(tmp_path).root
+        ) as at:
+            await at.runtime.send(at.session_id, "go")
+            asked = await at.ears.until(PermissionAsked)
+            await at.runtime.answer(asked.request.id, "once")
+            await at.runtime.wait(at.session_id)
+            states = await at.states()
+    there, other, secret, local, again = states
+    assert asked.request.patterns == (f"{to}/other",)
+    assert isinstance(there, ToolCompleted)
+    assert isinstance(again, ToolCompleted)
+    assert (there.output, again.output, service.heard) == ("there", "other", [])
+    assert isinstance(other, ToolError)
+    assert f"redirects to {to}/other. If you want that page, call webfetch" in other.error
+    assert isinstance(secret, ToolError)
+    assert f"redirects to {to}/secret, which the rules do not allow" in secret.error
+    assert isinstance(local, ToolError)
+    assert "a page of the web cannot lead there" in local.error
