@@ -145,7 +145,7 @@ async def test_a_child_of_build_writes_nothing_once_its_parent_plans(tmp_path: P
 
 @pytest.mark.spec("A-03", "D-04")
 async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> None:
-    """The lead is spoken to as `plan` when it launches, and as itself later; the root is `build` throughout."""
+    """The lead is spoken to as `plan` when it launches, and as itself later; the root is `build`."""
     scenes: Scenes = {
         "go": [[launching("asyncagents_task", "lead", "wait for me", description="Lead")], *IDLE],
         "wait for me": IDLE,
