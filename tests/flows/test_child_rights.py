@@ -12,12 +12,13 @@ import pytest
 from asyncagents.config.config import AgentConfig, CommandConfig, Config, DelegationConfig
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.part_input import SubtaskInput
-from asyncagents.domain.session import Rule
+from asyncagents.domain.session import LaunchRights, Rule
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Line, Step, call, say
 from asyncagents.store.verb.change import Change
 from tests.flows.delegating import Players, Scenes, child_of, ids, until_quiet
 from tests.flows.kit import PATIENCE, Gate, Stage, stage
+from tests.flows.moving import brought, elsewhere, exported
 from tests.flows.test_project import repository
 
 OPEN: dict[str, Any] = {"edit": "allow", "bash": "allow", "unclear_command": "allow"}
@@ -336,3 +337,18 @@ async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_i
 
     assert after.launch_rights is None
     assert on.wrote == (recorded == "build")
+
+
+@pytest.mark.spec("A-03", "P-13")
+async def test_an_import_binds_a_child_as_it_was_bound(tmp_path: Path) -> None:
+    scenes: Scenes = {"go": [[launching("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
+    async with scene(tmp_path, scenes) as on:
+        await on.say("go", "plan", tools={"webfetch": False})
+        await until_quiet(on.runtime, on.at.session_id)
+        child = await child_of(on.at, "Job")
+        await exported(on.runtime, tmp_path / "files", on.at.session_id)
+    await brought(tmp_path / "other", tmp_path / "files")
+    async with elsewhere(tmp_path / "other", serve=False) as (runtime, _):
+        there = await runtime.session(child)
+
+    assert there.launch_rights == LaunchRights(agent="plan", tools={"webfetch": False})
