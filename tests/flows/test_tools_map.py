@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.config import AgentConfig
+from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
 from tests.flows.calling import Caller
 from tests.flows.moving import brought, elsewhere, exported
@@ -172,3 +172,44 @@ async def test_an_import_takes_the_map_along_and_what_it_allows_only_if_it_is_tr
     assert other.tools == {"bash": False}
     assert own.tools == {"bash": False, "webfetch": True}
     assert "its own rules that allow something were left out" in str(done)
+
+
+@pytest.mark.spec("Z-04")
+@pytest.mark.parametrize("how", ["agent", "command", "subtask", "fork", "child"])
+async def test_no_way_to_speak_lifts_a_denial_of_the_session(tmp_path: Path, how: str) -> None:
+    """With `true` in the map: said to another agent, by a command, to a copy, a task or a child."""
+    agents = {
+        "open": AgentConfig(mode="all", description="Works.", permission={"bash": "allow", "edit": "allow"})
+    }
+    commands = {"go": CommandConfig(template="go", agent="open", subtask=how == "subtask")}
+    async with coding(tmp_path, {"go": TOUCH}, agent=agents, command=commands) as at:
+        where = await begun(at, tmp_path, permission=[NO_BASH])
+        if how == "fork":
+            where = f"/session/{(await at.post(f'{where}/fork')).body['id']}"
+        if how == "child":
+            where = await begun(at, tmp_path, parentID=where.removeprefix("/session/"))
+        body = {**text("go"), "tools": {"*": True, "bash": True}, "agent": "open"}
+        if how in {"command", "subtask"}:
+            await tell(at, where, "hello", {"*": True, "bash": True})
+            said = await at.post(f"{where}/command", {"command": "go", "arguments": ""})
+        else:
+            said = await at.post(f"{where}/message", body)
+        at.stage.model.requests.clear()  # what is said to a copy begins as in the session it was made of
+
+    assert said.status == 200
+    assert not ran(tmp_path)
+
+
+@pytest.mark.spec("Z-04")
+async def test_a_rule_that_is_changed_leaves_the_map_and_a_map_leaves_the_rules(tmp_path: Path) -> None:
+    allow = {"permission": "bash", "pattern": "*", "action": "allow"}
+    async with coding(tmp_path, {"go": TOUCH, "again": TOUCH}) as at:
+        mapped, ruled = await begun(at, tmp_path), await begun(at, tmp_path, permission=[allow])
+        await tell(at, mapped, "hello", {"bash": False})
+        await at.ask("PATCH", mapped, {"permission": [allow]})
+        await tell(at, mapped, "go")
+        await at.ask("PATCH", ruled, {"permission": [NO_BASH]})
+        await tell(at, ruled, "again", {"bash": True})
+        at.stage.model.requests.clear()
+
+    assert not ran(tmp_path)

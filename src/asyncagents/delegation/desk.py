@@ -17,7 +17,15 @@ from asyncagents.domain.part import TextPart
 from asyncagents.domain.permission import TASK
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.remark import Addressee
-from asyncagents.domain.session import Rule, Session, SessionTime, Tokens, project_id, slug
+from asyncagents.domain.session import (
+    Rule,
+    Session,
+    SessionTime,
+    Tokens,
+    project_id,
+    record_launch,
+    slug,
+)
 from asyncagents.domain.task import Task, batch_of
 from asyncagents.domain.task_text import (
     ambiguous,
@@ -98,7 +106,7 @@ class Desk:
         agent = await self.agent(order.agent, context)
         launcher, before = await self._look.at(context.session_id)
         parent = launcher.info
-        info = self._session(order, agent, parent)
+        info = record_launch(self._session(order, agent, parent), parent, agent=context.agent)
         fork = await self._fork(context, info.id) if order.fork else None
         now = self.clock.now()
         longest = None if limits.seconds is None else int(limits.seconds * 1000)

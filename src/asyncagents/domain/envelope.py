@@ -36,14 +36,25 @@ def _spelt(tag: str) -> str:
     return rf"[{_UNSEEN}]*+".join(letters)
 
 
-def _name(tags: tuple[str, ...]) -> str:
-    return rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(map(_spelt, tags))})(?![\w-])))"
+def _name(*families: str) -> str:
+    return rf"(?=(?i:{_GAP}(?:[/\\]{_GAP})*+(?:{'|'.join(families)})(?![\w-])))"
+
+
+def _family(start: str) -> str:
+    """Spell the tags that begin alike: where the beginning does not stand, none of them is tried."""
+    ends = [tag.removeprefix(start) for tag in TAGS if tag.startswith(start)]
+    return rf"{_spelt(start)}[{_UNSEEN}]*+(?:{'|'.join(map(_spelt, ends))})"
 
 
 # `Promise<File>` is code. No tag of ours is written like this, so it is no danger to let it be.
-_GENERIC = r"(?<=\w)<(?=File[>,?\[|])"
-_IN_TAG = {False: _name(TAGS), True: _name((*TAGS, FILE))}
+_GENERIC = r"(?<=\w<)File[>,?\[|]"
+_STARTS = ("task_", "system-")
+"""Each tag of ours begins with one of these."""
+_FAMILIES = tuple(map(_family, _STARTS))
+_IN_TAG = {False: _name(*_FAMILIES), True: _name(*_FAMILIES, _spelt(FILE))}
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
+_CONTROLS = bytes((*range(9), *range(14, 28), 127))
+"""Those of the signs that are not seen that are ASCII."""
 _BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
 _STARS = re.compile(r"\*{2,}")
 
@@ -59,10 +70,19 @@ def enclosed(text: str, *, files: bool = False) -> str:
 
     With `files`, where a person's words stand, the tag of an attached file counts as ours.
     """
-    if "<" not in text and "lt;" not in text:
+    if ("<" not in text and "lt;" not in text) or not (files or _may_hold_tag(text)):
         return text
-    pattern = rf"(?:(?!{_GENERIC})<|&((?:amp;)*+lt;)){_IN_TAG[files]}"
+    pattern = rf"(?:<(?!{_GENERIC})|&((?:amp;)*+lt;)){_IN_TAG[files]}"
     return _compiled(pattern).sub(lambda hit: f"&amp;{hit[1]}" if hit[1] else "&lt;", text)
+
+
+def _may_hold_tag(text: str) -> bool:
+    """Look for the beginning of a tag without its `<`: most texts have none, and need no closer look."""
+    if text.isascii():
+        seen = text.encode().translate(None, _CONTROLS).lower().replace(b"-", b"_")
+        return b"task_" in seen or b"system_" in seen
+    squeezed = _HIDDEN.sub("", text).casefold().replace("-", "_")
+    return "task_" in squeezed or "system_" in squeezed
 
 
 def opened(text: str, *, files: bool = False) -> str:

@@ -61,6 +61,8 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
 
     rules: tuple[Rule, ...]
     tools: tuple[Rule, ...] = ()
+    asks_anew: tuple[str, ...] = ()
+    """Permissions for which nothing that was approved for good counts."""
 
     def evaluate(self, permission: str, pattern: str) -> Action:
         """Apply the map to what the rules say: `false` denies, `true` answers an ask and lifts no denial."""
@@ -108,6 +110,11 @@ class Effective(Struct, frozen=True, cache_hash=True):
 
     def hides(self, tool: str) -> bool:
         return any(each.hides(tool) for each in self.sets)
+
+    @property
+    def asks_anew(self) -> frozenset[str]:
+        """Of the agent and of all that it works for."""
+        return frozenset(permission for each in self.sets for permission in each.asks_anew)
 
 
 def narrowed(child: Effective, parent: Effective) -> Effective:

@@ -5,6 +5,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.port import Rng
 from asyncagents.domain.shape import Shape
@@ -107,6 +109,15 @@ class Revert(Shape, frozen=True, kw_only=True):
         return self.snapshot is not None and self.diff is None
 
 
+class LaunchRights(Shape, frozen=True, kw_only=True):
+    """What a parent was when it launched a child: later it may do more, and the child may not."""
+
+    agent: str | None = None
+    """None: the parent had not been spoken to, so the agent that it has now counts."""
+    permission: tuple[Rule, ...] | None = None
+    tools: dict[str, bool] | None = None
+
+
 class Session(Shape, frozen=True, kw_only=True):
     id: SessionId
     slug: str
@@ -128,7 +139,21 @@ class Session(Shape, frozen=True, kw_only=True):
     permission: tuple[Rule, ...] | None = None
     tools: dict[str, bool] | None = None
     """The newest map of a prompt: laid over `permission`, it lifts no denial."""
+    launch_rights: LaunchRights | None = None
+    """None: it has no parent, or an older program made it."""
     revert: Revert | None = None
+
+
+def record_launch(child: Session, parent: Session, *, agent: str | None) -> Session:
+    """Keep with a child what its parent is while `agent` launches it."""
+    rights = LaunchRights(agent=agent, permission=parent.permission, tools=parent.tools)
+    return replace(child, launch_rights=rights)
+
+
+def recall_launch(parent: Session, rights: LaunchRights) -> Session:
+    """Make of a parent the one that it was when it launched a child."""
+    agent = rights.agent or parent.agent
+    return replace(parent, agent=agent, permission=rights.permission, tools=rights.tools)
 
 
 def default_title(now_ms: int, child: bool) -> str:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call import Call
-from asyncagents.domain.envelope import line
+from asyncagents.domain.envelope import enclosed, line
 from asyncagents.domain.failure import ContextOverflowError
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, MessageId, PartId
@@ -192,9 +192,9 @@ def _task(task: Task) -> str:
 
 
 def _todo(todo: Todo) -> str:
-    return f"- [{todo.status}] {' '.join(todo.content.split())} ({todo.priority})"
+    return f"- [{todo.status}] {enclosed(' '.join(todo.content.split()), files=True)} ({todo.priority})"
 
 
 def _call(call: Call) -> str:
     given = shortened(encode(call.input).decode(), LONGEST_INPUT)
-    return f"- {call.call_id}: {call.tool} {given}"
+    return f"- {call.call_id}: {call.tool} {enclosed(given, files=True)}"

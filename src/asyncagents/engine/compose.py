@@ -21,6 +21,7 @@ from asyncagents.domain.command import (
     mentions,
     split_arguments,
 )
+from asyncagents.domain.envelope import enclosed
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.part import FileSource, ResourceSource, Source, Span
 from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, SubtaskInput, TextInput
@@ -57,7 +58,7 @@ def data_url(data: bytes, mime: str) -> str:
 
 def _said(content: Content) -> PartInput:
     if content.text is not None:
-        return TextInput(text=content.text)
+        return TextInput(text=enclosed(content.text, files=True))
     return FileInput(mime=content.mime or UNTYPED, url=data_url(content.data or b"", content.mime))
 
 
@@ -260,7 +261,7 @@ class Composer:
     async def _shell(self, command: Command, piece: ShellPiece) -> str:
         assert self._material is not None, "the command is its"
         try:
-            return await self._material.shell(piece, self._directory)
+            return enclosed(await self._material.shell(piece, self._directory), files=True)
         except ToolError as error:
             raise InvalidInput(f"/{command.name} cannot run `{piece.command}`: {error}") from error
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from asyncagents.domain.call import pending_text
 from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.envelope import enclosed
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId
 from asyncagents.domain.message import AssistantMessage
@@ -23,13 +24,15 @@ from asyncagents.domain.part import (
     ToolWaiting,
 )
 from asyncagents.domain.shape import encode
-from asyncagents.domain.text import result_read, without_reminders
+from asyncagents.domain.text import without_reminders
 from asyncagents.domain.window import words
-from asyncagents.engine.prompt import CLEARED, INTERRUPTED
+from asyncagents.engine.prompt import CLEARED, INTERRUPTED, read_result
 
 LONGEST_OUTPUT = 2_000
 LONGEST_TEXT = 16_000
 SHORTEST = 200
+ASSISTANT = "Assistant"
+HANGING = "\n  "
 LEFT_OUT = "[… {count} messages are left out here …]"
 
 
@@ -41,13 +44,13 @@ class Line(Struct, frozen=True):
     essential: bool = False
 
     def cut(self, text: int, output: int) -> str:
-        return f"{self.who}: {shortened(self.text, text if self.essential else output)}"
+        return _hang(f"{self.who}: {shortened(self.text, text if self.essential else output)}")
 
 
 def digest(head: str, entries: Sequence[Entry], shown: frozenset[PartId], *, room: int) -> str:
     """What was said and done, in at most so many tokens; `head`: what an earlier summary says."""
     lines = [list(_lines(entry, shown)) for entry in entries]
-    before = [f"Summary of what came before:\n{_within(head, room // 2)}"] if head else []
+    before = [f"Summary of what came before:\n{_within(_hang(head), room // 2)}"] if head else []
     room -= sum(words(text) for text in before)
     text, output = LONGEST_TEXT, LONGEST_OUTPUT
     told = _told(lines, text, output)
@@ -85,11 +88,16 @@ def _fitting(told: list[str], room: int) -> Iterator[str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """With a gap in the middle: how a thing begins and how it ends tell most."""
+    """With a gap in the middle: how a thing begins and how it ends tell most. Its end hangs."""
     if len(text) <= most:
         return text
     half = max(1, most // 2)
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]{HANGING}{text[-half:]}"
+
+
+def _hang(text: str) -> str:
+    """Indent all lines but the first: no text can pretend that somebody else begins to speak."""
+    return "\n".join(text.splitlines()).replace("\n", HANGING)
 
 
 def _within(text: str, tokens: int) -> str:
@@ -100,7 +108,7 @@ def _within(text: str, tokens: int) -> str:
 
 
 def _lines(entry: Entry, shown: frozenset[PartId]) -> Iterator[Line]:
-    who = "Assistant" if isinstance(entry.info, AssistantMessage) else "User"
+    who = ASSISTANT if isinstance(entry.info, AssistantMessage) else "User"
     for part in entry.parts:
         yield from _part(who, part, shown)
 
@@ -109,13 +117,16 @@ def _part(who: str, part: Part | UnknownPart, shown: frozenset[PartId]) -> Itera
     match part:
         case TextPart(text=text, ignored=ignored, synthetic=synthetic) if not ignored:
             if said := without_reminders(f"\n{text}").strip():
+                said = (
+                    enclosed(said, files=True) if who == ASSISTANT else said
+                )  # all this is told as a person's
                 yield Line("System" if synthetic else who, said, essential=not synthetic)
         case FilePart(mime=mime, filename=name):
             yield Line(who, f"[attached {name or 'a file'}, {mime}]", essential=True)
         case SubtaskPart(agent=agent, prompt=prompt):
             yield Line(who, f"[asked @{agent}] {prompt}", essential=True)
         case ToolPart():
-            yield Line(f"Call of {part.tool}", encode(part.state.input).decode())
+            yield Line(f"Call of {part.tool}", enclosed(encode(part.state.input).decode(), files=True))
             yield Line("Result", _result(part, shown))
         case _:
             pass
@@ -129,9 +140,9 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> str:
             return CLEARED
         case ToolCompleted(output=output, attachments=files):
             names = [f"[attached {file.filename or 'a file'}, {file.mime}]" for file in files or ()]
-            return "\n".join((result_read(output), *names))
+            return "\n".join((read_result(part.tool, output), *names))
         case ToolError(error=error):
-            return f"failed: {result_read(error)}"
+            return f"failed: {read_result(part.tool, error)}"
         case ToolPending() | ToolRunning() | ToolWaiting():
             return INTERRUPTED
         case _:

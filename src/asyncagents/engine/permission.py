@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,19 +10,21 @@ from msgspec.structs import replace
 from asyncagents.domain.ask import PermissionRequest, ToolRef
 from asyncagents.domain.call import BY_HAND, Call, Failed, Open
 from asyncagents.domain.id import Ids
-from asyncagents.domain.permission import POLLING, Action, Effective
+from asyncagents.domain.permission import POLLING, Action, Effective, RuleSet
 from asyncagents.domain.port import Clock
-from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.session import LaunchRights, Rule, Session, recall_launch
 from asyncagents.domain.shape import encode
 from asyncagents.engine.tool import Ask, Policy, ToolContext
 from asyncagents.engine.workplace import TOO_LATE, Asking, Workplace, Workplaces, enter
-from asyncagents.errors import InvalidInput
+from asyncagents.errors import Damaged, InvalidInput, NotFound
 from asyncagents.store.store import Store
 
 DOOM_LOOP = 3
 """So often the same call with the same input in a row, and somebody is asked."""
 
 
+_UNKNOWN = "?"
+"""In place of the name of an agent that cannot be read: there is none of that name."""
 _ASK = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
 
 
@@ -54,17 +57,34 @@ class Standing:
         if above is None:
             *above, _ = await self._store.lineage(session.id)
         sets = own.sets
-        for each in above:
-            sets += (await self._above(each)).sets
+        for parent, child in pairwise((*above, session)):
+            sets += await self._above(parent, child)
         return Effective(tuple(dict.fromkeys(sets)))
 
-    async def _above(self, session: Session) -> Effective:
-        """Whom nobody knows any more lets nothing pass unasked."""
-        place = await enter(self._workplaces, session.directory)
+    async def _above(self, parent: Session, child: Session) -> tuple[RuleSet, ...]:
+        """What counts of a parent: the rules that it has now, and those that it launched the child with."""
+        place = await enter(self._workplaces, parent.directory)
+        rights = child.launch_rights or await self._find_rights(child)
+        then = recall_launch(parent, rights) if rights else parent
+        return _find_rules(place, parent).sets + _find_rules(place, then).sets
+
+    async def _find_rights(self, child: Session) -> LaunchRights | None:
+        """For a child that an older program launched: its task names the agent. None: there is no task."""
         try:
-            return place.rules(session.agent or "", session) or _ASK
-        except InvalidInput:
-            return _ASK
+            task = (await self._store.task(child.id)).task
+        except NotFound:
+            return None
+        except Damaged:
+            return LaunchRights(agent=_UNKNOWN)
+        return LaunchRights(agent=task.parent_agent)
+
+
+def _find_rules(place: Workplace, session: Session) -> Effective:
+    """Tell the rules of a session by its agent; one that is not there any more lets nothing pass unasked."""
+    try:
+        return place.rules(session.agent or "", session) or _ASK
+    except InvalidInput:
+        return _ASK
 
 
 class Permissions:

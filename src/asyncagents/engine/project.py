@@ -140,7 +140,8 @@ class Project:
     def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
         known = self.agents.get(agent)
         rules = rules or Effective.of(known.layers.rules)
-        approved = [rule for rule in approved if pattern_permission(rule.permission) not in known.asks_anew]
+        anew = rules.asks_anew.union(known.asks_anew)
+        approved = [rule for rule in approved if pattern_permission(rule.permission) not in anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
             needed = (ask.permission, *ask.also)
@@ -159,10 +160,10 @@ class Project:
         return self._rules[agent, own]
 
     def _rules_of(self, agent: str, own: RuleSet) -> Effective:
-        now = self.agents.get(agent or self.agents.default().name).layers.rules
+        now = self.agents.get(agent or self.agents.default().name)
         before = self._before.find(agent) or self._before.default()
-        rules = dict.fromkeys((now + own.rules, before.layers.rules + own.rules))
-        return Effective(tuple(RuleSet(each, own.tools) for each in rules))
+        sets = (RuleSet(each.layers.rules + own.rules, own.tools, each.asks_anew) for each in (now, before))
+        return Effective(tuple(dict.fromkeys(sets)))
 
     def default_agent(self) -> str:
         return self.agents.default().name

@@ -1,11 +1,14 @@
 """What the model is told: it only ever grows, so that what was sent never changes."""
 
-import re
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from msgspec.structs import replace
+
 from asyncagents.domain.call import pending_text
 from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.envelope import enclosed
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId
 from asyncagents.domain.message import AssistantMessage
@@ -20,6 +23,7 @@ from asyncagents.domain.part import (
     ToolError,
     ToolPart,
 )
+from asyncagents.domain.permission import DELEGATING
 from asyncagents.domain.text import result_read
 from asyncagents.domain.window import output_weight, weight
 from asyncagents.llm.attachment import name_of, words_in
@@ -43,7 +47,6 @@ PRUNED_TOKENS = 20_000
 FILE_BYTES_A_TOKEN = 256
 """With these numbers some 15 MB of files stay in a conversation; providers take 20 to 50."""
 PROTECTED_TOOLS = frozenset({"skill"})
-_CLOSING = re.compile(r"<\s*/\s*file", re.IGNORECASE)
 
 
 class Prompt:
@@ -108,10 +111,11 @@ def about_summary(entry: Entry) -> bool:
 
 
 def _said(entry: Entry) -> str:
-    """Of a summary its words; of the request for it only what we put there."""
-    of_model = isinstance(entry.info, AssistantMessage)
+    """Tell the words of a summary, as data: a person's stand there. Of its request, what we put there."""
     texts = [part for part in entry.parts if isinstance(part, TextPart)]
-    return "\n".join(part.text for part in texts if of_model or part.synthetic)
+    if isinstance(entry.info, AssistantMessage):
+        return enclosed("\n".join(part.text for part in texts), files=True)
+    return "\n".join(part.text for part in texts if part.synthetic)
 
 
 def _file_load(part: ToolPart) -> int:
@@ -163,8 +167,7 @@ def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
 
 def in_a_tag(name: str, words: str) -> str:
     """What a file says stays inside its tag, and what it is called inside its quotes."""
-    inside = _CLOSING.sub(lambda tag: f"&lt;{tag[0][1:]}", words)
-    return f'<file name="{escape(" ".join(name.split()))}">\n{inside}\n</file>'
+    return f'<file name="{escape(" ".join(name.split()))}">\n{enclosed(words, files=True)}\n</file>'
 
 
 def _blocks(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Block]:
@@ -182,9 +185,25 @@ def _blocks(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Block]:
 
 def _held_files(files: Sequence[FilePart]) -> tuple[Attachment, ...]:
     """Only what is in its URL: a result must not make a provider fetch an address."""
-    return tuple(
-        Attachment(each.mime, each.url, each.filename) for each in files if each.url.startswith("data:")
-    )
+    return tuple(_held_file(each) for each in files if each.url.startswith("data:"))
+
+
+def _held_file(part: FilePart) -> Attachment:
+    """Words of a text file are a result like others."""
+    file = Attachment(part.mime, part.url, part.filename and enclosed(part.filename))
+    words = words_in(file)
+    if words is None or words == (inside := enclosed(words)):
+        return file
+    return replace(file, url=f"data:{file.mime};base64,{b64encode(inside.encode()).decode()}")
+
+
+def read_result(tool: str, text: str) -> str:
+    """Tell what the model reads of a result: data, in which no tag of ours stands.
+
+    Only tools that delegate write such tags, around what they have enclosed themselves.
+    """
+    text = result_read(text)
+    return text if tool in DELEGATING else enclosed(text)
 
 
 def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:
@@ -194,8 +213,9 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:
         case ToolCompleted(time=time) if time.compacted:
             return FromTool(part.call_id, part.tool, CLEARED)
         case ToolCompleted(output=output, attachments=files):
-            return FromTool(part.call_id, part.tool, result_read(output), files=_held_files(files or ()))
+            words = read_result(part.tool, output)
+            return FromTool(part.call_id, part.tool, words, files=_held_files(files or ()))
         case ToolError(error=error):
-            return FromTool(part.call_id, part.tool, result_read(error), failed=True)
+            return FromTool(part.call_id, part.tool, read_result(part.tool, error), failed=True)
         case _:
             return FromTool(part.call_id, part.tool, INTERRUPTED, failed=True)

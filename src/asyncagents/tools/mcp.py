@@ -16,6 +16,7 @@ from asyncagents.config.child import child_environment, without_bare_repositorie
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.permission import DELEGATING
 from asyncagents.engine.project import Project
 from asyncagents.engine.served import Content, ReadyPrompt, Resource
 from asyncagents.engine.tool import TEN_MINUTES, AnyTool, Tool, ToolContext
@@ -24,6 +25,7 @@ from asyncagents.tools.cap import capped
 from asyncagents.tools.mcp_choice import Choices
 from asyncagents.tools.mcp_line import Offer
 from asyncagents.tools.mcp_link import Link, Wanted
+from asyncagents.tools.mcp_schema import names_tag
 
 STEP_SECONDS = 30.0
 """So long a step waits for servers that have never been there; whoever is later joins a later step."""
@@ -167,8 +169,8 @@ class Servers:
         for link in links:
             for offer in link.offers:
                 name = tool_name(link.name, offer.name)
-                taken = name in tools or name in project.tools
-                if why := f"there is another tool named {name}" if taken else _too_large(offer):
+                taken = name in tools or name in project.tools or name in DELEGATING
+                if why := f"there is another tool named {name}" if taken else _find_trouble(offer):
                     self._tell(f"the tool {offer.name} of MCP server {link.name} is left out: {why}")
                 else:
                     tools[name] = capped(_tool(link, offer, name), self._output)
@@ -245,10 +247,12 @@ def tool_name(server: str, tool: str) -> str:
     return f"{name[: LONGEST_NAME - 9]}_{crc32(f'{server}_{tool}'.encode('utf-8', 'replace')):08x}"
 
 
-def _too_large(offer: Offer) -> str:
-    """Every request would carry it."""
+def _find_trouble(offer: Offer) -> str:
+    """Every request would carry its schema."""
     size = len(msgspec.json.encode(offer.parameters))
-    return f"its schema has {size} bytes, more than {MOST_SCHEMA}" if size > MOST_SCHEMA else ""
+    if size > MOST_SCHEMA:
+        return f"its schema has {size} bytes, more than {MOST_SCHEMA}"
+    return "a name or a choice in its schema is a tag of asyncagents" if names_tag(offer.parameters) else ""
 
 
 def _tool(link: Link, offer: Offer, name: str) -> AnyTool:

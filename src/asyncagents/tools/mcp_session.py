@@ -20,10 +20,12 @@ from pydantic import ValidationError
 
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.call import Completed, Effect, Failed
+from asyncagents.domain.envelope import enclosed
 from asyncagents.engine.served import Argument, Content, ReadyPrompt, Resource
 from asyncagents.errors import ToolError
 from asyncagents.tools.mcp_content import contents_of, prompt_of, result_of
 from asyncagents.tools.mcp_line import NEEDS_HEADER, UNAUTHORISED, Lost, Offer, Tail
+from asyncagents.tools.mcp_schema import enclose_schema
 from asyncagents.tools.mcp_stdio import LONGEST, open_stdio
 from asyncagents.tools.process_piped import Piped
 
@@ -256,10 +258,10 @@ def described(error: BaseException) -> str:
 
 
 def _offer(tool: types.Tool) -> Offer:
-    schema = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
+    schema = enclose_schema({key: value for key, value in tool.input_schema.items() if key != "$schema"})
     return Offer(
         name=tool.name,
-        description=(tool.description or tool.title or tool.name)[:MOST_DESCRIPTION],
+        description=enclosed((tool.description or tool.title or tool.name)[:MOST_DESCRIPTION]),
         parameters={"type": "object", "properties": {}, **schema},
         effect=_effect(tool.annotations),
     )

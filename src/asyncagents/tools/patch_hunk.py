@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from asyncagents.domain.envelope import opened
 from asyncagents.tools.patch_text import Hunk
 from asyncagents.tools.replace import NoMatch, indent_of, indented
 from asyncagents.tools.text import BOM, crlf
@@ -87,6 +89,18 @@ def _replaced(split: _Text, spot: _Spot, ending: str) -> Iterator[str]:
 def _spot(split: _Text, hunk: Hunk) -> _Spot:
     if not hunk.old:
         return _insertion(split, hunk)
+    spot = _fitting(split, hunk) or _fitting(split, _open_tags(hunk))
+    if spot is None:
+        raise NoMatch(_nowhere(hunk))
+    return spot
+
+
+def _open_tags(hunk: Hunk) -> Hunk:
+    """Open the tags of ours that are enclosed in what a model reads, and so in what it copies."""
+    return replace(hunk, lines=tuple(replace(line, text=opened(line.text)) for line in hunk.lines))
+
+
+def _fitting(split: _Text, hunk: Hunk) -> _Spot | None:
     for trim in (str, str.rstrip, str.strip):
         starts = _places(split.bare, hunk.old, trim)
         if hunk.at_end:
@@ -97,7 +111,7 @@ def _spot(split: _Text, hunk: Hunk) -> _Spot:
             return _found(split, hunk, starts[0])
         if starts:
             raise NoMatch(_many(hunk, starts))
-    raise NoMatch(_nowhere(hunk))
+    return None
 
 
 def _found(split: _Text, hunk: Hunk, start: int) -> _Spot:

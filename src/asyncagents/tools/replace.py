@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from asyncagents.domain.envelope import opened
 from asyncagents.errors import ToolError
 from asyncagents.tools.text import endings_of
 
@@ -55,7 +56,7 @@ def _many(text: str, wanted: str, count: int) -> str:
 
 def _forgiving(text: str, old: str, new: str) -> str:
     if old.strip():
-        for way in (_by_trailing_space, _by_indentation, _by_escapes):
+        for way in (_by_trailing_space, _by_indentation, _by_escapes, _by_enclosed_tags):
             found = way(text, old, new)
             if len(found) == 1:
                 at = found[0]
@@ -85,11 +86,20 @@ def _by_indentation(text: str, old: str, new: str) -> list[Found]:
 
 def _by_escapes(text: str, old: str, new: str) -> list[Found]:
     """The model escaped once too often."""
-    plain = endings_of(text)(_unescaped(old))
+    return _find_plain(text, old, _unescaped(old), _unescaped(new))
+
+
+def _by_enclosed_tags(text: str, old: str, new: str) -> list[Found]:
+    """The model copied what it read, where tags of ours are enclosed."""
+    return _find_plain(text, old, opened(old), opened(new))
+
+
+def _find_plain(text: str, old: str, meant: str, new: str) -> list[Found]:
+    plain = endings_of(text)(meant)
     if plain == old or not plain:
         return []
     spans = [match.start() for match in re.finditer(re.escape(plain), text)]
-    return [Found(start, start + len(plain), _unescaped(new)) for start in spans]
+    return [Found(start, start + len(plain), new) for start in spans]
 
 
 def _line_spans(text: str, old: str, trim: Callable[[str], str]) -> list[tuple[int, int]]:

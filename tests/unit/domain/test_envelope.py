@@ -87,6 +87,14 @@ def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) ->
     assert opened(enclosed(text, files=True), files=True) == text
 
 
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("gap", ["", "\x00", "\x1b", "\x7f", "\u200b", "\U000e0041"])
+def test_every_tag_is_found_whatever_unseen_sign_stands_in_it(tag: str, gap: str) -> None:
+    for spelt in (tag, tag.upper(), tag.replace("_", "-"), tag.replace("-", "_"), tag.replace("s", "\u017f")):
+        text = f"<{gap.join(spelt)}>"
+        assert enclosed(text) == f"&lt;{text[1:]}"
+
+
 @given(hostile, hostile)
 def test_two_texts_are_never_enclosed_alike(one: str, other: str) -> None:
     assert (enclosed(one) == enclosed(other)) == (one == other)

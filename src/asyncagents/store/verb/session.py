@@ -5,7 +5,7 @@ from msgspec import Struct
 from asyncagents.domain.codec import SHAPE_VERSION, decode_session, upcast
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import SessionCreated
-from asyncagents.domain.session import Session
+from asyncagents.domain.session import Session, record_launch
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, SessionRow, find_session, listed
@@ -27,18 +27,20 @@ async def create(tx: Tx, new: NewSession) -> Session:
     known = await existing(tx, new)
     if known is not None:
         return known
-    parent = await _parent(tx, new.info)
+    parent, info = await _parent(tx, new.info), new.info
+    if parent is not None:
+        info = record_launch(info, parent.info, agent=parent.info.agent)
     control = Control(
-        new.info.id,
-        new.info.parent_id,
-        parent.control.root_id if parent else new.info.id,
+        info.id,
+        info.parent_id,
+        parent.control.root_id if parent else info.id,
         parent.control.depth + 1 if parent else 0,
         parent.control.pool if parent else new.pool,
     )
-    await insert_session(tx, control, new.info, key=new.key)
+    await insert_session(tx, control, info, key=new.key)
     await keep_key_of(tx, new)
-    tx.emit(SessionCreated(session_id=control.id, info=new.info))
-    return new.info
+    tx.emit(SessionCreated(session_id=control.id, info=info))
+    return info
 
 
 async def existing(tx: Tx, new: NewSession) -> Session | None:

@@ -1,0 +1,354 @@
+"""A child may do what its parent could when it launched it, or less, whatever the parent may do later."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.config.config import AgentConfig, CommandConfig, Config, DelegationConfig
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.domain.part_input import SubtaskInput
+from asyncagents.domain.session import LaunchRights, Rule
+from asyncagents.llm.model import FromUser, Request
+from asyncagents.llm.scripted import Line, Step, call, say
+from asyncagents.store.verb.change import Change
+from tests.flows.delegating import Players, Scenes, child_of, ids, until_quiet
+from tests.flows.kit import PATIENCE, Gate, Stage, stage
+from tests.flows.moving import brought, elsewhere, exported
+from tests.flows.test_project import repository
+
+OPEN: dict[str, Any] = {"edit": "allow", "bash": "allow", "unclear_command": "allow"}
+LEAD: dict[str, Any] = {**OPEN, "task": "allow"}
+AGENTS = {
+    "worker": AgentConfig(mode="all", description="Works.", permission=OPEN),
+    "lead": AgentConfig(mode="all", description="Leads.", permission=LEAD),
+}
+WRITE = call("write", filePath="a.txt", content="mine")
+TRY: list[Step] = [[call("gate")], [WRITE], [say("Tried.")]]
+IDLE: list[Step] = [[say("Fine.")]]
+
+
+def launching(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> Line:
+    name = "subagent_type" if tool == "task" else "agent"
+    return call(tool, description=more.pop("description", "Job"), prompt=prompt, **{name: agent}, **more)
+
+
+class Scene:
+    """A stage whose children stop at a gate before they try to write `a.txt`."""
+
+    def __init__(self, at: Stage, gate: Gate, root: Path) -> None:
+        self.at = at
+        self.runtime = at.runtime
+        self.gate = gate
+        self.root = root
+
+    async def say(self, text: str, agent: str | None, **more: Any) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.runtime.prompt(self.at.session_id, text, agent=agent, **more)
+
+    async def begin(self, text: str, agent: str, **more: Any) -> None:
+        """Until a child stands at the gate."""
+        await self.runtime.send(self.at.session_id, text, agent=agent, **more)
+        await self.gate.until_started()
+
+    async def let_go(self) -> None:
+        self.gate.go.set()
+        await until_quiet(self.runtime, self.at.session_id)
+
+    @property
+    def wrote(self) -> bool:
+        return (self.root / "a.txt").exists()
+
+
+@asynccontextmanager
+async def scene(tmp_path: Path, scenes: Scenes, **config: Any) -> AsyncIterator[Scene]:
+    root, gate = tmp_path / "project", Gate("gate", effect="none")
+    repository(root, {"b.txt": ""})
+    config.setdefault("agent", AGENTS)
+    coding = Config(data_dir=tmp_path / "data", delegation=DelegationConfig(tools="both"), **config)
+    async with stage(
+        tmp_path / "data", Players(scenes), tools=[gate.tool], coding=coding, directory=root, undoes=True
+    ) as at:
+        yield Scene(at, gate, root)
+
+
+def in_a_fork(own: Step, forked: Step) -> Callable[[Request], Step]:
+    """One step of a parent and of its fork, which begin alike."""
+
+    def step(request: Request) -> Step:
+        last = [told.text for told in request.messages if isinstance(told, FromUser)][-1]
+        return forked if "look" in last.splitlines() else own
+
+    return step
+
+
+LAUNCHES: dict[str, Scenes] = {
+    **{
+        tool: {"go": [[launching(tool)], *IDLE], "look": TRY}
+        for tool in ("task", "async_task", "asyncagents_task")
+    },
+    "fork": {
+        "go": [
+            in_a_fork([launching("asyncagents_task", fork=True)], TRY[0]),
+            in_a_fork(IDLE[0], TRY[1]),
+            in_a_fork(IDLE[0], TRY[2]),
+        ]
+    },
+    "grandchild": {
+        "go": [[launching("asyncagents_task", "lead", "lead it", description="Lead")], *IDLE],
+        "lead it": [[launching("asyncagents_task")], *IDLE],
+        "look": TRY,
+    },
+}
+
+
+@pytest.mark.spec("A-03", "D-04")
+@pytest.mark.parametrize("how", LAUNCHES)
+async def test_a_child_of_plan_writes_nothing_when_its_parent_has_become_build(
+    tmp_path: Path, how: str
+) -> None:
+    async with scene(tmp_path, LAUNCHES[how]) as on:
+        await on.begin("go", "plan")
+        await on.runtime.send(on.at.session_id, "now build", agent="build")
+        await on.let_go()
+        now = await on.runtime.session(on.at.session_id)
+        await on.say("still build", None)
+
+    assert now.agent == "build"
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03", "D-04")
+@pytest.mark.parametrize("how", LAUNCHES)
+async def test_a_child_of_build_writes_when_its_parent_is_still_build(tmp_path: Path, how: str) -> None:
+    """The gate and the scripts are such that a child can write: the test above could fail."""
+    async with scene(tmp_path, LAUNCHES[how]) as on:
+        await on.begin("go", "build")
+        await on.let_go()
+
+    assert on.wrote
+
+
+@pytest.mark.spec("A-03", "D-04")
+@pytest.mark.parametrize("how", LAUNCHES)
+async def test_a_child_of_build_writes_nothing_once_its_parent_plans(tmp_path: Path, how: str) -> None:
+    async with scene(tmp_path, LAUNCHES[how]) as on:
+        await on.begin("go", "build")
+        await on.runtime.send(on.at.session_id, "now plan", agent="plan")
+        await on.let_go()
+
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03", "D-04")
+async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> None:
+    """The lead is spoken to as `plan` when it launches, and as itself later; the root is `build`."""
+    scenes: Scenes = {
+        "go": [[launching("asyncagents_task", "lead", "wait for me", description="Lead")], *IDLE],
+        "wait for me": IDLE,
+        "launch one": [[launching("asyncagents_task")], *IDLE],
+        "look": TRY,
+    }
+    async with scene(tmp_path, scenes) as on:
+        await on.say("go", "build")
+        await until_quiet(on.runtime, on.at.session_id)
+        lead = await child_of(on.at, "Lead")
+        await on.runtime.send(lead, "launch one", agent="plan")
+        await on.gate.until_started()
+        await on.runtime.send(lead, "now lead", agent="lead")
+        await on.let_go()
+
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03", "T-08")
+@pytest.mark.parametrize("tool", ["task", "asyncagents_task"])
+async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: Path, tool: str) -> None:
+    def resume(request: Request) -> Step:
+        task_id = ids(request)[0]
+        if tool == "task":
+            return [launching("task", prompt="look", task_id=task_id)]
+        return [call("asyncagents_task", prompt="look", resume=task_id)]
+
+    scenes: Scenes = {
+        "go": [[launching(tool, prompt="only think")], *IDLE],
+        "only think": [[say("Thought.")]],
+        "resume it": [resume, *IDLE],
+        "look": TRY,
+    }
+    async with scene(tmp_path, scenes) as on:
+        await on.say("go", "plan")
+        await until_quiet(on.runtime, on.at.session_id)
+        await on.begin("resume it", "build")
+        await on.let_go()
+
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03", "T-08")
+async def test_a_person_who_goes_on_with_a_child_of_plan_frees_it_neither(tmp_path: Path) -> None:
+    scenes: Scenes = {
+        "go": [[launching("asyncagents_task", prompt="think")], *IDLE],
+        "think": IDLE,
+        "look": TRY,
+    }
+    async with scene(tmp_path, scenes) as on:
+        await on.say("go", "plan")
+        await until_quiet(on.runtime, on.at.session_id)
+        child = await child_of(on.at, "Job")
+        await on.say("now build", "build")
+        await on.runtime.send(child, "look", agent="build")
+        await on.gate.until_started()
+        await on.let_go()
+
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03", "D-11")
+@pytest.mark.parametrize("how", ["part", "command"])
+async def test_a_subtask_of_a_person_is_bound_by_the_agent_it_was_started_under(
+    tmp_path: Path, how: str
+) -> None:
+    """The person speaks to `plan`, so what is started there plans."""
+    command = {"job": CommandConfig(template="look", agent="worker", subtask=True)}
+    async with scene(tmp_path, {"hi": IDLE, "look": TRY}, command=command) as on:
+        await on.say("hi", "plan")
+        if how == "part":
+            part = SubtaskInput(prompt="look", description="Job", agent="worker")
+            await on.runtime.send(on.at.session_id, "", parts=[part])
+        else:
+            await on.runtime.send(on.at.session_id, "/job")
+        await on.gate.until_started()
+        await on.runtime.send(on.at.session_id, "now build", agent="build")
+        await on.let_go()
+
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03")
+async def test_a_child_that_a_client_made_below_plan_is_bound_by_it(tmp_path: Path) -> None:
+    async with scene(tmp_path, {"hi": IDLE, "look": TRY}) as on:
+        await on.say("hi", "plan")
+        child = await on.runtime.create_session(directory=on.root, parent_id=on.at.session_id)
+        await on.say("now build", "build")
+        await on.runtime.send(child.id, "look", agent="worker")
+        await on.gate.until_started()
+        await on.let_go()
+
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03")
+async def test_a_child_below_a_session_that_was_not_spoken_to_yet_is_bound_by_its_first_agent(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path, {"hi": IDLE, "look": TRY}) as on:
+        child = await on.runtime.create_session(directory=on.root, parent_id=on.at.session_id)
+        await on.say("hi", "build")
+        await on.runtime.send(child.id, "look", agent="worker")
+        await on.gate.until_started()
+        await on.let_go()
+
+    assert on.wrote
+
+
+LOOSENED = Rule(permission="edit", pattern="*", action="allow")
+DENIED = Rule(permission="edit", pattern="*", action="deny")
+
+
+@pytest.mark.spec("A-03", "Z-04")
+@pytest.mark.parametrize("by", ["map", "rules"])
+async def test_rules_of_the_parent_that_a_person_loosens_later_free_no_child(tmp_path: Path, by: str) -> None:
+    async with scene(tmp_path, LAUNCHES["asyncagents_task"]) as on:
+        if by == "rules":
+            await on.runtime.conversations.change(on.at.session_id, Change(permission=(DENIED,)))
+            await on.begin("go", "build")
+            await on.runtime.conversations.change(on.at.session_id, Change(permission=(LOOSENED,)))
+        else:
+            await on.begin("go", "build", tools={"write": False})
+            await on.say("more", "build", tools={"write": True})
+        await on.let_go()
+        await on.say("write it", "build")
+        after = await on.runtime.session(on.at.session_id)
+
+    assert (LOOSENED in (after.permission or ())) or after.tools == {"write": True}
+    assert not on.wrote
+
+
+@pytest.mark.spec("A-03")
+async def test_what_was_approved_for_good_lets_a_child_of_plan_run_nothing_unasked(tmp_path: Path) -> None:
+    """`plan` asks for every command, whatever was approved; so does all that works for it."""
+    run = call("bash", command="touch ran", description="Leave a mark")
+    scenes: Scenes = {
+        "mark": [[run], *IDLE],
+        "go": [[launching("asyncagents_task")], *IDLE],
+        "look": [[run], [say("Tried.")]],
+    }
+    async with scene(tmp_path, scenes, permission={"bash": "ask"}, agent=AGENTS) as on:
+        await on.runtime.send(on.at.session_id, "mark", agent="build")
+        asked = (await on.at.ears.until(PermissionAsked)).request
+        await on.runtime.answer(asked.id, "always")
+        await until_quiet(on.runtime, on.at.session_id)
+        (on.root / "ran").unlink()
+        await on.say("go", "plan")
+        again = (await on.at.ears.until(PermissionAsked)).request
+        await until_quiet(on.runtime, on.at.session_id)
+        child = await child_of(on.at, "Job")
+        ran = (on.root / "ran").exists()
+        await on.runtime.answer(again.id, "once")
+        await until_quiet(on.runtime, on.at.session_id)
+
+    assert (again.session_id, ran) == (child, False)
+    assert (on.root / "ran").exists()
+
+
+OLDER = """
+UPDATE session SET info = CAST(json_remove(CAST(info AS TEXT), '$.launchRights') AS BLOB) WHERE id = ?
+"""
+
+
+@pytest.mark.spec("A-03")
+@pytest.mark.parametrize("recorded", ["plan", "build"])
+async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_its_task(
+    tmp_path: Path, recorded: str
+) -> None:
+    scenes: Scenes = {
+        "go": [[launching("asyncagents_task", prompt="think")], *IDLE],
+        "think": IDLE,
+        "resume it": [
+            lambda request: [call("asyncagents_task", prompt="look", resume=ids(request)[0])],
+            *IDLE,
+        ],
+        "look": TRY,
+    }
+    async with scene(tmp_path, scenes) as on:
+        await on.say("go", recorded)
+        await until_quiet(on.runtime, on.at.session_id)
+        child = await child_of(on.at, "Job")
+        with closing(sqlite3.connect(tmp_path / "data" / "asyncagents.db")) as database, database:
+            assert database.execute(OLDER, (child,)).rowcount == 1
+        await on.begin("resume it", "build")
+        await on.let_go()
+        after = await on.runtime.session(child)
+
+    assert after.launch_rights is None
+    assert on.wrote == (recorded == "build")
+
+
+@pytest.mark.spec("A-03", "P-13")
+async def test_an_import_binds_a_child_as_it_was_bound(tmp_path: Path) -> None:
+    scenes: Scenes = {"go": [[launching("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
+    async with scene(tmp_path, scenes) as on:
+        await on.say("go", "plan", tools={"webfetch": False})
+        await until_quiet(on.runtime, on.at.session_id)
+        child = await child_of(on.at, "Job")
+        await exported(on.runtime, tmp_path / "files", on.at.session_id)
+    await brought(tmp_path / "other", tmp_path / "files")
+    async with elsewhere(tmp_path / "other", serve=False) as (runtime, _):
+        there = await runtime.session(child)
+
+    assert there.launch_rights == LaunchRights(agent="plan", tools={"webfetch": False})
