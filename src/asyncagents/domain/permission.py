@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.guarded import is_guarded_name
 from asyncagents.domain.session import Rule
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -16,9 +17,12 @@ Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
 
 UNCLEAR = "unclear_command"
 """Asked for beside `bash` where a command cannot be told from its text."""
+GUARDED_PLACE = "guarded_place"
+"""Asked for beside `edit`, `read` and `bash` where a place is guarded by what it is."""
+_BY_NAME_ONLY = frozenset({UNCLEAR, GUARDED_PLACE})
 # What git runs by itself, and what says what agents may do: whoever changes it could do anything later.
 _OWN = (
-    ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
+    ".git", ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
     "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
 )  # fmt: skip
 GUARDED = tuple(f"{above}{each}" for each in _OWN for above in ("", "*/"))
@@ -156,15 +160,15 @@ def _quick(pattern: str) -> Fits:
 
 
 def _meant(rule: Rule, permission: str) -> bool:
-    """What nobody can read is not allowed by a rule for everything: its own name must stand there."""
-    if permission == UNCLEAR and rule.action == "allow":
-        return rule.permission == UNCLEAR
+    """What a rule for everything does not mean is allowed only by a rule with its own name."""
+    if permission in _BY_NAME_ONLY and rule.action == "allow":
+        return rule.permission == permission
     return match(rule.permission, permission)
 
 
 def guarded(permission: str, pattern: str) -> bool:
     """Whether to change this is asked every time: nobody means it who approves edits for good."""
-    return permission == "edit" and any(match(each, pattern) for each in GUARDED)
+    return permission == GUARDED_PLACE or (permission == "edit" and is_guarded_name(pattern))
 
 
 def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
@@ -240,7 +244,7 @@ def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Ru
 
     A plain rule laid over them would also loosen what they deny.
     """
-    said = [(rule.pattern, rule.action) for rule in under if match(rule.permission, permission)]
+    said = [(rule.pattern, rule.action) for rule in under if _meant(rule, permission)]
     unsaid: tuple[str, Action] = ("*", "ask")
     return tuple(
         Rule(permission=permission, pattern=pattern, action=strictest((said_action, action)))

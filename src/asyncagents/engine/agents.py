@@ -17,6 +17,7 @@ from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent, Mode
 from asyncagents.domain.permission import (
     GUARDED,
+    GUARDED_PLACE,
     UNCLEAR,
     Action,
     Effective,
@@ -40,7 +41,7 @@ PromptName: TypeAlias = Literal[
 # What the model of a subagent that only looks may use; everything else, also of plugins, is denied.
 _LOOKING = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
-    "external_directory", "doom_loop", UNCLEAR,
+    "external_directory", "doom_loop", UNCLEAR, GUARDED_PLACE,
 )  # fmt: skip
 _NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
 _NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
@@ -113,6 +114,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         "doom_loop": "ask",
         "edit": {"*": "allow", **dict.fromkeys(GUARDED, "ask")},
         UNCLEAR: "ask",
+        GUARDED_PLACE: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
         "plan_enter": "deny",
         "plan_exit": "deny",
