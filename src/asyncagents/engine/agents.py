@@ -16,7 +16,6 @@ from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent, Mode
 from asyncagents.domain.permission import (
-    GUARDED,
     GUARDED_PLACE,
     UNCLEAR,
     Action,
@@ -112,7 +111,6 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     written: dict[str, Action | dict[str, Action]] = {
         "*": "allow",
         "doom_loop": "ask",
-        "edit": {"*": "allow", **dict.fromkeys(GUARDED, "ask")},
         UNCLEAR: "ask",
         GUARDED_PLACE: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},

@@ -122,12 +122,12 @@ class Files:
     @contextmanager
     def enter(self, place: Place) -> Iterator[Folder]:
         """Look into one folder, as often as is wanted."""
-        self._refuse_sealed(place)
         with self._folder(place, place.parts) as handle:
             yield Folder(handle)
 
     def names(self, place: Place) -> tuple[Entry, ...]:
         """What a folder holds, by name."""
+        self._refuse_sealed(place)
         with self.enter(place) as folder:
             return tuple(folder.entries())
 
