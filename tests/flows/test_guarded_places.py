@@ -49,7 +49,7 @@ async def refused_unasked(tmp_path: Path, place: Yard, calls: Sequence[Line]) ->
     for ask in asks:
         assert ask.permission == "edit"
         assert ask.always == ()
-        assert ask.metadata["reasons"]
+        assert ask.metadata["guarded"]
     assert place.picture() == before
 
 
@@ -84,6 +84,8 @@ SPELLINGS = [
     "src/.agents/skills/x/SKILL.md",
     "AsyncAgents.json",
     "src/opencode.jsonc",
+    "src/.hg/hgrc",
+    ".jj/repo/config.toml",
 ]
 
 
@@ -420,6 +422,9 @@ LINES = [
     "python3 -c 1 .local/share/asyncagents/token",
     "cat < .ssh/id_ed25519",
     "timeout 5 cat .ssh/id_ed25519",
+    "cat .*/*/*/*",
+    "cat .loc*/share/async*/tok*",
+    "find .git -delete",
 ]
 
 
@@ -455,7 +460,7 @@ async def test_lines_that_only_look_at_what_git_and_we_obey_run(tmp_path: Path) 
     assert [ask.metadata for ask in found.asks if ask] == []
 
 
-@pytest.mark.spec("T-03")
+@pytest.mark.spec("A-05")
 async def test_output_that_was_saved_is_read_by_its_name_and_its_folder_is_not_shown(tmp_path: Path) -> None:
     place = yard(tmp_path, FILES)
     long = call("bash", command="seq 1 60000")

@@ -11,7 +11,15 @@ from asyncagents.cli.agents_list import find, tell_odd
 from asyncagents.cli.place import open_place
 from asyncagents.cli.screen import print_table
 from asyncagents.domain.call import Effect
-from asyncagents.domain.permission import UNCLEAR, Action, evaluate, hidden, match, permission_of
+from asyncagents.domain.permission import (
+    GUARDED_PLACE,
+    UNCLEAR,
+    Action,
+    evaluate,
+    hidden,
+    match,
+    permission_of,
+)
 from asyncagents.domain.session import Rule
 from asyncagents.engine.tool import AnyTool
 
@@ -69,6 +77,8 @@ def _exceptions(permission: str, action: Action, rules: Sequence[Rule]) -> list[
     found = [Special(each, evaluate(rules, permission, each)) for each in patterns if each != "*"]
     if permission == "bash":
         found.append(Special(UNCLEAR, evaluate(rules, UNCLEAR, "*")))
+    if permission in {"bash", "edit", "read"} and action != "deny":
+        found.append(Special(GUARDED_PLACE, evaluate(rules, GUARDED_PLACE, "*")))
     return [each for each in found if each.action != action]
 
 

@@ -95,6 +95,7 @@ def guarded_places(
     What belongs to everybody (folders of PATH, the system's) is guarded where the project holds it. Where
     the project lies in it, its owner means to change it; elsewhere `external_directory` asks.
     """
+    output = Path(os.path.abspath(output))
     strict = (
         *_data(environment, root, output),
         *_ours(environment),

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -13,12 +14,13 @@ Parts: TypeAlias = tuple[str, ...]
 """The names of an absolute path, from the root down."""
 
 _STRICTNESS: dict[Level, int] = {"guarded": 0, "secret": 1, "sealed": 2}
-_GIT = ".git"
+# Others than git have hooks and programs in their configuration, too.
+_REPOSITORIES = (".git", ".hg", ".jj")
 _OUR_FOLDERS = (".asyncagents", ".agents", ".opencode", ".claude")
 _OUR_FILES = ("asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc")
 # Checkouts that other programs keep in their folder: each is a project of its own.
 _CHECKOUTS = "worktrees"
-_GIT_WHY = "git obeys it: it can name programs that git runs"
+_GIT_WHY = "git, or its like, obeys it: it can name programs that are run"
 _OUR_WHY = "it says what agents are and what they may do"
 _OUTPUT = re.compile(r"output-[^/]*\.txt")
 # A disk may find a file also by its short name, and without what stands behind a dot, a blank or a colon.
@@ -46,7 +48,7 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     """If given, only files directly in it whose names end so."""
 
 
-class GuardedPlaces(Struct, frozen=True, kw_only=True):
+class GuardedPlaces(Struct, frozen=True, kw_only=True, cache_hash=True):
     known: tuple[KnownPlace, ...] = ()
     output: str = ""
     """The folder of saved outputs: a file of it can be read if its name is known, the folder cannot."""
@@ -68,7 +70,7 @@ def guard_of_name(parts: Parts) -> Guard | None:
     names = [fold_name(part) for part in parts]
     at = 0
     while at < len(names):
-        if _is_called(names[at], _GIT):
+        if any(_is_called(names[at], folder) for folder in _REPOSITORIES):
             return Guard("guarded", _GIT_WHY)
         if any(_is_called(names[at], folder) for folder in _OUR_FOLDERS):
             if names[at + 1 : at + 2] != [_CHECKOUTS] or len(names) <= at + 3:
@@ -89,20 +91,30 @@ def guard_of(parts: Parts, places: GuardedPlaces) -> Guard | None:
     if _is_saved_output(parts, places):
         return Guard("guarded", "it is output that was saved")
     named = guard_of_name(parts)
-    found = [Guard(each.level, each.why) for each in places.known if covers(each, parts)]
-    return strictest_guard([*found, *([named] if named else [])])
+    index, folded = _index(places), tuple(part.casefold() for part in parts)
+    found = [named] if named else []
+    for depth in range(len(folded) + 1):
+        known = index.get(folded[:depth], ())
+        found += (Guard(each.level, each.why) for each in known if _covers(each, parts, depth))
+    return strictest_guard(found)
+
+
+def _covers(known: KnownPlace, parts: Parts, depth: int) -> bool:
+    """Whether a place so many names down guards what lies at or below it."""
+    return known.ending is None or (depth == len(parts) - 1 and parts[-1].endswith(known.ending))
 
 
 def strictest_guard(guards: Collection[Guard]) -> Guard | None:
     return max(guards, key=lambda guard: _STRICTNESS[guard.level], default=None)
 
 
-def covers(known: KnownPlace, parts: Parts) -> bool:
-    """Whether the place is the known one, or lies below it."""
-    above = split_path(known.path)
-    if known.ending is not None:
-        return len(parts) == len(above) + 1 and parts[-1].endswith(known.ending) and is_below(parts, above)
-    return is_below(parts, above)
+@lru_cache(maxsize=64)
+def _index(places: GuardedPlaces) -> dict[Parts, list[KnownPlace]]:
+    """By path, without regard to case: on some disks it makes no difference."""
+    found: dict[Parts, list[KnownPlace]] = {}
+    for each in places.known:
+        found.setdefault(tuple(part.casefold() for part in split_path(each.path)), []).append(each)
+    return found
 
 
 def is_below(parts: Parts, above: Parts) -> bool:

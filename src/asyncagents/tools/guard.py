@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from asyncagents.domain.guarded import (
     Guard,
     GuardedPlaces,
@@ -40,10 +42,9 @@ class PlaceGuard:
         """By their names and, where links lead elsewhere, by their real ones."""
         named = paths_named_by_git(self._root, self._home) if self._root else ()
         known = (*self._places.known, *(KnownPlace(path=path, why=_NAMED) for path in named))
+        paths = _real_paths([each.path for each in known])
         real = [
-            KnownPlace(path=path, level=each.level, why=each.why, ending=each.ending)
-            for each in known
-            if (path := os.path.realpath(each.path)) != each.path
+            replace(each, path=path) for each, path in zip(known, paths, strict=True) if path != each.path
         ]
         output = os.path.realpath(self._places.output) if self._places.output else ""
         return GuardedPlaces(known=(*known, *real), output=output)
@@ -130,6 +131,17 @@ def is_in_repository(path: str, beside: Sequence[str] = ()) -> bool:
 def could_make_repository(path: str) -> bool:
     """Whether a file of this name can be a piece of a repository: such files are written one by one."""
     return any(is_piece(part) for part in split_path(path))
+
+
+def _real_paths(paths: Sequence[str]) -> Iterator[str]:
+    """Follow links; most paths are in the same few folders, which are looked up once."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        full = os.path.join(folders[folder], name)
+        yield os.path.realpath(full) if os.path.islink(full) else full
 
 
 def _upwards(path: str) -> Sequence[str]:

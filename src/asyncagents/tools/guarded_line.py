@@ -1,15 +1,17 @@
 """Guarded places that a shell line names: to change them asks, and so does to read what is secret."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from asyncagents.domain.permission import GUARDED_PLACE
 from asyncagents.engine.tool import Ask
 from asyncagents.tools import shell_rules
 from asyncagents.tools.files import Files
-from asyncagents.tools.shell_command import words_of
+from asyncagents.tools.shell_command import dangers, words_of
 from asyncagents.tools.shell_places import Words, named_paths
 
+MOST_LOOKED_AT = 5_000
 MOST_NAMED = 16
 """So many places are told to a person."""
 # They change nothing that they name; their options that do are not plain to the rules anyway.
@@ -51,20 +53,26 @@ def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tupl
         found |= _guarded(files, named_paths(changing, start=start, home=home), secret=False)
     if reading:
         found |= _guarded(files, named_paths(reading, start=start, home=home), secret=True)
+    if _is_unknown(files, (*commands, *redirected), start=start, home=home):
+        found[files.root] = "which files it names is not known"
     whole = [words for words in commands if words[0] == "cd" or _reads_whole_folders(words)]
     if any(words[0] != "cd" for words in whole):
         for path in set(named_paths(whole, start=start, home=home)):
             found |= dict.fromkeys(files.guard.secrets_below(path), "it may not be read unasked")
     if not found:
         return ()
-    names = tuple(_name(files, path) for path in sorted(found))[:MOST_NAMED]
+    names = tuple(_name(files, path) for path in sorted(found))
+    names = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], "*")
     reasons = list(dict.fromkeys(found.values()))
-    return (Ask(GUARDED_PLACE, names, metadata={"command": command, "reasons": reasons}),)
+    return (Ask(GUARDED_PLACE, names, metadata={"command": command, "guarded": reasons}),)
 
 
 def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in set(paths):
+    named = set(islice(paths, MOST_LOOKED_AT))
+    if next(paths, None) is not None:
+        found[files.root] = "it names too many files to look at all of them"
+    for path in named:
         guard = files.guard.of(path)
         if guard is None or path.startswith(_DEVICES) or (secret and guard.level == "guarded"):
             continue
@@ -72,7 +80,18 @@ def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, s
     return found
 
 
+def _is_unknown(files: Files, commands: Sequence[Words], *, start: Path, home: Path) -> bool:
+    """Whether only the shell can tell what is named, in a project that has something to hide."""
+    if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
+        return False
+    if not files.guard.secrets_below(files.root):
+        return False
+    return "/" in set(named_paths(commands, start=start, home=home))
+
+
 def _only_reads(words: Words) -> bool:
+    if any(True for _ in dangers(words)):
+        return False
     if words[0] == "git":
         trade = next((word for word in words[1:] if not word.startswith("-")), "status")
         return trade in _GIT_READERS

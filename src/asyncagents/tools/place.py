@@ -96,4 +96,4 @@ def _also(guard: Guard | None) -> tuple[str, ...]:
 def _reasons(*guards: Guard | None) -> dict[str, list[str]]:
     """Why a person is asked."""
     reasons = list(dict.fromkeys(guard.why for guard in guards if guard is not None))
-    return {"reasons": reasons} if reasons else {}
+    return {"guarded": reasons} if reasons else {}
