@@ -1,6 +1,7 @@
 """What waits for a person, as he reads it before he decides."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from asyncagents.cli.screen import Line, one_line, plain
 from asyncagents.cli.task_words import label
@@ -48,17 +49,23 @@ def whole_lines(waiting: Awaited, request: PermissionRequest) -> list[Line]:
 
 def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
     command, diff = request.metadata.get("command"), request.metadata.get("diff")
-    reasons = request.metadata.get("reasons")
     if request.permission == "doom_loop":
         yield Line("  it makes the same call again and again; perhaps this leads nowhere", "loud")
     if isinstance(command, str):
         yield from (Line(f"  $ {line}", "loud") for line in plain(command).split("\n"))
-    for reason in reasons if isinstance(reasons, list) else ():
-        yield Line(f"  unclear: {one_line(str(reason))}", "loud")
+    yield from _why(request.metadata)
     if isinstance(diff, str) and diff:
         yield from diff_lines(diff, most=None)
     elif not isinstance(command, str):
         yield Line(f"  {named(waiting.tool, waiting.input)}", "loud")
+
+
+def _why(metadata: dict[str, Any]) -> Iterator[Line]:
+    """Why rules do not suffice: the text of a command, or what a place is."""
+    for word, key in (("unclear", "reasons"), ("guarded", "guarded")):
+        reasons = metadata.get(key)
+        for reason in reasons if isinstance(reasons, list) else ():
+            yield Line(f"  {word}: {one_line(str(reason))}", "loud")
 
 
 def choices(request: PermissionRequest) -> str:

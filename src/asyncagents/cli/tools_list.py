@@ -12,6 +12,7 @@ from asyncagents.cli.place import open_place
 from asyncagents.cli.screen import print_table
 from asyncagents.domain.call import Effect
 from asyncagents.domain.permission import (
+    GUARDED_PLACE,
     UNCLEAR,
     WEBFETCH,
     WEBFETCH_LOCAL,
@@ -81,6 +82,8 @@ def _exceptions(permission: str, action: Action, rules: Sequence[Rule]) -> list[
     found = [Special(each, evaluate(rules, permission, each)) for each in patterns if each != "*"]
     if (other := _BESIDE.get(permission)) is not None:
         found.append(Special(other, evaluate(rules, other, "*")))
+    if permission in {"bash", "edit", "read"} and action != "deny":
+        found.append(Special(GUARDED_PLACE, evaluate(rules, GUARDED_PLACE, "*")))
     return [each for each in found if each.action != action]
 
 

@@ -36,14 +36,3 @@ def _named(config: Config) -> set[str]:
     names.update(name for provider in config.provider.values() for name in provider.env)
     names.update(config.variables)
     return names - ESSENTIAL
-
-
-def without_bare_repositories(variables: dict[str, str]) -> dict[str, str]:
-    """git obeys the `config` of any folder that looks like a repository, unless it is told not to."""
-    count = variables.get("GIT_CONFIG_COUNT", "0")
-    number = int(count) if count.isdecimal() else 0
-    return variables | {
-        "GIT_CONFIG_COUNT": str(number + 1),
-        f"GIT_CONFIG_KEY_{number}": "safe.bareRepository",
-        f"GIT_CONFIG_VALUE_{number}": "explicit",
-    }

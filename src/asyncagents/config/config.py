@@ -267,5 +267,7 @@ class Config(Struct, frozen=True, kw_only=True):
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
     """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""
+    included: dict[str, bool] = {}
+    """Every file that a text is taken from with `{file:…}`, and whether that text is a secret."""
     untrusted: Untrusted = Untrusted()
     """What files of a project that is not trusted name, and what counts for nothing therefore."""

@@ -8,6 +8,7 @@ from typing import Any
 from asyncagents.config.env import Environment
 from asyncagents.config.text import read_text
 from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.config.veil import is_hidden
 from asyncagents.errors import ConfigError
 
 _ENV = re.compile(r"\{env:([^{}]+)\}")
@@ -33,6 +34,8 @@ class Interpolation:
         self.used: dict[KeyPath, tuple[str, ...]] = {}
         """The tokens that made a value, as they were written."""
         self.variables: set[str] = set()
+        self.files: dict[str, bool] = {}
+        """The files that texts were taken from, and whether one of them is a secret."""
         self.warnings: list[str] = []
 
     def fill(self, value: Any, path: KeyPath = ()) -> Any:
@@ -83,4 +86,6 @@ class Interpolation:
                 f"{self._label}: {dotted(path)} uses {{file:{text}}}, but {file} does not exist: "
                 f"create it or correct the path"
             )
+        secret = bool(path) and is_hidden(path, found.strip())
+        self.files[str(file)] = self.files.get(str(file), False) or secret
         return found.strip()

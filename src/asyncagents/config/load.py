@@ -77,7 +77,7 @@ def load(environment: Environment, *, directory: Path, data_dir: Path | None = N
     distrust = untrusted_warning(left_out, root)
     warnings = [warning for source in sources for warning in source.warnings]
     return Loaded(
-        config=replace(config, untrusted=name_untrusted(left_out, root)),
+        config=replace(config, untrusted=name_untrusted(left_out, root), included=_included(sources)),
         settings=(Setting("data_dir", str(folder), folder_origin), *_settings(tree)),
         keys=_keys(tree, config),
         warnings=tuple(dict.fromkeys([*distrust, *warnings, *odd_keys, *odd])),
@@ -100,6 +100,15 @@ def _read(
         for place in looked_at
     ]
     return [source for source in found if source is not None]
+
+
+def _included(sources: list[Source]) -> dict[str, bool]:
+    """A file that gives a secret to one of them is secret."""
+    found: dict[str, bool] = {}
+    for source in sources:
+        for path, secret in source.included.items():
+            found[path] = found.get(path, False) or secret
+    return found
 
 
 def _laid(sources: list[Source]) -> tuple[Branch, dict[str, list[KeyPath]]]:

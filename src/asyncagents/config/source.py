@@ -29,6 +29,8 @@ class Source(Struct, frozen=True):
     warnings: tuple[str, ...]
     rules: dict[KeyPath, Branch] = {}
     """Permissions of a project that is not trusted; they are not in the tree."""
+    included: dict[str, bool] = {}
+    """The files that it takes texts from, and whether one of them is a secret."""
     left_out: tuple[KeyPath, ...] = ()
     """What would take the user's trust."""
 
@@ -76,6 +78,7 @@ def _source(raw: Any, place: Place, environment: Environment, directory: Path) -
         modernise(tree, place.label),
         frozenset(filling.variables),
         (*filling.warnings, *warnings),
+        included=filling.files,
     )
 
 

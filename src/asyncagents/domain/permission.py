@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.guarded import is_guarded_name
 from asyncagents.domain.session import Rule
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -19,14 +20,10 @@ UNCLEAR = "unclear_command"
 WEBFETCH = "webfetch"
 WEBFETCH_LOCAL = "webfetch_local"
 """Asked for instead of `webfetch` where an address leads to this machine or its network."""
-_BY_NAME = (UNCLEAR, WEBFETCH_LOCAL)
+GUARDED_PLACE = "guarded_place"
+"""Asked for beside `edit`, `read` and `bash` where a place is guarded by what it is."""
+_BY_NAME = frozenset({UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE})
 """Permissions that a rule for everything does not allow."""
-# What git runs by itself, and what says what agents may do: whoever changes it could do anything later.
-_OWN = (
-    ".git/*", ".asyncagents/*", ".agents/*", ".opencode/*", ".claude/*",
-    "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
-)  # fmt: skip
-GUARDED = tuple(f"{above}{each}" for each in _OWN for above in ("", "*/"))
 EXACT = "exact:"
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 # Tools that ask for the permission of another name.
@@ -69,7 +66,7 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
         by_rules = evaluate(self.rules, permission, pattern)
         for rule in reversed(self.tools):
             if _meant(rule, permission):
-                return _lay_over(rule.action, by_rules, guarded=guarded(permission, pattern))
+                return _lay_over(rule.action, by_rules, guarded=permission == GUARDED_PLACE)
         return by_rules
 
     def about(self, permission: str) -> Callable[[str], Action]:
@@ -78,7 +75,7 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
         mapped = next((rule.action for rule in reversed(self.tools) if _meant(rule, permission)), None)
         if mapped is None:
             return by_rules
-        return lambda pattern: _lay_over(mapped, by_rules(pattern), guarded=guarded(permission, pattern))
+        return lambda pattern: _lay_over(mapped, by_rules(pattern), guarded=permission == GUARDED_PLACE)
 
     def hides(self, tool: str) -> bool:
         return hidden(self.rules, tool) or hidden(self.tools, tool)
@@ -175,17 +172,18 @@ def _meant(rule: Rule, permission: str) -> bool:
     return match(rule.permission, permission)
 
 
-def guarded(permission: str, pattern: str) -> bool:
-    """Whether to change this is asked every time: nobody means it who approves edits for good."""
-    return permission == "edit" and any(match(each, pattern) for each in GUARDED)
+def permissions_needed(permission: str, patterns: Sequence[str], also: Sequence[str]) -> tuple[str, ...]:
+    """List all that a request needs; a tool that does not know guarded places may name one all the same."""
+    named = permission == "edit" and any(map(is_guarded_name, patterns))
+    return tuple(dict.fromkeys((permission, *also, *((GUARDED_PLACE,) if named else ()))))
 
 
 def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
-    """What was approved for good answers an ask; it lifts no denial, of whatever agent."""
+    """What was approved for good answers an ask; it lifts no denial, of whatever agent, and no guard."""
     return strictest(
         "allow"
         if (action := rules.evaluate(permission, pattern)) == "ask"
-        and not guarded(permission, pattern)
+        and permission != GUARDED_PLACE
         and evaluate(approved, permission, pattern) == "allow"
         else action
         for pattern in patterns or ("*",)

@@ -16,7 +16,7 @@ from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent, Mode
 from asyncagents.domain.permission import (
-    GUARDED,
+    GUARDED_PLACE,
     UNCLEAR,
     WEBFETCH_LOCAL,
     Action,
@@ -41,7 +41,7 @@ PromptName: TypeAlias = Literal[
 # What the model of a subagent that only looks may use; everything else, also of plugins, is denied.
 _LOOKING = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
-    "external_directory", "doom_loop", UNCLEAR, WEBFETCH_LOCAL,
+    "external_directory", "doom_loop", UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE,
 )  # fmt: skip
 _NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
 _NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
@@ -112,9 +112,9 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     written: dict[str, Action | dict[str, Action]] = {
         "*": "allow",
         "doom_loop": "ask",
-        "edit": {"*": "allow", **dict.fromkeys(GUARDED, "ask")},
         UNCLEAR: "ask",
         WEBFETCH_LOCAL: "ask",
+        GUARDED_PLACE: "ask",
         "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
         "plan_enter": "deny",
         "plan_exit": "deny",

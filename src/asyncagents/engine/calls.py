@@ -343,6 +343,7 @@ class Calls:
             worktree=place.worktree or directory,
             by_hand=BY_HAND in call.granted,
             own=call.own,
+            approved=bool(call.granted),
         )
 
 

@@ -23,6 +23,7 @@ from asyncagents.domain.permission import (
     judge,
     pattern_permission,
     permission_of,
+    permissions_needed,
     rules_of_tools,
     strictest,
 )
@@ -144,7 +145,7 @@ class Project:
         approved = [rule for rule in approved if pattern_permission(rule.permission) not in anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
-            needed = (ask.permission, *ask.also)
+            needed = permissions_needed(ask.permission, ask.patterns, ask.also)
             action = strictest(judge(rules, approved, each, ask.patterns) for each in needed)
             exactly = ask.exact and approved_exactly(approved, ask.permission, ask.always)
             return "allow" if action == "ask" and exactly else action

@@ -63,6 +63,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """A person wrote its arguments, not a model."""
     own: bool = False
     """A person runs it himself, with no model in between."""
+    approved: bool = False
+    """A person saw this call and let it run, or wrote it; else rules alone did."""
     rules: Effective | None = None
     """What counts for this call beyond what it asked for; None: there are none but the policy."""
     report: Callable[[dict[str, Any]], None] = unheard

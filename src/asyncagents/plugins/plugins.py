@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.config.child import child_environment, without_bare_repositories
+from asyncagents.config.child import child_environment
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
+from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.config.trust import project_root
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session import project_id
@@ -235,7 +236,7 @@ class Plugins:
         return self._runtime
 
     def _shell(self, directory: Path, config: Config) -> Shell:
-        variables = without_bare_repositories(child_environment(self._environment, config))
+        variables = with_git_settings(child_environment(self._environment, config), ALWAYS)
         processes = Processes(variables, folder=self._output)
 
         async def run(command: str, timeout: float) -> ShellResult:

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from asyncagents.config.git_settings import UNASKED
 from asyncagents.domain.call import Completed
 from asyncagents.domain.text import whole
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools import shell_rules
 from asyncagents.tools.described import described
+from asyncagents.tools.files import Files
+from asyncagents.tools.guarded_line import guarded_asks
 from asyncagents.tools.process import Ended, Processes
 
 DEFAULT = 120_000
@@ -20,6 +23,9 @@ LONGEST = 600_000
 # A command that took all its time is still to be ended, and its output read.
 TIMEOUT = LONGEST / 1000 + 60
 TITLE = 200
+
+# No rule means this one; who may run it may run any program, and needs no hook of git for it.
+_ANY_PROGRAM = "./any-program of-the-project"
 
 LIVE = 4_000
 """So much of what a command prints is shown while it runs."""
@@ -34,19 +40,21 @@ class Bash(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
+def bash(processes: Processes, *, home: Path, files: Files | None = None) -> Tool[Bash]:
+    """`files`: of the project, if there is one whose guarded places are asked about."""
+
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
-        return await asyncio.to_thread(
-            shell_rules.asks,
-            args.command,
-            directory=Path(context.directory),
-            start=_start(args, context),
-            home=home,
+        start = _start(args, context)
+        asks = await asyncio.to_thread(
+            shell_rules.asks, args.command, directory=Path(context.directory), start=start, home=home
         )
+        if files is None:
+            return asks
+        guarded = await asyncio.to_thread(guarded_asks, args.command, files, start=start, home=home)
+        return (*asks[:-1], *guarded, asks[-1])
 
     async def run(args: Bash, context: ToolContext) -> Completed:
-        there = processes.with_variables(context.environment) if context.environment else processes
-        ended = await there.run(
+        ended = await _processes(processes, context).run(
             ("bash", "-c", args.command),
             cwd=_start(args, context),
             timeout=None if context.own else args.timeout / 1000,
@@ -55,6 +63,13 @@ def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
         return _as_printed(ended) if context.own else _told(args, ended)
 
     return Tool("bash", Bash, run, plan=plan, effect="once", timeout=TIMEOUT, description=described("bash"))
+
+
+def _processes(processes: Processes, context: ToolContext) -> Processes:
+    """Those of the call: git runs no hook for a command that rules allowed where they do not allow any."""
+    there = processes.with_variables(context.environment) if context.environment else processes
+    held = context.rules is not None and context.rules.evaluate("bash", _ANY_PROGRAM) != "allow"
+    return there.with_git_settings(UNASKED) if held and not context.approved else there
 
 
 class _Live:

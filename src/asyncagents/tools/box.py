@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.config.skills import Skill
@@ -16,6 +17,7 @@ from asyncagents.tools.edit import edit
 from asyncagents.tools.files import Files
 from asyncagents.tools.glob import glob
 from asyncagents.tools.grep import grep
+from asyncagents.tools.guard import PlaceGuard
 from asyncagents.tools.list import list_files
 from asyncagents.tools.mcp import Servers
 from asyncagents.tools.patch import patch
@@ -37,6 +39,10 @@ class Doors(Struct, frozen=True, kw_only=True):
     files: Files
     seen: Seen
     processes: Processes
+
+    def guarded_by(self, guard: PlaceGuard) -> "Doors":
+        """The same, under the guard of the configuration as it is now."""
+        return replace(self, files=self.files.guarded_by(guard))
 
 
 class Bench(Struct, frozen=True, kw_only=True):
@@ -67,7 +73,7 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
         edit(files, seen),
         write(files, seen),
         patch(files, seen),
-        bash(doors.processes, home=bench.home),
+        bash(doors.processes, home=bench.home, files=files),
         webfetch(bench.web, doors.processes),
         todowrite(bench.todos, bench.ids),
         todoread(bench.todos),

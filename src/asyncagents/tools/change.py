@@ -30,24 +30,27 @@ def preview(files: Files, seen: Seen, change: Change, context: ToolContext) -> t
     """What would change. What the session may not know yet is not told by an error: it asks first."""
     place = change.place
     known = seen.known(context.session_id, place)
+    (guard,) = files.guards([place])
+    shown = isinstance(place, Inside) and (guard is None or guard.level == "guarded")
     before: Content | None = None
     diff = ""
     try:
         before = files.read_or_none(place)
         diff = _diff(place, before, _made(change, before, known))
     except ToolError as error:
-        if known is None and (isinstance(error, NoMatch) or not isinstance(place, Inside)):
+        if known is None and (isinstance(error, NoMatch) or not shown):
             diff = f"(no preview: {error})"
         else:
             raise
     sha = sha_of(before)
-    seen.plan(context.call_id, Planned(place, sha))
-    return edit_asks(place, diff=diff, before=sha)
+    seen.plan(context.call_id, Planned(place, sha, guarded=guard is not None))
+    # `before` binds the answer to the content that was shown.
+    return edit_asks([place], {"filepath": place.path, "diff": diff, "before": sha}, [guard])
 
 
 def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Completed:
     place = change.place
-    planned = seen.planned(context.call_id).before
+    planned = seen.planned(context.call_id)
     diffs: list[str] = []
 
     def checked(before: Content | None) -> bytes:
@@ -55,12 +58,17 @@ def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Comple
         sha = sha_of(before)
         data = _made(change, before, known)
         # Another call of this session may have changed it since the preview: that is no surprise.
-        if sha != planned and (known is None or known.sha256 != sha) and not (before and before.data == data):
+        if (
+            sha != planned.before
+            and (known is None or known.sha256 != sha)
+            and not (before and before.data == data)
+        ):
             raise surprise(place)
         diffs.append(_diff(place, before, data))
         return data
 
-    stamp = files.rewrite(place, context.call_id, checked)
+    with files.guarded_as([place], unguarded=[] if planned.guarded else [place]):
+        stamp = files.rewrite(place, context.call_id, checked)
     seen.note(context.session_id, place, stamp)
     done = f"{place.name} was written." if diffs[-1] else f"{place.name} has this content already."
     # OpenCode's clients show the text that was written where they find diagnostics: here, none are made.

@@ -3,14 +3,17 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from pathlib import Path
 from threading import RLock
 
+from asyncagents.domain.guarded import Guard
 from asyncagents.errors import ToolError
 from asyncagents.tools.beneath import OpenFolder, best_open, make_by_walk, open_root, real_path
 from asyncagents.tools.folder import MOST_BYTES, Entry, Folder
+from asyncagents.tools.guard import UNGUARDED, PlaceGuard, could_make_repository
 from asyncagents.tools.place import Inside, Outside, Place
 from asyncagents.tools.replacing import put
 from asyncagents.tools.stamp import Content, Stamp, stamp
@@ -42,25 +45,63 @@ class Files:
     """Beneath the project; outside of it only by a place that was asked for by its real name."""
 
     def __init__(
-        self, root: Path, *, home: Path | None = None, open_folder: OpenFolder | None = None
+        self,
+        root: Path,
+        *,
+        home: Path | None = None,
+        open_folder: OpenFolder | None = None,
+        guard: PlaceGuard = UNGUARDED,
     ) -> None:
         self.root = os.path.realpath(root)
+        self.guard = guard
         self._home = str(home or Path.home())
         self._open_folder = open_folder or best_open()
         self._locks = tuple(RLock() for _ in range(_LOCKS))
+        self._repository_lock = RLock()
+
+    def guarded_by(self, guard: PlaceGuard) -> "Files":
+        """The same files under another guard; writers of both wait for each other."""
+        other = copy(self)
+        other.guard = guard
+        return other
 
     def place(self, path: str, directory: str = "") -> Place:
-        """Where a path leads; a relative one starts in `directory`, else in the project."""
+        """Where a path leads; a relative one starts in `directory`, else in the project. Not a sealed one."""
         _checked(path)
         if path == "~" or path.startswith("~/"):
             path = self._home + path[1:]
         real = real_path(os.path.join(self.root, directory, path))
         _checked(real)
+        guard = self.guard.of(real)
+        if guard is not None and guard.level == "sealed":
+            raise _sealed(real)
         parts = tuple(part for part in real.split("/") if part)
         top = tuple(part for part in self.root.split("/") if part)
         if parts[: len(top)] == top:
             return Inside(self.root, parts[len(top) :])
         return Outside(parts)
+
+    def guards(self, places: Sequence[Place]) -> list[Guard | None]:
+        """How each of the files is guarded that are to be changed together."""
+        paths = [place.path for place in places]
+        return [self.guard.of(path, paths) for path in paths]
+
+    @contextmanager
+    def guarded_as(self, places: Sequence[Place], *, unguarded: Sequence[Place]) -> Iterator[None]:
+        """Change files whose guards are as they were when they were asked about: some had none.
+
+        What other calls write meanwhile could make a repository of their folder; they wait.
+        """
+        with ExitStack() as held:
+            if any(could_make_repository(place.path) for place in places):
+                held.enter_context(self._repository_lock)
+            for place, guard in zip(unguarded, self.guards(unguarded), strict=True):
+                if guard is not None:
+                    raise ToolError(
+                        f"{place.name} became a guarded place meanwhile ({guard.why}), so nothing was "
+                        "written: call the tool again, and a person is asked."
+                    )
+            yield
 
     def is_folder(self, place: Place) -> bool:
         """False also for what is missing."""
@@ -72,6 +113,7 @@ class Files:
 
     def read(self, place: Place) -> Content:
         """The whole of a regular file; `Missing` if there is none."""
+        self._refuse_sealed(place)
         with self._parent(place) as (folder, name):
             data, about = Folder(folder).read(name)
         owner = about.st_uid, about.st_gid
@@ -85,6 +127,7 @@ class Files:
 
     def names(self, place: Place) -> tuple[Entry, ...]:
         """What a folder holds, by name."""
+        self._refuse_sealed(place)
         with self.enter(place) as folder:
             return tuple(folder.entries())
 
@@ -143,6 +186,11 @@ class Files:
         except Missing:
             return None
 
+    def _refuse_sealed(self, place: Place) -> None:
+        """A walk comes to places that were not named."""
+        if self.guard.is_sealed(place.path):
+            raise _sealed(place.path)
+
     @contextmanager
     def _parent(self, place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
         if not place.parts:
@@ -164,6 +212,13 @@ class Files:
                 os.close(folder)
         except OSError as error:
             raise _told(place, error) from error
+
+
+def _sealed(path: str) -> ToolError:
+    return ToolError(
+        f"{path} is in the data folder of asyncagents, which no tool opens; only files that an output names "
+        "as the place of its whole text can be read."
+    )
 
 
 def _checked(path: str) -> None:

@@ -63,8 +63,10 @@ def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
         folder = await asyncio.to_thread(files.is_folder, place)
         seen.plan(context.call_id, Planned(place))
         asks = search_asks("grep", args.pattern, place, folder=folder)
-        # To search one file is to read it.
-        return asks if folder else (*read_asks("read", place), asks[-1])
+        if folder:
+            return asks
+        (guard,) = await asyncio.to_thread(files.guards, [place])
+        return (*read_asks("read", place, guard=guard), asks[-1])  # to search one file is to read it
 
     async def run(args: Grep, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
@@ -74,6 +76,7 @@ def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
             pattern=args.pattern,
             include=args.include,
             rules=context.rules or _USUAL,
+            guarded=files.guard.unreadable_around(place.path),
         )
         return _told(await search_lines(processes, search, seconds), place, args, context)
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.guarded import GuardedPlaces
 from asyncagents.domain.permission import Effective
 from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
@@ -24,6 +25,7 @@ from asyncagents.tools.glob_pattern import fitting
 from asyncagents.tools.grep_filter import worth_a_look
 from asyncagents.tools.grep_lines import MOST_MATCHES, Expression, FileLines, LineSearch, Match
 from asyncagents.tools.grep_workers import usual_workers, work_in_order
+from asyncagents.tools.guard import PlaceGuard
 from asyncagents.tools.place import Outside, Place
 from asyncagents.tools.walk import walk
 
@@ -40,6 +42,8 @@ class Search(Struct, frozen=True, kw_only=True):
     include: str | None = None
     rules: Effective
     """What may not be read unasked is not told in passing either."""
+    guarded: GuardedPlaces = GuardedPlaces()
+    """What is sealed or secret is passed over."""
     hits: bool = False
     """Whether it is told where in its file a line is, and where in the line the matches are."""
 
@@ -103,7 +107,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _searched(search: Search, expression: Expression, workers: int) -> Searched:
-    files = Files(Path(search.root))
+    files = Files(Path(search.root), guard=PlaceGuard(search.guarded))
     chosen = _chosen(files, search, expression)
     matches: list[Match] = []
     unread = 0
@@ -151,7 +155,12 @@ def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
     walked = walk(files, top, wanted)
     action = search.rules.about("read")
     named = {replace(top, parts=each.parts).name: each.parts for each in walked.files}
-    allowed = {name: parts for name, parts in named.items() if action(name) == "allow"}
+    secret = tuple(f"{path}/" for path in files.guard.secrets_below(top.path))
+    allowed = {
+        name: parts
+        for name, parts in named.items()
+        if action(name) == "allow" and not f"{replace(top, parts=parts).path}/".startswith(secret)
+    }
     names = tuple(allowed)
     if not isinstance(top, Outside):
         names = tuple(worth_a_look(search.root, names, expression.letters))

@@ -96,7 +96,12 @@ class _Choice:
         return [(each, kept) for each, kept in found if kept is not None]
 
     def _next(self, entry: Entry, parts: tuple[str, ...], rules: Ignoring | None) -> _Below | None:
-        if (entry.name == _GIT and entry.folder) or is_ignored(parts, self._own, folder=entry.folder):
+        sealed = self._files.guard.is_sealed(replace(self._top, parts=parts).path)
+        if (
+            sealed
+            or (entry.name == _GIT and entry.folder)
+            or is_ignored(parts, self._own, folder=entry.folder)
+        ):
             return None
         if rules is not None and not rules.ignores(parts, folder=entry.folder):
             return _Below(parts, rules)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from mimetypes import guess_type
 from pathlib import Path
@@ -29,6 +29,7 @@ from asyncagents.engine.material import (
     Sight,
     Unfit,
 )
+from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
 from asyncagents.tools.box import Doors
 from asyncagents.tools.files import Files, Missing
@@ -64,7 +65,8 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
         try:
             place = files.place(sight.path, sight.directory)
             folder = files.is_folder(place)
-            refused = _refused(place, judge, folder=folder, meant=meant)
+            asks = read_asks("read", place, folder=folder, guard=files.guards([place])[0])
+            refused = _refused(place, judge, asks, meant=meant)
             if refused is not None:
                 return refused
             shown = _folder(files, place) if folder else self._file(place, sight)
@@ -87,10 +89,10 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
         return _told(piece, ended)
 
 
-def _refused(place: Place, judge: Judge, *, folder: bool, meant: bool) -> NotAllowed | None:
+def _refused(place: Place, judge: Judge, asks: Sequence[Ask], *, meant: bool) -> NotAllowed | None:
     """By the rules of the tool `read`."""
     accepted: tuple[Action, ...] = ("allow", "ask") if meant else ("allow",)
-    for ask in read_asks("read", place, folder=folder):
+    for ask in asks:
         action = judge(ask)
         if action not in accepted:
             says = "deny it" if action == "deny" else "would ask first"

@@ -12,9 +12,10 @@ from zlib import crc32
 
 import msgspec
 
-from asyncagents.config.child import child_environment, without_bare_repositories
+from asyncagents.config.child import child_environment
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
+from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.domain.call import Completed, Failed
 from asyncagents.domain.permission import DELEGATING
 from asyncagents.engine.project import Project
@@ -41,7 +42,7 @@ def wanted(environment: Environment, config: Config, root: Path) -> tuple[Wanted
     """The servers of a configuration, by name; those too that are switched off."""
     if not config.mcp:
         return ()
-    variables = without_bare_repositories(child_environment(environment, config))
+    variables = with_git_settings(child_environment(environment, config), ALWAYS)
     return tuple(
         Wanted(
             name=name,

@@ -6,11 +6,14 @@ nothing, so a file must have been read before it is deleted.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.call import Completed, Result
+from asyncagents.domain.guarded import Guard
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.change import sha_of, surprise
@@ -20,7 +23,7 @@ from asyncagents.tools.patch_reconcile import reconciled
 from asyncagents.tools.patch_steps import Step, carry_out
 from asyncagents.tools.patch_target import Target, bound, look, made, places_of, shown, targets
 from asyncagents.tools.patch_text import parse
-from asyncagents.tools.place import Outside, Place, lasting_edits, outside_ask
+from asyncagents.tools.place import Outside, edit_asks
 from asyncagents.tools.replace import NoMatch
 from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.stamp import Content, Stamp
@@ -51,45 +54,46 @@ def patch(files: Files, seen: Seen) -> Tool[Patch]:
 def _planned(files: Files, seen: Seen, args: Patch, context: ToolContext) -> tuple[Ask, ...]:
     diffs: list[str] = []
     planned: list[Planned] = []
-    for target in targets(files, parse(args.patch_text), context.directory):
-        diff, shas = _previewed(files, seen, target, context)
+    chosen = targets(files, parse(args.patch_text), context.directory)
+    guards = files.guards(places_of(chosen))
+    guarded = any(guard is not None for guard in guards)
+    hidden = any(guard is not None and guard.level != "guarded" for guard in guards)
+    for target in chosen:
+        diff, shas = _previewed(files, seen, (target, hidden), context)
         diffs.append(diff)
-        planned += (Planned(place, sha) for place, sha in zip(target.places, shas, strict=True))
+        planned += (Planned(*each, guarded=guarded) for each in zip(target.places, shas, strict=True))
     first = planned[0]
-    seen.plan(context.call_id, Planned(first.place, first.before, tuple(planned[1:])))
-    return _asks(planned, _joined(diffs))
+    seen.plan(context.call_id, replace(first, more=tuple(planned[1:])))
+    return _asks(planned, _joined(diffs), guards)
 
 
-def _previewed(files: Files, seen: Seen, target: Target, context: ToolContext) -> tuple[str, tuple[str, ...]]:
+def _previewed(
+    files: Files, seen: Seen, wanted: tuple[Target, bool], context: ToolContext
+) -> tuple[str, tuple[str, ...]]:
     """What would change. What the session may not know yet is not told by an error: it asks first."""
+    target, hidden = wanted
     known = seen.known(context.session_id, target.place)
     befores: tuple[Content | None, ...] = (None,) * len(target.places)
     try:
         befores = look(files, target)
         diff = shown(target, made(target, befores, known))
     except ToolError as error:
-        outside = any(isinstance(place, Outside) for place in target.places)
+        outside = hidden or any(isinstance(place, Outside) for place in target.places)
         if known is not None or not (outside or isinstance(error, NoMatch)):
             raise
         diff = f"(no preview of {target.place.name}: {error})\n"
     return diff, tuple(map(sha_of, befores))
 
 
-def _asks(planned: list[Planned], diff: str) -> tuple[Ask, ...]:
+def _asks(planned: list[Planned], diff: str, guards: Sequence[Guard | None]) -> tuple[Ask, ...]:
     places = [each.place for each in planned]
-    outside = {ask.patterns: ask for ask in map(outside_ask, _outside(places))}
     metadata = {
         "filepath": places[0].path,
         "files": [place.path for place in places],
         "diff": diff,
         "before": " ".join(each.before or "" for each in planned),
     }
-    names = tuple(place.name for place in places)
-    return (*outside.values(), Ask("edit", names, always=lasting_edits(*names), metadata=metadata))
-
-
-def _outside(places: list[Place]) -> list[Outside]:
-    return [place for place in places if isinstance(place, Outside)]
+    return edit_asks(places, metadata, guards)
 
 
 def _run(files: Files, seen: Seen, args: Patch, context: ToolContext) -> Completed:
@@ -97,7 +101,8 @@ def _run(files: Files, seen: Seen, args: Patch, context: ToolContext) -> Complet
     planned = (first, *first.more)
     chosen = bound(parse(args.patch_text), [each.place for each in planned])
     shown_before = {each.place.path: each for each in planned}
-    with files.holding(places_of(chosen)):
+    places = places_of(chosen)
+    with files.holding(places), files.guarded_as(places, unguarded=[] if first.guarded else places):
         diffs: list[str] = []
         steps: list[Step] = []
         for target in chosen:

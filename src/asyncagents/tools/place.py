@@ -1,10 +1,12 @@
 """Where a path leads: a real name in the project, or one outside of it."""
 
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.domain.permission import guarded
+from asyncagents.domain.guarded import Guard
+from asyncagents.domain.permission import GUARDED_PLACE
 from asyncagents.engine.tool import Ask
 
 _WILD = frozenset("*?")
@@ -55,20 +57,43 @@ def outside_ask(place: Outside, *, folder: bool = False) -> Ask:
     )
 
 
-def read_asks(permission: str, place: Place, *, folder: bool = False) -> tuple[Ask, ...]:
+def read_asks(
+    permission: str, place: Place, *, folder: bool = False, guard: Guard | None = None
+) -> tuple[Ask, ...]:
     """To look at a place. "Always" is for this name alone: the rules ask only about special ones."""
-    always = () if _WILD & set(place.name) else (place.name,)
-    ask = Ask(permission, (place.name,), always=always, metadata={"filepath": place.path})
+    guard = guard if guard is not None and guard.level != "guarded" else None
+    always = () if guard or _WILD & set(place.name) else (place.name,)
+    metadata = {"filepath": place.path, **_reasons(guard)}
+    ask = Ask(permission, (place.name,), always=always, metadata=metadata, also=_also(guard))
     return (outside_ask(place, folder=folder), ask) if isinstance(place, Outside) else (ask,)
 
 
-def lasting_edits(*names: str) -> tuple[str, ...]:
-    """What "always" allows from then on; not offered for what could do anything later."""
-    return () if any(guarded("edit", name) for name in names) else ("*",)
+def edit_asks(
+    places: Sequence[Place], metadata: Mapping[str, Any], guards: Sequence[Guard | None]
+) -> tuple[Ask, ...]:
+    """To change files. "Always" is not offered for what could do anything later."""
+    names = tuple(place.name for place in places)
+    guard = next((each for each in guards if each is not None), None)
+    outside = {ask.patterns: ask for ask in map(outside_ask, _outside(places))}
+    ask = Ask(
+        "edit",
+        names,
+        always=() if guard else ("*",),
+        metadata={**metadata, **_reasons(*guards)},
+        also=_also(guard),
+    )
+    return (*outside.values(), ask)
 
 
-def edit_asks(place: Place, *, diff: str, before: str) -> tuple[Ask, ...]:
-    """To change a file. `before` binds the answer to the content that was shown."""
-    metadata = {"filepath": place.path, "diff": diff, "before": before}
-    ask = Ask("edit", (place.name,), always=lasting_edits(place.name), metadata=metadata)
-    return (outside_ask(place), ask) if isinstance(place, Outside) else (ask,)
+def _outside(places: Sequence[Place]) -> list[Outside]:
+    return [place for place in places if isinstance(place, Outside)]
+
+
+def _also(guard: Guard | None) -> tuple[str, ...]:
+    return () if guard is None else (GUARDED_PLACE,)
+
+
+def _reasons(*guards: Guard | None) -> dict[str, list[str]]:
+    """Why a person is asked."""
+    reasons = list(dict.fromkeys(guard.why for guard in guards if guard is not None))
+    return {"guarded": reasons} if reasons else {}

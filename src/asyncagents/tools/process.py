@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.config.git_settings import with_git_settings
 from asyncagents.errors import ToolError
 from asyncagents.tools.process_hunt import Hunt
 from asyncagents.tools.process_output import Output
@@ -69,6 +70,10 @@ class Processes:
         other = copy(self)
         other._environment = {**self._environment, **more}
         return other
+
+    def with_git_settings(self, settings: Mapping[str, str]) -> "Processes":
+        """The same, with an environment that tells git how to behave."""
+        return self.with_variables(with_git_settings(self._environment, settings))
 
     async def containment(self) -> Containment:
         """How it is made sure here that nothing is left; tried once, not believed."""

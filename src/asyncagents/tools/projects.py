@@ -15,10 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.agents import find_agents
-from asyncagents.config.child import child_environment, without_bare_repositories
+from asyncagents.config.child import child_environment
 from asyncagents.config.commands import FoundCommands, find_commands
 from asyncagents.config.config import CompactionConfig, Config
 from asyncagents.config.env import Environment
+from asyncagents.config.git_settings import ALWAYS, with_git_settings
+from asyncagents.config.guarded import guarded_places
 from asyncagents.config.instructions import find_instructions
 from asyncagents.config.load import load
 from asyncagents.config.skills import find_skills
@@ -37,10 +39,12 @@ from asyncagents.tools.added import Added, with_added
 from asyncagents.tools.box import Bench, Doors, built_in
 from asyncagents.tools.cap import capped, forget_old
 from asyncagents.tools.files import Files
+from asyncagents.tools.guard import PlaceGuard
 from asyncagents.tools.material import ProjectMaterial
 from asyncagents.tools.mcp import wanted
 from asyncagents.tools.mcp_link import Wanted
 from asyncagents.tools.mcp_switch import switches
+from asyncagents.tools.named_code import code_places
 from asyncagents.tools.process import Processes
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.snapshot import SWITCHED_OFF, open_snapshots
@@ -217,7 +221,7 @@ class Projects:
         root = project_root(environment, place)
         free = (str(self._bench.output), *(str(skill.path.parent) for skill in skills.skills.values()))
         laid = Agents(config, agents, home=str(environment.home), directories=free)
-        doors = self._doors_of(root, config)
+        doors = self._doors_of(root, config).guarded_by(self._guard(root, config))
         tools = built_in(self._bench, doors, tuple(skills.skills.values()))
         commands = self._commands(place, config, trusted=trusted)
         added = [replace(each, tool=capped(each.tool, self._bench.output)) for each in additions.tools]
@@ -247,6 +251,13 @@ class Projects:
         odd = (*told, *additions.warnings, *clashes)
         return Opened(project, odd, wanted(environment, config, root))
 
+    def _guard(self, root: Path, config: Config) -> PlaceGuard:
+        """As the configuration is now; what is on the disk is looked up when the first place is named."""
+        home = self._environment.home
+        places = guarded_places(self._environment, root=root, output=self._bench.output, config=config)
+        code = code_places(config, root, home)
+        return PlaceGuard(replace(places, known=places.known + code), root=str(root), home=str(home))
+
     def _commands(self, place: Path, config: Config, *, trusted: bool) -> FoundCommands:
         return find_commands(
             self._environment,
@@ -270,7 +281,7 @@ class Projects:
         if root not in self._doors:
             while len(self._doors) >= MOST_DOORS:
                 self._doors.popitem(last=False)
-            variables = without_bare_repositories(child_environment(self._environment, config))
+            variables = with_git_settings(child_environment(self._environment, config), ALWAYS)
             self._doors[root] = Doors(
                 files=Files(root, home=self._environment.home),
                 seen=Seen(),

@@ -35,7 +35,8 @@ def read(files: Files, seen: Seen) -> Tool[Read]:
     async def plan(args: Read, context: ToolContext) -> tuple[Ask, ...]:
         place = await asyncio.to_thread(files.place, args.file_path, context.directory)
         seen.plan(context.call_id, Planned(place))
-        return read_asks("read", place)
+        (guard,) = await asyncio.to_thread(files.guards, [place])
+        return read_asks("read", place, guard=guard)
 
     async def run(args: Read, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place

@@ -1,13 +1,15 @@
 """A long text kept whole in a private file, as far as there is room for it."""
 
 import os
-import tempfile
 from pathlib import Path
 from typing import IO
+
+from asyncagents.config.system import SystemRng
 
 # A program that prints for ever must not fill the disk.
 MOST_SAVED = 256 * 1024 * 1024
 PREFIX, SUFFIX = "output-", ".txt"
+_NAMES = 2**96
 
 
 class Saved:
@@ -45,7 +47,10 @@ class Saved:
 
     def _open(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=self._folder)
+        # Who knows the name may read the file: it cannot be guessed from those of other files.
+        path = self._folder / f"{PREFIX}{SystemRng().below(_NAMES):024x}{SUFFIX}"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self.path = str(path)
         self._file = os.fdopen(handle, "wb", buffering=0)
 
     def _write(self, data: bytes) -> None:

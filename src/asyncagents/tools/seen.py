@@ -25,6 +25,8 @@ class Planned(Struct, frozen=True):
     before: str | None = None
     more: tuple["Planned", ...] = ()
     """The other files of a call that changes several."""
+    guarded: bool = False
+    """Whether a person was asked because of what the place is."""
 
 
 class Recent(Generic[K, V]):

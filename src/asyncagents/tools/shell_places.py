@@ -82,3 +82,9 @@ def _meant(path: str) -> Iterator[str]:
         yield from islice(iglob(path, include_hidden=True), MOST_MATCHES)
     except (OSError, ValueError):
         yield "/"
+
+
+def named_paths(commands: Iterable[Words], *, start: Path, home: Path) -> Iterator[str]:
+    """The real path of everything that the commands may name, the folder that they start in first."""
+    for path in _named(commands, [str(start)], str(home)):
+        yield os.path.realpath(path)

@@ -59,8 +59,11 @@ def walk(
     while waiting and looked < most and not stopped():
         below = waiting.pop()
         looked += 1
+        here = replace(top, parts=below.parts)
+        if files.guard.is_sealed(here.path):
+            continue
         try:
-            with files.enter(replace(top, parts=below.parts)) as folder:
+            with files.enter(here) as folder:
                 entries = [each for each in folder.entries() if each.name != _GIT and not each.link]
                 looked += len(entries)
                 for next_below, is_folder in _kept(folder, below, entries, tracked):

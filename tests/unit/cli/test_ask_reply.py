@@ -230,6 +230,11 @@ def test_an_ask_says_what_it_is_for_whom_and_why_it_is_unclear() -> None:
     ]
 
 
+def test_an_ask_for_a_guarded_place_says_what_the_place_is() -> None:
+    lines = [line.text for line in ask_lines(waiting(request(guarded=["git obeys it"]), "Ship it"))]
+    assert "  guarded: git obeys it" in lines
+
+
 def test_a_doom_loop_is_called_one() -> None:
     lines = [line.text for line in ask_lines(waiting(request(permission="doom_loop"), "Ship it"))]
     assert any("same call again" in line for line in lines)

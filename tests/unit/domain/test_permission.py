@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.permission import (
+    GUARDED_PLACE,
     UNCLEAR,
     WEBFETCH_LOCAL,
     Action,
@@ -253,7 +254,7 @@ def test_a_map_of_tools_denies_and_lifts_no_denial(
         ("bash", "rm x", "deny"),
         ("webfetch", "https://example.org", "deny"),
         ("edit", "a.py", "allow"),
-        ("edit", ".git/config", "ask"),
+        (GUARDED_PLACE, ".git/config", "ask"),
         ("skill", "x", "ask"),
         (UNCLEAR, "$(x)", "ask"),
         ("task", "general", "deny"),
@@ -263,7 +264,7 @@ def test_a_map_of_tools_answers_asks_by_the_name_of_the_tool(
     permission: str, pattern: str, action: Action
 ) -> None:
     under = (rule("*", "*", "ask"), rule("bash", "rm *", "deny"), rule("task", "*", "allow"))
-    tools = {"bash": True, "webfetch": False, "write": True, "async_task": False}
+    tools = {"bash": True, "webfetch": False, "write": True, "async_task": False, "guarded_place": True}
     assert RuleSet(under, rules_of_tools(tools)).evaluate(permission, pattern) == action
 
 

@@ -136,6 +136,15 @@ def test_an_agents_own_rules_win_over_the_built_in_ones() -> None:
 
 
 @pytest.mark.spec("A-03")
+@pytest.mark.parametrize("permission", ["unclear_command", "guarded_place"])
+def test_a_rule_for_everything_lets_no_agent_do_what_takes_a_name(permission: str) -> None:
+    for agent in agents(permission={"*": "allow", "bash": "allow", "edit": "allow"}).list():
+        assert may(agent, permission, "x") == "ask"
+    named = agents(permission={permission: "allow"})
+    assert may(named.get("explore"), permission, "x") == "allow"
+
+
+@pytest.mark.spec("A-03")
 def test_a_child_of_plan_cannot_edit_whatever_its_own_rules_say() -> None:
     free = agents(agent={"free": AgentConfig(permission={"*": "allow"})})
     child = Effective.of(free.get("free").layers.rules)

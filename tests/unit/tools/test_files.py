@@ -132,7 +132,7 @@ def test_a_path_that_leads_out_asks_for_the_folder_it_leads_to(desk: Desk, case:
     place = desk.files.place(path)
     assert isinstance(place, Outside)
     assert os.path.realpath(place.path) == place.path
-    for asks in (read_asks("read", place), edit_asks(place, diff="", before="")):
+    for asks in (read_asks("read", place), edit_asks([place], {}, [None])):
         assert asks[0].permission == "external_directory"
         assert asks[0].patterns == (f"{os.path.dirname(place.path).rstrip('/')}/*",)
         assert asks[1].patterns == (place.path,)

@@ -1,0 +1,23 @@
+"""How git behaves for programs that agents start, whatever a repository's own configuration says."""
+
+from collections.abc import Mapping
+
+ALWAYS: Mapping[str, str] = {
+    "safe.bareRepository": "explicit",  # else git obeys any folder that looks like a repository
+    "core.fsmonitor": "false",  # else `git status` starts the program that it names
+}
+UNASKED: Mapping[str, str] = {
+    "core.hooksPath": "/dev/null",
+    "protocol.ext.allow": "never",  # else an address can be a command
+}
+"""Besides, for a command that rules allowed and that no person has seen."""
+
+
+def with_git_settings(variables: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Add settings to those that the variables have already; they count more than any file."""
+    count = variables.get("GIT_CONFIG_COUNT", "0")
+    start = int(count) if count.isdecimal() else 0
+    added = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    for number, (key, value) in enumerate(settings.items(), start):
+        added |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return {**variables, **added}

@@ -1,0 +1,157 @@
+"""Guards of places as they lie on the disk: links, other spellings, repositories, what git is told of."""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from asyncagents.domain.guarded import (
+    Guard,
+    GuardedPlaces,
+    KnownPlace,
+    guard_of,
+    is_piece,
+    is_repository,
+    makes_repository,
+    secrets_below,
+    split_path,
+    strictest_guard,
+    unreadable_around,
+)
+from asyncagents.tools.git_named import paths_named_by_git
+
+_REPOSITORY = Guard("guarded", "it is part of a git repository, or would make one: git obeys what is in it")
+_NAMED = "git's configuration names it as a program, hook or further configuration"
+# The names that tell a repository.
+_TELLING = (
+    "HEAD", "objects", "refs", "commondir", "config", "config.worktree", "hooks",
+)  # fmt: skip
+
+
+class PlaceGuard:
+    """Of one project. The disk is looked up once: a project that is read again has a new guard."""
+
+    def __init__(self, places: GuardedPlaces, *, root: str = "", home: str = "") -> None:
+        self._places = places
+        self._root = root
+        self._home = home
+
+    @cached_property
+    def places(self) -> GuardedPlaces:
+        """By their names and, where links lead elsewhere, by their real ones."""
+        named = paths_named_by_git(self._root, self._home) if self._root else ()
+        known = (*self._places.known, *(KnownPlace(path=path, why=_NAMED) for path in named))
+        paths = _real_paths([each.path for each in known])
+        real = [
+            replace(each, path=path) for each, path in zip(known, paths, strict=True) if path != each.path
+        ]
+        output = os.path.realpath(self._places.output) if self._places.output else ""
+        return GuardedPlaces(known=(*known, *real), output=output)
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, int], KnownPlace]:
+        """Whatever it is called: a disk that knows no case, or has a folder twice, numbers it the same."""
+        found = {}
+        for known in self.places.known:
+            if known.ending is None and (number := _number(known.path)) is not None:
+                found[number] = known
+        return found
+
+    def of_name(self, path: str) -> Guard | None:
+        """Tell it of a real path without a look at the disk: for many paths."""
+        return guard_of(split_path(path), self.places)
+
+    def of(self, path: str, beside: Sequence[str] = ()) -> Guard | None:
+        """Tell it of a real path, which need not exist; `beside` are files that are written with it."""
+        by_name = self.of_name(path)
+        found = [by_name] if by_name else []
+        if by_name is None or by_name.level == "guarded":
+            found += self._by_number(path)
+        if not found and is_in_repository(path, beside):
+            found.append(_REPOSITORY)
+        return strictest_guard(found)
+
+    @cached_property
+    def _sealed(self) -> tuple[str, ...]:
+        return tuple({each.path.casefold() for each in self.places.known if each.level == "sealed"})
+
+    def is_sealed(self, path: str) -> bool:
+        """Whether no tool may open it, by its real name: quickly, for many paths."""
+        folded = path.casefold()
+        if not any(folded == each or folded.startswith(f"{each}/") for each in self._sealed):
+            return False
+        guard = self.of_name(path)
+        return guard is not None and guard.level == "sealed"
+
+    def unreadable_around(self, path: str) -> GuardedPlaces:
+        """Tell another process what it may not read below a folder."""
+        return unreadable_around(split_path(path), self.places)
+
+    def secrets_below(self, path: str) -> tuple[str, ...]:
+        """Find what may not be read unasked at or below a folder, as far as it exists."""
+        found = secrets_below(split_path(path), self.places)
+        return tuple(dict.fromkeys(each.path for each in found if os.path.lexists(each.path)))
+
+    def _by_number(self, path: str) -> Iterator[Guard]:
+        if self._is_saved(path):
+            return
+        for above in _upwards(path):
+            known = self._numbers.get(_number(above) or (0, 0))
+            if known is not None:
+                yield Guard(known.level, known.why)
+
+    def _is_saved(self, path: str) -> bool:
+        """Saved output lies in a sealed folder, and its name is enough to read it."""
+        output = self.places.output
+        return bool(output) and os.path.dirname(path) == output and not self.is_sealed(path)
+
+
+UNGUARDED = PlaceGuard(GuardedPlaces())
+"""Knows no place of this machine; names that git obeys are guarded all the same."""
+
+
+def is_in_repository(path: str, beside: Sequence[str] = ()) -> bool:
+    """Whether a file lies in what git takes for a repository, or makes its folder one with others."""
+    parts = tuple(part for part in path.split("/") if part)
+    for depth in range(len(parts)):
+        folder, piece = "/" + "/".join(parts[:depth]), parts[depth]
+        folder = folder.rstrip("/")
+        if not is_piece(piece) and not os.path.lexists(f"{folder}/HEAD"):
+            continue
+        present = [name for name in _TELLING if os.path.lexists(f"{folder}/{name}")]
+        present += (
+            each.removeprefix(f"{folder}/").split("/")[0] for each in beside if each.startswith(f"{folder}/")
+        )
+        if is_repository(present) or makes_repository(piece, present):
+            return True
+    return False
+
+
+def could_make_repository(path: str) -> bool:
+    """Whether a file of this name can be a piece of a repository: such files are written one by one."""
+    return any(is_piece(part) for part in split_path(path))
+
+
+def _real_paths(paths: Sequence[str]) -> Iterator[str]:
+    """Follow links; most paths are in the same few folders, which are looked up once."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        full = os.path.join(folders[folder], name)
+        yield os.path.realpath(full) if os.path.islink(full) else full
+
+
+def _upwards(path: str) -> Sequence[str]:
+    parts = tuple(part for part in path.split("/") if part)
+    return ["/" + "/".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+
+
+def _number(path: str) -> tuple[int, int] | None:
+    try:
+        about = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return about.st_dev, about.st_ino

@@ -1,0 +1,132 @@
+"""Guarded places that a shell line names: to change them asks, and so does to read what is secret."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from asyncagents.domain.permission import GUARDED_PLACE
+from asyncagents.engine.tool import Ask
+from asyncagents.tools import shell_rules
+from asyncagents.tools.files import Files
+from asyncagents.tools.shell_command import dangers, words_of
+from asyncagents.tools.shell_places import Words, named_paths
+
+MOST_LOOKED_AT = 5_000
+MOST_NAMED = 16
+"""So many places are told to a person."""
+# They change nothing that they name; their options that do are not plain to the rules anyway.
+_READERS = words_of(
+    """
+    [ awk b2sum base64 bat cat cd cksum cmp column comm cut df diff dir du echo egrep eza false fd fgrep
+    file find fmt fold grep head hexdump jq less ls md5sum more nl od paste printf pwd readlink realpath
+    rg sha1sum sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail test tr tree true type
+    uniq vdir wc which xxd zcat zgrep
+    """
+)
+_GIT_READERS = words_of(
+    """
+    add annotate blame cat-file check-attr check-ignore commit count-objects describe diff diff-tree
+    for-each-ref grep help log ls-files ls-remote ls-tree merge-base name-rev rev-list rev-parse shortlog
+    show show-ref status version whatchanged
+    """
+)
+# They read all files of a folder: some always, the others with one of these letters.
+_WHOLE_FOLDERS = {
+    "ack": "", "ag": "", "rg": "", "rsync": "", "tar": "", "zip": "",
+    "cp": "rRa", "egrep": "rR", "fgrep": "rR", "grep": "rR", "scp": "r",
+}  # fmt: skip
+_LONG_LETTERS = ("--recursive", "--archive", "--dereference-recursive", "--directories")
+# Of these, what such an option names is left alone.
+_EXCLUDING = words_of("rsync tar")
+_DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
+
+
+def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
+    """What the line needs leave for beside the rules of `bash`: nothing, or one ask that names the places."""
+    parsed = shell_rules.split(command)
+    commands = [_without_excluded(words) for words in parsed.commands]
+    redirected = [("tee", file) for file in parsed.read]
+    changing = [words for words in (*commands, *redirected) if words[0] == "cd" or not _only_reads(words)]
+    reading = [words for words in commands if words[0] == "cd" or _only_reads(words)]
+    found: dict[str, str] = {}
+    if any(words[0] != "cd" for words in changing):
+        found |= _guarded(files, named_paths(changing, start=start, home=home), secret=False)
+    if reading:
+        found |= _guarded(files, named_paths(reading, start=start, home=home), secret=True)
+    if _is_unknown(files, (*commands, *redirected), start=start, home=home):
+        found[files.root] = "which files it names is not known"
+    whole = [words for words in commands if words[0] == "cd" or _reads_whole_folders(words)]
+    if any(words[0] != "cd" for words in whole):
+        for path in set(named_paths(whole, start=start, home=home)):
+            found |= dict.fromkeys(files.guard.secrets_below(path), "it may not be read unasked")
+    if not found:
+        return ()
+    names = tuple(_name(files, path) for path in sorted(found))
+    names = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], "*")
+    reasons = list(dict.fromkeys(found.values()))
+    return (Ask(GUARDED_PLACE, names, metadata={"command": command, "guarded": reasons}),)
+
+
+def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    named = set(islice(paths, MOST_LOOKED_AT))
+    if next(paths, None) is not None:
+        found[files.root] = "it names too many files to look at all of them"
+    for path in named:
+        guard = files.guard.of(path)
+        if guard is None or path.startswith(_DEVICES) or (secret and guard.level == "guarded"):
+            continue
+        found[path] = guard.why
+    return found
+
+
+def _is_unknown(files: Files, commands: Sequence[Words], *, start: Path, home: Path) -> bool:
+    """Whether only the shell can tell what is named, in a project that has something to hide."""
+    if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
+        return False
+    if not files.guard.secrets_below(files.root):
+        return False
+    return "/" in set(named_paths(commands, start=start, home=home))
+
+
+def _only_reads(words: Words) -> bool:
+    if any(True for _ in dangers(words)):
+        return False
+    if words[0] == "git":
+        trade = next((word for word in words[1:] if not word.startswith("-")), "status")
+        return trade in _GIT_READERS
+    return words[0] in _READERS
+
+
+def _reads_whole_folders(words: Words) -> bool:
+    letters = _WHOLE_FOLDERS.get(words[0])
+    if not letters:
+        return letters is not None
+    return any(_has_letter(word, letters) for word in words[1:])
+
+
+def _has_letter(word: str, letters: str) -> bool:
+    if word.startswith("--"):
+        return any(long.startswith(word.partition("=")[0]) for long in _LONG_LETTERS)
+    return word.startswith("-") and bool(set(word[1:]) & set(letters))
+
+
+def _without_excluded(words: Words) -> Words:
+    if words[0] not in _EXCLUDING:
+        return words
+    return (words[0], *_kept(words[1:]))
+
+
+def _kept(words: Sequence[str]) -> Iterable[str]:
+    """Without `--exclude=x` and `--exclude x`."""
+    skips = False
+    for word in words:
+        if not skips and not word.startswith("--exclude=") and word != "--exclude":
+            yield word
+        skips = not skips and word == "--exclude"
+
+
+def _name(files: Files, path: str) -> str:
+    """As rules and people name it: relative to the project, if it is in it."""
+    top = files.root.rstrip("/") + "/"
+    return path.removeprefix(top) if path.startswith(top) else path

@@ -1,0 +1,91 @@
+"""Files that the configuration names as code: plugins, servers of tools, and the folders they import from."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from asyncagents.config.config import Config, McpConfig
+from asyncagents.domain.guarded import KnownPlace
+
+_PLUGIN = "the configuration names it as a plugin, or a plugin imports it"
+_SERVER = "the configuration starts it as a server of tools, or that imports it"
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
+# Folders of a project from which modules are usually imported.
+_IMPORTED = ("", "src", "lib")
+
+
+def code_places(config: Config, root: Path, home: Path) -> tuple[KnownPlace, ...]:
+    """List the files and folders; of a folder that has the whole project in it, files of the same kind."""
+    found: dict[KnownPlace, None] = {}
+    for name in config.plugin:
+        found |= dict.fromkeys(_plugin(name, root, home))
+    for server in config.mcp.values():
+        if server.type == "local":
+            found |= dict.fromkeys(_server(server, root, home))
+    return tuple(found)
+
+
+def _plugin(name: str, root: Path, home: Path) -> Iterator[KnownPlace]:
+    path = name.removeprefix("file://")
+    if os.path.isabs(path):
+        yield from _code(Path(path), _PLUGIN, (root, home))
+    elif _MODULE.fullmatch(name):
+        package = name.partition(":")[0].partition(".")[0]
+        for folder in _IMPORTED:
+            yield KnownPlace(path=str(root / folder / package), why=_PLUGIN)
+            yield KnownPlace(path=str(root / folder / f"{package}.py"), why=_PLUGIN)
+
+
+def _server(server: McpConfig, root: Path, home: Path) -> Iterator[KnownPlace]:
+    """Every word of its command, and of its variables, that is a file or folder where it starts."""
+    start = _folder(server.cwd, root, home)
+    values = [value for text in server.environment.values() for value in text.split(os.pathsep)]
+    glued = [value for option in server.command for value in _glued(option)]
+    for word in (*server.command, *glued, *values):
+        path = start / _at_home(word, home)
+        if word and _is_path(word, path):
+            yield from _code(path, _SERVER, (root, home))
+
+
+def _is_path(word: str, path: Path) -> bool:
+    """One that is still to be written is told by its slash."""
+    try:
+        return path.exists() or ("/" in word and not word.startswith("-") and "://" not in word)
+    except (OSError, ValueError):
+        return False
+
+
+def _code(path: Path, why: str, tops: tuple[Path, Path]) -> Iterator[KnownPlace]:
+    """The file, and the folder that it is in: what lies beside a program is imported before anything else."""
+    real = Path(os.path.realpath(path))
+    if _has_any(real, tops):
+        return
+    yield KnownPlace(path=str(real), why=why)
+    if real.is_dir():
+        return
+    if not _has_any(real.parent, tops):
+        yield KnownPlace(path=str(real.parent), why=why)
+    elif real.suffix:
+        yield KnownPlace(path=str(real.parent), why=why, ending=real.suffix)
+
+
+def _has_any(folder: Path, tops: tuple[Path, Path]) -> bool:
+    """Whether the whole project or the whole home lies in it."""
+    return any(
+        folder == top or folder in top.parents for top in (Path(os.path.realpath(each)) for each in tops)
+    )
+
+
+def _glued(word: str) -> Iterator[str]:
+    """The value of `--option=value`."""
+    if word.startswith("-") and "=" in word:
+        yield word.partition("=")[2]
+
+
+def _folder(cwd: str | None, root: Path, home: Path) -> Path:
+    return root if cwd is None else root / _at_home(cwd, home)
+
+
+def _at_home(path: str, home: Path) -> str:
+    return str(home) + path[1:] if path == "~" or path.startswith("~/") else path
