@@ -26,6 +26,7 @@ from asyncagents.server.errand import Errands
 from asyncagents.server.gate import Gate, names, pages
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
+from asyncagents.server.peer import Users
 from asyncagents.server.protocol import Protocol, speaking
 from asyncagents.server.route import Site
 from asyncagents.server.routes import ROUTES
@@ -80,30 +81,37 @@ async def open_server(
         heartbeat=listening.heartbeat,
         errands=Errands(data),
     )
-    gate = _gate(listening, token, is_loopback=address.is_loopback)
+    users = Users()
+    gate = _gate(listening, token, users, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
     with (
         closing(site.errands),
+        closing(users),
         closing(Lock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):
         listing = _listing(bound, address, site, listening, token=token)
-        async with _answering(app, bound, site, patience):
+        async with _answering(_config(app, patience, users), app, bound, site):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
 
 
-def _gate(listening: Listening, token: str | None, *, is_loopback: bool) -> Gate:
-    hosts, origins = names(listening.hosts), pages(listening.origins)
-    return Gate(token=token, is_loopback=is_loopback, hosts=hosts, origins=origins)
+def _gate(listening: Listening, token: str | None, users: Users, *, is_loopback: bool) -> Gate:
+    return Gate(
+        token=token,
+        is_loopback=is_loopback,
+        hosts=names(listening.hosts),
+        origins=pages(listening.origins),
+        owner=users.name_owner(),
+    )
 
 
 @asynccontextmanager
 async def _answering(
-    app: Application, bound: socket.socket, site: Site, patience: Patience
+    config: uvicorn.Config, app: Application, bound: socket.socket, site: Site
 ) -> AsyncIterator[None]:
-    server = _Server(_config(app, patience))
+    server = _Server(config)
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(sockets=[bound]))
@@ -141,10 +149,10 @@ class _Server(uvicorn.Server):
         return [each for each in self.server_state.connections if isinstance(each, Protocol)]
 
 
-def _config(app: Any, patience: Patience) -> uvicorn.Config:
+def _config(app: Any, patience: Patience, users: Users) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=speaking(patience),
+        http=speaking(patience, users),
         ws="none",
         lifespan="off",
         log_config=None,
