@@ -1,10 +1,12 @@
-"""Programs of another user: real processes that send raw requests to a server, and what they are answered."""
+"""Programs of another user: real processes that send raw requests to a server, and a server of theirs."""
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -25,7 +27,8 @@ raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
 raw.settimeout(20)
 if own:
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    raw.bind((address, int(own)))
+    host, _, number = own.rpartition(":")
+    raw.bind((host, int(number)))
 raw.connect((address, port))
 file, heard = raw.makefile("rb"), []
 for request in json.load(sys.stdin):
@@ -46,7 +49,7 @@ json.dump(heard, sys.stdout)
 async def ask_as(uid: int, address: str, port: int, requests: Sequence[bytes]) -> list[Heard]:
     """Send them one after the other on one connection of a program that this user runs.
 
-    `address` may end with `@` and the port that it comes from.
+    `address` may end with `@`, and the address and port that it comes from.
     """
     words = (sys.executable, "-I", "-S", "-c", _PROGRAM, address, str(port), str(uid))
     process = await asyncio.create_subprocess_exec(
@@ -60,3 +63,44 @@ async def ask_as(uid: int, address: str, port: int, requests: Sequence[bytes]) -
         )
     assert process.returncode == 0
     return [Heard(status, headers, body.encode()) for status, headers, body in json.loads(said)]
+
+
+_SERVER = """
+import asyncio, encodings.idna, json, os, sys
+from asyncagents import ScriptedModel, open_runtime
+from asyncagents.server.serve import Listening, open_server
+
+async def main(user, data):
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    async with (
+        open_runtime(data, model=ScriptedModel({})) as runtime,
+        open_server(runtime, data, Listening(port=0), directory=data) as listing,
+    ):
+        print(listing.port, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+asyncio.run(main(int(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@asynccontextmanager
+async def server_of(uid: int) -> AsyncIterator[int]:
+    """A server that this user runs, in a process of its own; gives its port."""
+    with TemporaryDirectory() as data:  # folders of pytest are for their owner alone
+        os.chown(data, uid, uid)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _SERVER, str(uid), data),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(WAIT):
+                port = int(await process.stdout.readline())
+            yield port
+        finally:
+            async with asyncio.timeout(WAIT):
+                await process.communicate(b"")  # it stops at the end of its input
+    assert process.returncode == 0

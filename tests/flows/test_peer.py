@@ -14,6 +14,7 @@ import pytest
 from msgspec import Struct
 
 from asyncagents.server import peer as peer_room
+from asyncagents.server import socket_owner
 from asyncagents.server.peer import Peer, Users, Whose
 from asyncagents.server.socket_owner import Ends, SocketOwners, ask_kernel, read_tables
 from tests.flows.attack import WAIT, target
@@ -22,6 +23,8 @@ from tests.flows.stranger import STRANGER, ask_as, takes_root
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
 
 NOBODY = 65534
+HERE = "127.0.0.77"
+"""Where no other program takes the port that was just given back."""
 ADDRESSES = pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.5", "::1", "::ffff:127.0.0.1"])
 WAYS = pytest.mark.parametrize(
     "find", [ask_kernel, read_tables, SocketOwners().find], ids=["kernel", "tables", "both"]
@@ -55,6 +58,8 @@ def _pair(address: str = "127.0.0.1", *, uid: int | None = None) -> Iterator[Pai
         listener.listen()
         if uid is not None:
             os.fchown(client.fileno(), uid, uid)
+        if family == socket.AF_INET:
+            client.bind((HERE, 0))
         client.connect(listener.getsockname())
         server, _ = listener.accept()
         with server:
@@ -112,6 +117,18 @@ def test_a_socket_that_listens_is_nobodys_connection() -> None:
         ends = Ends(listener.getsockname(), ("127.0.0.1", 1))
         assert ask_kernel(ends) is None
         assert read_tables(ends) is None
+
+
+@ADDRESSES
+def test_where_the_kernel_may_not_be_asked_the_tables_are_read(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a service is allowed sockets of the internet alone."""
+    monkeypatch.setattr(socket_owner, "_SOCK_DIAG", 31)
+    with _pair(address) as pair:
+        with pytest.raises(OSError, match="not supported"):
+            ask_kernel(pair.ends)
+        assert SocketOwners().find(pair.ends) == os.geteuid()
 
 
 def test_where_there_are_no_tables_nothing_is_told(tmp_path: Path) -> None:

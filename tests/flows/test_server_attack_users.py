@@ -1,5 +1,6 @@
 """Other users of this machine: what they may not read without the token, and what they still may."""
 
+import asyncio
 import os
 import pwd
 import socket
@@ -14,8 +15,8 @@ from asyncagents import ScriptedModel, open_runtime
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import Listening, open_server
-from tests.flows.attack import Target, target
-from tests.flows.stranger import STRANGER, ask_as, takes_root
+from tests.flows.attack import Target, Wire, has_ipv6, lan_address, target
+from tests.flows.stranger import STRANGER, ask_as, server_of, takes_root
 
 STATUS = (
     "/v1/stats",
@@ -26,6 +27,8 @@ STATUS = (
     "/v1/events",
     "/v1/sessions/x/why",
 )
+HERE = "127.0.0.77"
+"""Where no other program takes the port that was just given back."""
 ANY_USER = ("/v1/health", "/ready", "/metrics", "/doc")
 
 
@@ -45,6 +48,14 @@ async def _listening(data: Path, hostname: str) -> AsyncIterator[Target]:
         open_server(runtime, data, Listening(hostname=hostname, port=0), directory=data) as listing,
     ):
         yield Target(runtime, listing)
+
+
+async def _connect_from(at: Target, address: str) -> Wire:
+    raw = socket.socket()
+    raw.setblocking(False)
+    raw.bind((address, 0))
+    await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", at.port))
+    return Wire(*await asyncio.open_connection(sock=raw))
 
 
 @pytest.mark.spec("Z-07")
@@ -149,7 +160,7 @@ async def test_no_other_spelling_of_a_route_lets_another_user_in(tmp_path: Path)
 async def test_users_are_told_apart_in_every_family_of_addresses(
     tmp_path: Path, hostname: str, address: str
 ) -> None:
-    if not _has_ipv6():
+    if not has_ipv6():
         pytest.skip("there is no IPv6 here")
     async with _listening(tmp_path, hostname) as at:
         requests = [at.request("GET", path) for path in ("/v1/tasks", "/v1/stats", "/metrics")]
@@ -158,6 +169,20 @@ async def test_users_are_told_apart_in_every_family_of_addresses(
 
     assert [each.status for each in stranger] == [401, 401, 200]
     assert [each.status for each in own] == [200, 200, 200]
+
+
+@takes_root
+@pytest.mark.spec("Z-07")
+async def test_the_server_of_a_plain_user_answers_that_user_and_root() -> None:
+    """It looks users up without privileges."""
+    async with server_of(STRANGER) as port:
+        request = f"GET /v1/tasks HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        heard = {
+            uid: (await ask_as(uid, "127.0.0.1", port, [request]))[0] for uid in (STRANGER, 0, 4321, 65534)
+        }
+
+    assert {uid: each.status for uid, each in heard.items()} == {STRANGER: 200, 0: 200, 4321: 401, 65534: 401}
+    assert f"uid {STRANGER}" in heard[4321].body.decode()
 
 
 @takes_root
@@ -175,21 +200,30 @@ async def test_without_a_token_every_user_of_the_machine_may_do_everything(tmp_p
 async def test_a_port_that_another_user_takes_over_inherits_nothing(tmp_path: Path) -> None:
     """From the same address and port as a program that was let in a moment ago."""
     async with target(tmp_path) as at:
-        async with await at.connect() as own:
+        async with await _connect_from(at, HERE) as own:
             port = own.writer.get_extra_info("sockname")[1]
             await own.send(at.request("GET", "/v1/tasks"))
             let_in = await own.hear()
             own.reset()
-        heard = await ask_as(STRANGER, f"127.0.0.1@{port}", at.port, [at.request("GET", "/v1/tasks")])
+        heard = await ask_as(STRANGER, f"127.0.0.1@{HERE}:{port}", at.port, [at.request("GET", "/v1/tasks")])
 
     assert let_in.status == 200
     assert heard[0].status == 401
 
 
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as each:
-            each.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
+@pytest.mark.spec("Z-07")
+async def test_what_comes_from_an_address_of_the_network_is_no_program_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    """A router may be told to hand on packets for 127.0.0.1; they keep the address of their sender."""
+    paths, address = ("/metrics", "/v1/stats", "/v1/tasks", "/v1/health"), lan_address()
+    if address == "192.0.2.1":
+        pytest.skip("this machine has no address in a network")
+    async with target(tmp_path) as at:
+        heard = {}
+        for path in paths:
+            async with await _connect_from(at, address) as wire:
+                await wire.send(at.request("GET", path))
+                heard[path] = (await wire.hear()).status
+
+    assert list(heard.values()) == [401, 401, 401, 200]

@@ -55,6 +55,11 @@ _SECURITY: dict[str, list[Schema]] = {
     "token": [{_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
     "signature": [{_SIGNED: []}, {_SOURCE_SIGNED: []}],
 }
+_WITHOUT_TOKEN: dict[str, str] = {
+    "local": "Programs of this machine need no token, whoever runs them.",
+    "counts": "Programs of this machine need no token, unless the system says that another user runs them.",
+    "user": "Programs of this machine need none if the system says that the server's user or root runs them.",
+}
 _ERRORS = {
     400: "Not understood; the message says what is wanted.",
     401: "Nothing proves who sends it.",
@@ -169,7 +174,8 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
         "summary": route.summary,
         "security": _SECURITY[route.access],
     }
-    if about := route.handler.__doc__:
+    about = f"{route.handler.__doc__ or ''} {_WITHOUT_TOKEN.get(route.access, '')}"
+    if about.strip():
         shown["description"] = " ".join(about.split())
     if parameters := _parameters(route):
         shown["parameters"] = parameters

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from asyncagents.config.api import PORT
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.background_task import moment
+from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
@@ -67,24 +68,15 @@ async def open_server(
     unless `lock` shows that there is none.
     """
     data, listening = Path(data), listening or Listening()
-    clock, address = SystemClock(), resolve(listening.hostname)
+    clock, address, users = SystemClock(), resolve(listening.hostname), Users()
     if not listening.auth and not address.is_loopback:
         raise ConfigError("without a token only this machine may come: leave out --no-auth, or --hostname")
     token = read_token(data, SystemRng()) if listening.auth else None
-    site = Site(
-        runtime=runtime,
-        clock=clock,
-        started=clock.now(),
-        closing=asyncio.Event(),
-        directory=_absolute(directory),
-        silence=listening.silence,
-        heartbeat=listening.heartbeat,
-        errands=Errands(data),
-    )
-    users = Users()
+    site = _site(runtime, data, listening, clock, directory=_absolute(directory))
     gate = _gate(listening, token, users, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
+    config = _config(app, patience, users)
     with (
         closing(site.errands),
         closing(users),
@@ -92,9 +84,22 @@ async def open_server(
         closing(address.bind(listening.port)) as bound,
     ):
         listing = _listing(bound, address, site, listening, token=token)
-        async with _answering(_config(app, patience, users), app, bound, site):
+        async with _answering(config, app, bound, site):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
+
+
+def _site(runtime: Runtime, data: Path, listening: Listening, clock: Clock, *, directory: str) -> Site:
+    return Site(
+        runtime=runtime,
+        clock=clock,
+        started=clock.now(),
+        closing=asyncio.Event(),
+        directory=directory,
+        silence=listening.silence,
+        heartbeat=listening.heartbeat,
+        errands=Errands(data),
+    )
 
 
 def _gate(listening: Listening, token: str | None, users: Users, *, is_loopback: bool) -> Gate:
