@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from asyncagents.server import peer as peer_room
 from asyncagents.server import socket_owner
-from asyncagents.server.peer import Peer, Users, Whose
+from asyncagents.server.peer import Owner, Peer, Users
 from asyncagents.server.socket_owner import Ends, SocketOwners, ask_kernel, read_tables
 from tests.flows.attack import WAIT, target
 from tests.flows.stranger import STRANGER, ask_as, takes_root
@@ -138,7 +138,7 @@ def test_where_there_are_no_tables_nothing_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.spec("Z-07")
 @pytest.mark.parametrize(
-    ("own", "uid", "whose"),
+    ("own", "uid", "owner"),
     [
         (1000, 1000, "same"),
         (1000, 0, "same"),
@@ -152,17 +152,17 @@ def test_where_there_are_no_tables_nothing_is_told(tmp_path: Path) -> None:
     ],
 )
 async def test_root_is_the_same_user_and_an_unmapped_user_is_not_known(
-    own: int, uid: int | None, whose: Whose
+    own: int, uid: int | None, owner: Owner
 ) -> None:
     with closing(Users(own=own, find=lambda ends: uid)) as users:
-        assert await users.find(Ends(("127.0.0.1", 1), ("127.0.0.1", 2))) == whose
+        assert await users.find_owner(Ends(("127.0.0.1", 1), ("127.0.0.1", 2))) == owner
 
 
 async def test_a_connection_is_looked_up_once_and_another_one_of_the_same_address_again() -> None:
     ends, told = Ends(("127.0.0.1", 1), ("127.0.0.1", 2)), [1, 2, 3]
     with closing(Users(own=1, find=lambda _: told.pop(0))) as users:
         peer, heir = Peer(users, ends), Peer(users, ends)
-        found = [await each.whose() for each in (peer, peer, heir, peer, heir)]
+        found = [await each.find_owner() for each in (peer, peer, heir, peer, heir)]
 
     assert found == ["same", "same", "other", "same", "other"]
 
@@ -179,17 +179,17 @@ async def test_a_look_up_that_takes_too_long_is_unknown_and_made_again(
 
     with closing(Users(own=1, find=find)) as users:
         peer = Peer(users, Ends(("127.0.0.1", 1), ("127.0.0.1", 2)))
-        late = await peer.whose()
+        late = await peer.find_owner()
         free.set()
         monkeypatch.setattr(peer_room, "SECONDS", WAIT)
-        found = await peer.whose()
+        found = await peer.find_owner()
 
     assert (late, found) == ("unknown", "same")
 
 
 async def test_a_connection_that_was_lost_at_once_is_of_an_unknown_user() -> None:
     with closing(Users()) as users:
-        assert await Peer(users, None).whose() == "unknown"
+        assert await Peer(users, None).find_owner() == "unknown"
 
 
 @takes_root

@@ -10,7 +10,7 @@ from msgspec import Struct
 from asyncagents.errors import ConfigError
 from asyncagents.server.address import is_ipv6, is_loopback
 from asyncagents.server.http import Answer, Pairs, Request, refused
-from asyncagents.server.peer import Whose
+from asyncagents.server.peer import Owner
 from asyncagents.server.route import Route
 
 _FORWARDED = frozenset(
@@ -105,10 +105,10 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     async def _admit_user(self, route: Route, request: Request) -> Answer | None:
         """Refuse programs of other users. A program whose user is not known reads counts, no conversation."""
-        whose: Whose = "same" if route.access == "local" else await request.peer.whose()
-        if whose == "same" or (whose == "unknown" and route.access == "counts"):
+        owner: Owner = "same" if route.access == "local" else await request.peer.find_owner()
+        if owner == "same" or (owner == "unknown" and route.access == "counts"):
             return None
-        why = _OTHER_USER if whose == "other" else _UNKNOWN_USER
+        why = _OTHER_USER if owner == "other" else _UNKNOWN_USER
         wants = self._wants(request, foreign=False)
         return refused(401, why.format(wants, owner=self.owner), _CHALLENGE)
 

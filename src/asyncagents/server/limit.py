@@ -95,10 +95,10 @@ class StreamShare:
             again = ("retry-after", str(RETRY_SECONDS))
             return refused(429, _NO_PLACE.format(most=self._most), (again,))
         self._peers.add(peer)
-        peer.streams = True
+        peer.is_streaming = True
         return None
 
     def leave(self, peer: Peer) -> None:
         """Give the place back, if there was one."""
         self._peers.discard(peer)
-        peer.streams = False
+        peer.is_streaming = False

@@ -13,7 +13,7 @@ ROOT = 0
 SECONDS = 5.0
 """For one look-up."""
 
-Whose: TypeAlias = Literal["same", "other", "unknown"]
+Owner: TypeAlias = Literal["same", "other", "unknown"]
 """Of the user whose server this is, or root's; of another user; the system does not tell."""
 
 
@@ -25,7 +25,7 @@ class Users:
         self._find = find or SocketOwners().find
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="peer")
 
-    async def find(self, ends: Ends) -> Whose:
+    async def find_owner(self, ends: Ends) -> Owner:
         """Raises `TimeoutError` if the system takes too long to tell."""
         async with asyncio.timeout(SECONDS):
             uid = await asyncio.get_running_loop().run_in_executor(self._thread, self._find, ends)
@@ -50,19 +50,19 @@ class Peer:
     def __init__(self, users: Users | None = None, ends: Ends | None = None) -> None:
         self._users = users
         self._ends = ends
-        self._whose: Whose | None = None
+        self._owner: Owner | None = None
         self.proven = False
         """The request that is answered was let in by the token."""
-        self.streams = False
+        self.is_streaming = False
         """It is sent a stream."""
 
-    async def whose(self) -> Whose:
-        """Look it up once. A look-up that took too long is made again for the next request."""
+    async def find_owner(self) -> Owner:
+        """Look up once whose program it is. A look-up that took too long is made again."""
         if self._users is None or self._ends is None:
             return "unknown"
-        if self._whose is None:
+        if self._owner is None:
             try:
-                self._whose = await self._users.find(self._ends)
+                self._owner = await self._users.find_owner(self._ends)
             except TimeoutError:
                 return "unknown"
-        return self._whose
+        return self._owner

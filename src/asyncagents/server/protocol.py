@@ -124,7 +124,7 @@ class Protocol(HttpToolsProtocol):
         is_silent = not self._at_work and self.loop.time() - self._since > self.patience.silent_seconds
         if is_silent:
             return 1, self._since
-        return (2 if self._peer.streams else 3), self._since
+        return (2 if self._peer.is_streaming else 3), self._since
 
     # What the parser says
 
