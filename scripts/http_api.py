@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from asyncagents.server.openapi import STREAM, statuses
+from asyncagents.server.http import STREAM
+from asyncagents.server.openapi import statuses
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 

@@ -197,3 +197,22 @@ async def target(
         found = Target(runtime, listing)
         yield found
         assert await found.is_well()
+
+
+def lan_address() -> str:
+    """An address of this machine that others see; else one that they would."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "192.0.2.1"
+        return str(probe.getsockname()[0])
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True

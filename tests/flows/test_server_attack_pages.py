@@ -29,7 +29,7 @@ FOREIGN = (
     {"Origin": "", "Sec-Fetch-Site": "cross-site"},
 )
 CHANGING = [route for route in ROUTES if route.changes]
-READING = [route for route in ROUTES if not route.changes and route.access in {"local", "token"}]
+READING = [route for route in ROUTES if not route.changes and route.access != "open"]
 
 
 def _path(route: Route) -> str:

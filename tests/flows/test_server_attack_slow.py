@@ -413,7 +413,7 @@ async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_pat
     async with target(tmp_path, patience=Patience(connections=4)) as at:
         busy = [await at.connect() for _ in range(4)]
         for wire in busy:
-            await wire.send(at.request("GET", "/v1/events"))
+            await wire.send(at.request("GET", "/v1/events", at.bearer))
             assert (await wire.hear()).status == 200
         async with await at.connect() as late:
             refused = await late.hear()

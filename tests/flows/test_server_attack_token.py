@@ -21,7 +21,7 @@ from asyncagents.server import gate as gate_room
 from asyncagents.server.discovery import Listing, Lock, find_server, read_token, write_listing
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import Listening, open_server
-from tests.flows.attack import target
+from tests.flows.attack import has_ipv6, lan_address, target
 
 PENDING = "/async-tool/pending"
 TRACE = 5
@@ -92,7 +92,7 @@ async def test_a_token_is_compared_in_a_time_that_tells_nothing(tmp_path: Path) 
 
 @pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "lan", "name"])
 async def test_nobody_listens_to_other_machines_without_a_token(tmp_path: Path, hostname: str) -> None:
-    named = {"lan": _lan(), "name": socket.gethostname()}.get(hostname, hostname)
+    named = {"lan": lan_address(), "name": socket.gethostname()}.get(hostname, hostname)
     if hostname == "name" and socket.gethostbyname(named).startswith("127."):
         pytest.skip("this machine's name stands for itself alone")
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
@@ -106,7 +106,7 @@ async def test_nobody_listens_to_other_machines_without_a_token(tmp_path: Path, 
 
 @pytest.mark.parametrize("hostname", ["127.0.0.1", "localhost", "127.8.9.10", "::1"])
 async def test_addresses_of_this_machine_alone_may_do_without(tmp_path: Path, hostname: str) -> None:
-    if hostname == "::1" and not _has_ipv6():
+    if hostname == "::1" and not has_ipv6():
         pytest.skip("there is no IPv6 here")
     async with (
         open_runtime(tmp_path, model=ScriptedModel({})) as runtime,
@@ -264,25 +264,6 @@ def _broken(database: Path) -> Iterator[None]:
             yield
         finally:
             db.execute("ALTER TABLE hidden RENAME TO call")
-
-
-def _lan() -> str:
-    """An address of this machine that others see; else one that they would."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "192.0.2.1"
-        return str(probe.getsockname()[0])
-
-
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 def _command_line() -> str:

@@ -13,14 +13,18 @@ from asyncagents.errors import RequestError
 from asyncagents.server.body import CLOSE, STOPPING, Body, Fits, Gone, Receive, Room, always, is_json
 from asyncagents.server.gate import Gate
 from asyncagents.server.http import Answer, Pairs, Reply, Request, Stream, answered, plainly, refused
-from asyncagents.server.limit import Rates
+from asyncagents.server.limit import Rates, StreamShare
 from asyncagents.server.patience import Patience
+from asyncagents.server.peer import Peer
 from asyncagents.server.refusal import OURS, told
 from asyncagents.server.route import Found, Route, Site, Table
 from asyncagents.server.sse import Send, Sender
 
 MOST_FIELDS = 100
 """In a query."""
+
+PEER = "asyncagents.peer"
+"""Under this name, in the state of a request, a connection hands over its peer."""
 
 PIECE = 64 * 1024
 """Of an answer, handed over at a time: who does not read it keeps us from handing over more."""
@@ -56,6 +60,7 @@ class Application:
         self._rates = rates
         self._patience = patience or Patience()
         self._room = Room(self._patience.stranger_bytes)
+        self._streams = StreamShare(self._patience.tokenless_streams)
         self._deadlines: set[asyncio.Timeout] = set()
         self._end: float | None = None
         """By when everybody has his answer; None: the server does not stop."""
@@ -67,7 +72,13 @@ class Application:
             cors = self._gate.cors(Request(method=scope["method"], path=scope["raw_path"].decode("latin-1")))
             await _tell(send, refused(400, "the request is not text, or has a NUL in it"), (*cors, *CLOSE))
             return
-        body, began = Body(receive, request), asyncio.get_running_loop().time()
+        try:
+            await self._respond(request, Body(receive, request), send)
+        finally:
+            self._streams.leave(request.peer)
+
+    async def _respond(self, request: Request, body: Body, send: Send) -> None:
+        began = asyncio.get_running_loop().time()
         found = self._table.find(request.method, request.path)
         try:
             reply = await self._while_there(request, body, found)
@@ -133,7 +144,11 @@ class Application:
             return Answer(204)
         if isinstance(found, tuple):
             return _no_route(found)
-        refusal = self._gate.admitted(found.route, request) or self._rates.refusal(found.route, request)
+        refusal = (
+            await self._gate.admit(found.route, request)
+            or self._rates.refusal(found.route, request)
+            or self._streams.refuse(found.route, request.peer)
+        )
         if refusal is not None:
             return refusal
         with self._room.opened() if found.route.access == "signature" else nullcontext(always) as fits:
@@ -222,6 +237,7 @@ def _request(scope: Scope) -> Request | None:
                 (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
             ),
             client=(scope.get("client") or ("",))[0],
+            peer=scope.get("state", {}).get(PEER) or Peer(),
         )
     except ValueError:
         return None

@@ -10,6 +10,7 @@ from msgspec import Struct
 from asyncagents.errors import ConfigError
 from asyncagents.server.address import is_ipv6, is_loopback
 from asyncagents.server.http import Answer, Pairs, Request, refused
+from asyncagents.server.peer import Owner
 from asyncagents.server.route import Route
 
 _FORWARDED = frozenset(
@@ -56,6 +57,8 @@ AUTH_TOKEN = "auth_token"
 _NO_HOST = "this server is not reached by that name; `asyncagents serve --allow-host NAME` lets one in"
 _NO_TOKEN = "a token is wanted: `authorization: Bearer …`; it is in server.json of the data directory"
 _OTHER_TOKEN = "this is not the token of this server; that is in server.json of the data directory"
+_OTHER_USER = "this server is of the user {owner}, and the program that asks is of another one; {}"
+_UNKNOWN_USER = "this server is of the user {owner}, and the system does not tell whose program asks; {}"
 _NO_PROOF = "only programs of this machine may come while the server has no token: start it without --no-auth"
 _NO_PAGE = f"{_NO_TOKEN}. Or let pages of this origin in: `asyncagents serve --cors ORIGIN`"
 _FOREIGN = "a page of another origin may not do this; `asyncagents serve --cors ORIGIN` lets one"
@@ -70,6 +73,8 @@ class Gate(Struct, frozen=True, kw_only=True):
     """Names, besides those of this machine, by which it is reached: through a tunnel, say."""
     origins: tuple[str, ...] = ()
     """Pages of these may do what a local program may."""
+    owner: str = ""
+    """The user whose server it is, for people."""
 
     def __repr__(self) -> str:
         return f"Gate(is_loopback={self.is_loopback}, hosts={self.hosts}, origins={self.origins})"
@@ -82,19 +87,30 @@ class Gate(Struct, frozen=True, kw_only=True):
             return refused(403, _NO_HOST)
         return None
 
-    def admitted(self, route: Route, request: Request) -> Answer | None:
-        """A refusal, if this is not for whoever asks."""
+    async def admit(self, route: Route, request: Request) -> Answer | None:
+        """Refuse what is not for the program that asks. What is let in by the token is marked so."""
         foreign = self.is_foreign(request)
         if foreign and route.changes:
             return refused(403, _FOREIGN)
-        if route.access in {"open", "signature"}:
+        request.peer.proven = self._proves(request)
+        if request.peer.proven or route.access in {"open", "signature"}:
             return None
-        proven = self._proves(request)
-        if proven or (route.access == "local" and not foreign and self.is_local(request)):
+        local = not foreign and self.is_local(request)
+        if local and self.token is None:
+            request.peer.proven = route.access == "token"
             return None
-        if self.token is None and not foreign and self.is_local(request):
-            return None
+        if local and route.access in {"local", "counts", "user"}:
+            return await self._admit_user(route, request)
         return refused(401, self._wants(request, foreign=foreign), _CHALLENGE)
+
+    async def _admit_user(self, route: Route, request: Request) -> Answer | None:
+        """Refuse programs of other users. A program whose user is not known reads counts, no conversation."""
+        owner: Owner = "same" if route.access == "local" else await request.peer.find_owner()
+        if owner == "same" or (owner == "unknown" and route.access == "counts"):
+            return None
+        why = _OTHER_USER if owner == "other" else _UNKNOWN_USER
+        wants = self._wants(request, foreign=False)
+        return refused(401, why.format(wants, owner=self.owner), _CHALLENGE)
 
     def _wants(self, request: Request, *, foreign: bool) -> str:
         """What to do about a refusal, for whoever is refused."""
@@ -113,10 +129,12 @@ class Gate(Struct, frozen=True, kw_only=True):
         return not all(origin.lower() in (*self.origins, own) for origin in origins)
 
     def is_local(self, request: Request) -> bool:
-        """Whether it comes from a program of this machine, not through something that hands on."""
+        """Whether it comes from a program of this machine, not through something that hands on. What is
+        routed here from other machines (`route_localnet`) has their address."""
         host = _host(request.header("host"))
-        handed_on = not _FORWARDED.isdisjoint([name.lower() for name, _ in request.headers])
-        return self.is_loopback and host is not None and _is_here(host) and not handed_on
+        if not self.is_loopback or host is None or not (_is_here(host) and _is_here(request.client)):
+            return False
+        return _FORWARDED.isdisjoint([name.lower() for name, _ in request.headers])
 
     def cors(self, request: Request) -> Pairs:
         """Say what browsers are told. A preflight is answered alike for all paths, so it reveals nothing;

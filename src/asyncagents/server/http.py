@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from asyncagents.domain.shape import encode
 from asyncagents.errors import (
@@ -18,6 +18,7 @@ from asyncagents.errors import (
     ResultRefused,
     Unauthorized,
 )
+from asyncagents.server.peer import Peer
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """What stands in the path where its template has names, decoded."""
     client: str = ""
     """The address it came from."""
+    peer: Peer = field(default_factory=Peer)
     gone: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when whoever asked has hung up. There is one who waits for it, at most."""
 
@@ -56,6 +58,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 JSON = "application/json"
+STREAM = "text/event-stream"
 
 
 class Answer(Struct, frozen=True):

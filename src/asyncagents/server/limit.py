@@ -1,4 +1,4 @@
-"""How often one sender may come: a bucket of goes for each address, filled again as time passes."""
+"""How often one sender may come, and how many may stay: goes for each address, and a share for streams."""
 
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
@@ -8,7 +8,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.port import Clock
-from asyncagents.server.http import Answer, Request, refused
+from asyncagents.server.http import STREAM, Answer, Request, refused
+from asyncagents.server.peer import Peer
 from asyncagents.server.route import Access, Route
 
 A_SECOND = 200.0
@@ -16,7 +17,13 @@ AT_ONCE = 400
 MOST_SENDERS = 4096
 """Remembered; the one that came longest ago is forgotten, and by then its bucket is full."""
 
+RETRY_SECONDS = 5
+"""After which a place for a stream may be free."""
+
 _LIMITED = "/async-tool/"
+_NO_PLACE = (
+    "there are {most} streams already that came without the token, and no more are let in; send the token"
+)
 
 
 _Who: TypeAlias = tuple[Access, str]
@@ -71,3 +78,27 @@ def _sender(address: str) -> str:
     if not isinstance(found, IPv6Address) or found.is_loopback:
         return address
     return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))
+
+
+class StreamShare:
+    """The connections that streams may hold whose listeners have not shown the token."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._peers: set[Peer] = set()
+
+    def refuse(self, route: Route, peer: Peer) -> Answer | None:
+        """Take a place for a stream, unless there is none left."""
+        if route.gives != STREAM or peer.proven:
+            return None
+        if len(self._peers) >= self._most:
+            again = ("retry-after", str(RETRY_SECONDS))
+            return refused(429, _NO_PLACE.format(most=self._most), (again,))
+        self._peers.add(peer)
+        peer.is_streaming = True
+        return None
+
+    def leave(self, peer: Peer) -> None:
+        """Give the place back, if there was one."""
+        self._peers.discard(peer)
+        peer.is_streaming = False

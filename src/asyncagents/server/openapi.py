@@ -10,13 +10,12 @@ import msgspec
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime import VERSION
 from asyncagents.server.gate import AUTH_TOKEN
-from asyncagents.server.http import JSON, NAMES, Answer, Request
+from asyncagents.server.http import JSON, NAMES, STREAM, Answer, Request
 from asyncagents.server.limit import is_limited
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.schema import Schema, Schemas, without_twins
 
 PATH = "/doc"
-STREAM = "text/event-stream"
 
 _ABOUT = """\
 Sessions of LLM agents, their background tasks, and the calls whose results come from outside.
@@ -51,8 +50,15 @@ _SCHEMES: Schema = {
 _SECURITY: dict[str, list[Schema]] = {
     "open": [],
     "local": [{}, {_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
+    "counts": [{}, {_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
+    "user": [{}, {_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
     "token": [{_BEARER: []}, {_BASIC: []}, {_QUERY: []}],
     "signature": [{_SIGNED: []}, {_SOURCE_SIGNED: []}],
+}
+_WITHOUT_TOKEN: dict[str, str] = {
+    "local": "Programs of this machine need no token, whoever runs them.",
+    "counts": "Programs of this machine need no token, unless the system says that another user runs them.",
+    "user": "Programs of this machine need none if the system says that the server's user or root runs them.",
 }
 _ERRORS = {
     400: "Not understood; the message says what is wanted.",
@@ -143,7 +149,7 @@ def statuses(route: Route) -> tuple[int, ...]:
         every |= {408, 413}
     if route.changes and route.access != "signature":
         every.add(415)
-    if is_limited(route):
+    if is_limited(route) or route.gives == STREAM:
         every.add(429)
     return tuple(sorted(every))
 
@@ -168,7 +174,8 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
         "summary": route.summary,
         "security": _SECURITY[route.access],
     }
-    if about := route.handler.__doc__:
+    about = f"{route.handler.__doc__ or ''} {_WITHOUT_TOKEN.get(route.access, '')}"
+    if about.strip():
         shown["description"] = " ".join(about.split())
     if parameters := _parameters(route):
         shown["parameters"] = parameters

@@ -8,6 +8,8 @@ class Patience(Struct, frozen=True, kw_only=True):
 
     header_seconds: float = 10.0
     """For the head of a request, from its first byte on; and for the first byte of a connection."""
+    silent_seconds: float = 1.0
+    """A connection that has sent no request for so long makes room before streams do."""
     body_seconds: float = 10.0
     """For a body, besides what a slow line needs for so many bytes."""
     discard_seconds: float = 1.0
@@ -21,6 +23,11 @@ class Patience(Struct, frozen=True, kw_only=True):
     stop_seconds: float = 3.0
     """For answers to be made, once the server stops."""
     connections: int = 1024
-    """At a time. One more takes the place of the one that idles longest, or is sent away."""
+    """At a time. One more takes the place of one that has not shown the token, or is sent away."""
     stranger_bytes: int = 64 * 1024 * 1024
     """Of bodies at a time whose senders have not proved anything yet, besides the first 64 KiB of each."""
+
+    @property
+    def tokenless_streams(self) -> int:
+        """At a time, of programs that have not shown the token: a share of the connections."""
+        return max(1, self.connections // 4)

@@ -10,8 +10,11 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from asyncagents.server.http import Answer, refused
+from asyncagents.server.asgi import PEER
+from asyncagents.server.http import Answer, Pairs, refused
 from asyncagents.server.patience import Patience
+from asyncagents.server.peer import Peer, Users
+from asyncagents.server.socket_owner import Ends
 
 HEADER_BYTES = 64 * 1024
 MOST_HEADERS = 128
@@ -24,12 +27,14 @@ _NO_PATH = "the target of a request is a path, such as /v1/health"
 _TOO_LONG = f"the head of a request has at most {MOST_HEADERS} headers and {HEADER_BYTES // 1024} KiB"
 _TOO_SLOW = "the head of the request came too slowly; send it again"
 _TOO_MANY = "too many connections; come again later"
+_LATER: Pairs = (("retry-after", "1"),)
 
 
 class Protocol(HttpToolsProtocol):
     """A connection of this server. What comes before an answer is sent is not read: it is sent again."""
 
     patience = Patience()
+    users: Users | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -47,14 +52,18 @@ class Protocol(HttpToolsProtocol):
         self._deaf = False
         self._is_lost = False
         self._surplus = 0
+        self._since = 0.0
+        """When the connection, or the request that is answered, began."""
+        self._peer = Peer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         if len(self.connections) >= self.patience.connections and not self._make_room():
-            self._dismiss(503, _TOO_MANY)
+            self._dismiss(503, _TOO_MANY, _LATER)
             return
         super().connection_made(transport)
-        self._head_since = self.loop.time()
+        self._peer = Peer(self.users, _ends(transport))
+        self._head_since = self._since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf or (self._at_work and not self._in_body):
@@ -83,7 +92,7 @@ class Protocol(HttpToolsProtocol):
         if self._surplus > SURPLUS_BYTES:
             self.cut_off()
 
-    def _dismiss(self, status: int, message: str) -> None:
+    def _dismiss(self, status: int, message: str, headers: Pairs = ()) -> None:
         """An answer without a request; in the midst of another answer there is no room for one."""
         if self._deaf or self.transport.is_closing():
             return
@@ -91,17 +100,31 @@ class Protocol(HttpToolsProtocol):
         if self._at_work:
             self.transport.abort()
             return
-        self.transport.write(_raw(refused(status, message)))
+        self.transport.write(_raw(refused(status, message, headers)))
         self.transport.close()
 
     def _make_room(self) -> bool:
-        idle = [each for each in self.connections if isinstance(each, Protocol) and each._idle_since]
-        longest = min(idle, key=lambda each: each._idle_since or 0.0, default=None)
-        if longest is None:
+        """Cut off the connection that is missed least; False: each answers a request that has the token."""
+        known = [each for each in self.connections if isinstance(each, Protocol)]
+        placed = [(place, id(each), each) for each in known if (place := each._place_in_line()) is not None]
+        if not placed:
             return False
-        self.connections.discard(longest)
-        longest.transport.abort()
+        *_, first = min(placed)
+        self.connections.discard(first)
+        first.transport.abort()
         return True
+
+    def _place_in_line(self) -> tuple[int, float] | None:
+        """Tell which connections make room first: idle ones, silent ones, streams without the token, then the
+        oldest without it: a flood ends its own connections, and a newcomer has time to send its request."""
+        if self._idle_since is not None:
+            return 0, self._idle_since
+        if self._at_work and self._peer.proven:
+            return None
+        is_silent = not self._at_work and self.loop.time() - self._since > self.patience.silent_seconds
+        if is_silent:
+            return 1, self._since
+        return (2 if self._peer.is_streaming else 3), self._since
 
     # What the parser says
 
@@ -110,6 +133,8 @@ class Protocol(HttpToolsProtocol):
             self._overhear(0)
         if not self._deaf:
             super().on_message_begin()
+            self._peer.proven = False
+            self.scope["state"][PEER] = self._peer
 
     def on_url(self, url: bytes) -> None:
         if not self._deaf:
@@ -133,6 +158,7 @@ class Protocol(HttpToolsProtocol):
         else:
             super().on_headers_complete()
             self._at_work = self._in_body = True
+            self._since = self.loop.time()
 
     def _is_plain(self) -> bool:
         """Whether everybody agrees where it ends; the parser asks too late."""
@@ -208,9 +234,15 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-def speaking(patience: Patience) -> type[Protocol]:
-    """Connections of a server that has so much patience."""
-    return type("PatientProtocol", (Protocol,), {"patience": patience})
+def speaking(patience: Patience, users: Users) -> type[Protocol]:
+    """Connections of a server that has so much patience, and knows whose programs connect."""
+    return type("PatientProtocol", (Protocol,), {"patience": patience, "users": users})
+
+
+def _ends(transport: asyncio.Transport) -> Ends | None:
+    """None: the connection was lost before it was looked at."""
+    client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    return Ends(client[:2], server[:2]) if client and server else None
 
 
 def _raw(answer: Answer) -> bytes:
@@ -222,5 +254,6 @@ def _raw(answer: Answer) -> bytes:
         "cache-control: no-store",
         "x-content-type-options: nosniff",
         "connection: close",
+        *(f"{name}: {value}" for name, value in answer.headers),
     )
     return "".join(f"{line}\r\n" for line in (*head, "")).encode() + answer.body

@@ -15,8 +15,9 @@ from asyncagents.server.http import JSON, Reply, Request
 
 BODY_BYTES = 1024 * 1024
 
-Access: TypeAlias = Literal["open", "local", "token", "signature"]
-"""Anybody; local programs, and who has the token; who has the token; who signed it."""
+Access: TypeAlias = Literal["open", "local", "counts", "user", "token", "signature"]
+"""Anybody; programs of this machine; those of them that are not known to be of another user; those that are
+known to be of the same user; who has the token, as with all of these; who signed it."""
 
 
 class Site(Struct, frozen=True, kw_only=True):

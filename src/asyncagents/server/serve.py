@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from asyncagents.config.api import PORT
 from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.background_task import moment
+from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
@@ -26,6 +27,7 @@ from asyncagents.server.errand import Errands
 from asyncagents.server.gate import Gate, names, pages
 from asyncagents.server.limit import Rates
 from asyncagents.server.patience import Patience
+from asyncagents.server.peer import Users
 from asyncagents.server.protocol import Protocol, speaking
 from asyncagents.server.route import Site
 from asyncagents.server.routes import ROUTES
@@ -66,44 +68,55 @@ async def open_server(
     unless `lock` shows that there is none.
     """
     data, listening = Path(data), listening or Listening()
-    clock, address = SystemClock(), resolve(listening.hostname)
+    clock, address, users = SystemClock(), resolve(listening.hostname), Users()
     if not listening.auth and not address.is_loopback:
         raise ConfigError("without a token only this machine may come: leave out --no-auth, or --hostname")
     token = read_token(data, SystemRng()) if listening.auth else None
-    site = Site(
-        runtime=runtime,
-        clock=clock,
-        started=clock.now(),
-        closing=asyncio.Event(),
-        directory=_absolute(directory),
-        silence=listening.silence,
-        heartbeat=listening.heartbeat,
-        errands=Errands(data),
-    )
-    gate = _gate(listening, token, is_loopback=address.is_loopback)
+    site = _site(runtime, data, listening, clock, directory=_absolute(directory))
+    gate = _gate(listening, token, users, is_loopback=address.is_loopback)
     patience = replace(listening.patience, connections=_few(listening.patience.connections))
     app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
+    config = _config(app, patience, users)
     with (
         closing(site.errands),
+        closing(users),
         closing(Lock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):
         listing = _listing(bound, address, site, listening, token=token)
-        async with _answering(app, bound, site, patience):
+        async with _answering(config, app, bound, site):
             with _listed(data, listing), runtime.reach.listening(listing.url):
                 yield listing
 
 
-def _gate(listening: Listening, token: str | None, *, is_loopback: bool) -> Gate:
-    hosts, origins = names(listening.hosts), pages(listening.origins)
-    return Gate(token=token, is_loopback=is_loopback, hosts=hosts, origins=origins)
+def _site(runtime: Runtime, data: Path, listening: Listening, clock: Clock, *, directory: str) -> Site:
+    return Site(
+        runtime=runtime,
+        clock=clock,
+        started=clock.now(),
+        closing=asyncio.Event(),
+        directory=directory,
+        silence=listening.silence,
+        heartbeat=listening.heartbeat,
+        errands=Errands(data),
+    )
+
+
+def _gate(listening: Listening, token: str | None, users: Users, *, is_loopback: bool) -> Gate:
+    return Gate(
+        token=token,
+        is_loopback=is_loopback,
+        hosts=names(listening.hosts),
+        origins=pages(listening.origins),
+        owner=users.name_owner(),
+    )
 
 
 @asynccontextmanager
 async def _answering(
-    app: Application, bound: socket.socket, site: Site, patience: Patience
+    config: uvicorn.Config, app: Application, bound: socket.socket, site: Site
 ) -> AsyncIterator[None]:
-    server = _Server(_config(app, patience))
+    server = _Server(config)
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(sockets=[bound]))
@@ -141,10 +154,10 @@ class _Server(uvicorn.Server):
         return [each for each in self.server_state.connections if isinstance(each, Protocol)]
 
 
-def _config(app: Any, patience: Patience) -> uvicorn.Config:
+def _config(app: Any, patience: Patience, users: Users) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=speaking(patience),
+        http=speaking(patience, users),
         ws="none",
         lifespan="off",
         log_config=None,
