@@ -516,10 +516,20 @@ async def test_code_that_the_configuration_names_asks(
     (place.root / "alias").symlink_to("hooks")
     known = {"hooks/my.py": "None", "prompts/build.txt": "Work", "two.mjs": "one", "vendor/lib/x.js": "one"}
     fresh = [
-        *("hooks/json.py", "alias/new.py", "hooks/deep/x.py", "servers/one/main.py", "servers/one/json.py"),
-        *("setup/pre.js", "setup/other.js", "other.mjs", "vendor/lib/y/z.js", "deploy/run.sh", "HOOKS/my.py"),
+        *("hooks/json.py", "alias/new.py", "hooks/deep/x.py", "servers/one/main.py"),
+        *("setup/pre.js", "vendor/lib/y/z.js", "deploy/run.sh", "HOOKS/my.py"),
     ]
-    plain = ["src/new.py", "other.py", "vendor/x.js", "prompts/other.txt", "servers/readme.md", "AGENTS.md"]
+    plain = [
+        "src/new.py",
+        "other.py",
+        "servers/one/json.py",
+        "setup/other.js",
+        "other.mjs",
+        "vendor/x.js",
+        "prompts/other.txt",
+        "servers/readme.md",
+        "AGENTS.md",
+    ]
     guarded = [*(call("edit", filePath=name, oldString=old, newString="x") for name, old in known.items())]
     guarded += every_way([name for name in fresh if name != "HOOKS/my.py"])
     calls = [*guarded, *(write(name) for name in plain)]

@@ -1,4 +1,4 @@
-"""Files that the configuration names as code: plugins, servers of tools, and the folders they import from."""
+"""Files that the configuration names as code: plugins with their folders, and servers of tools."""
 
 import os
 import re
@@ -9,10 +9,11 @@ from asyncagents.config.config import Config, McpConfig
 from asyncagents.domain.guarded import KnownPlace
 
 _PLUGIN = "the configuration names it as a plugin, or a plugin imports it"
-_SERVER = "the configuration starts it as a server of tools, or that imports it"
+_SERVER = "the configuration starts it as a server of tools, or has that import it"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 # Folders of a project from which modules are usually imported.
 _IMPORTED = ("", "src", "lib")
+_IMPORT_VARIABLES = frozenset({"CLASSPATH", "NODE_PATH", "PERL5LIB", "PYTHONPATH", "RUBYLIB"})
 
 
 def code_places(config: Config, root: Path, home: Path) -> tuple[KnownPlace, ...]:
@@ -38,14 +39,21 @@ def _plugin(name: str, root: Path, home: Path) -> Iterator[KnownPlace]:
 
 
 def _server(server: McpConfig, root: Path, home: Path) -> Iterator[KnownPlace]:
-    """Every word of its command, and of its variables, that is a file or folder where it starts."""
+    """List the files among the words of its command, and the folders that its variables import from.
+
+    What lies beside such a file stays free, and so do folders in its command: most of them hold data.
+    """
     start = _folder(server.cwd, root, home)
-    values = [value for text in server.environment.values() for value in text.split(os.pathsep)]
     glued = [value for option in server.command for value in _glued(option)]
-    for word in (*server.command, *glued, *values):
+    for word in (*server.command, *glued):
         path = start / _at_home(word, home)
-        if word and _is_path(word, path):
-            yield from _code(path, _SERVER, (root, home))
+        if word and _is_path(word, path) and not path.is_dir():
+            yield KnownPlace(path=os.path.realpath(path), why=_SERVER)
+    for name in sorted(_IMPORT_VARIABLES & server.environment.keys()):
+        for word in filter(None, server.environment[name].split(os.pathsep)):
+            folder = Path(os.path.realpath(start / _at_home(word, home)))
+            if not _has_any(folder, (root, home)):
+                yield KnownPlace(path=str(folder), why=_SERVER)
 
 
 def _is_path(word: str, path: Path) -> bool:

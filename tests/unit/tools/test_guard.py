@@ -137,16 +137,22 @@ def test_what_the_configuration_of_git_names_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A-05")
-def test_a_program_in_the_root_of_the_project_guards_files_of_its_kind_beside_it(tmp_path: Path) -> None:
+def test_a_plugin_in_the_root_guards_files_of_its_kind_beside_it_and_a_server_guards_itself(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "p"
     put(root / "server.py")
+    put(root / "data" / "page.md")
     config = Config(
         data_dir=tmp_path,
-        plugin=("acme.hooks:plugin", "not a name at all"),
-        mcp={"x": McpConfig(type="local", command=("python3", "server.py")), "y": McpConfig(type="remote")},
+        plugin=("acme.hooks:plugin", "not a name at all", f"file://{root}/hook.js"),
+        mcp={
+            "x": McpConfig(type="local", command=("python3", "server.py", "./data")),
+            "y": McpConfig(type="remote"),
+        },
     )
     guard = PlaceGuard(GuardedPlaces(known=code_places(config, root, tmp_path / "home")))
-    for name in ("server.py", "json.py", "acme/hooks.py", "src/acme/hooks.py", "acme.py"):
+    for name in ("server.py", "hook.js", "other.js", "acme/hooks.py", "src/acme/hooks.py", "acme.py"):
         assert level(guard, root / name) == "guarded", name
-    for name in ("readme.md", "src/main.py", "other/server.py"):
+    for name in ("readme.md", "src/main.py", "other/server.py", "json.py", "data/page.md"):
         assert level(guard, root / name) is None, name
