@@ -143,10 +143,7 @@ class Project:
         approved = [rule for rule in approved if pattern_permission(rule.permission) not in known.asks_anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
-            needed = (ask.permission, *ask.also)
-            action = strictest(judge(rules, approved, each, ask.patterns) for each in needed)
-            exactly = ask.exact and approved_exactly(approved, ask.permission, ask.always)
-            return "allow" if action == "ask" and exactly else action
+            return judge_ask(ask, rules, approved)
 
         return decide
 
@@ -205,6 +202,14 @@ class Project:
         except InvalidInput:  # it was disabled
             return None
         return _asked_of(agent, agent.model or self._texts.small_model or used)
+
+
+def judge_ask(ask: Ask, rules: Effective, approved: Sequence[Rule]) -> Action:
+    """What was approved for good answers an ask, by a pattern or as the very text; it lifts no denial."""
+    fitting = [rule for rule in approved if rule.pattern in ask.always] if ask.narrow else approved
+    action = strictest(judge(rules, fitting, each, ask.patterns) for each in (ask.permission, *ask.also))
+    exactly = ask.exact and approved_exactly(approved, ask.permission, ask.always)
+    return "allow" if action == "ask" and exactly else action
 
 
 def _introducing(spec: ToolSpec, agents: Sequence[Agent]) -> ToolSpec:

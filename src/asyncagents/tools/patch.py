@@ -16,11 +16,12 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.change import sha_of, surprise
 from asyncagents.tools.described import described
 from asyncagents.tools.files import Files
+from asyncagents.tools.outside import file_ask
 from asyncagents.tools.patch_reconcile import reconciled
 from asyncagents.tools.patch_steps import Step, carry_out
 from asyncagents.tools.patch_target import Target, bound, look, made, places_of, shown, targets
 from asyncagents.tools.patch_text import parse
-from asyncagents.tools.place import Outside, Place, lasting_edits, outside_ask
+from asyncagents.tools.place import Outside, change_ask
 from asyncagents.tools.replace import NoMatch
 from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.stamp import Content, Stamp
@@ -77,19 +78,15 @@ def _previewed(files: Files, seen: Seen, target: Target, context: ToolContext) -
 
 def _asks(planned: list[Planned], diff: str) -> tuple[Ask, ...]:
     places = [each.place for each in planned]
-    outside = {ask.patterns: ask for ask in map(outside_ask, _outside(places))}
+    outside = tuple(dict.fromkeys(place.path for place in places if isinstance(place, Outside)))
     metadata = {
         "filepath": places[0].path,
         "files": [place.path for place in places],
         "diff": diff,
         "before": " ".join(each.before or "" for each in planned),
     }
-    names = tuple(place.name for place in places)
-    return (*outside.values(), Ask("edit", names, always=lasting_edits(*names), metadata=metadata))
-
-
-def _outside(places: list[Place]) -> list[Outside]:
-    return [place for place in places if isinstance(place, Outside)]
+    asked = change_ask(places, metadata)
+    return (file_ask(*outside, change=True), asked) if outside else (asked,)
 
 
 def _run(files: Files, seen: Seen, args: Patch, context: ToolContext) -> Completed:

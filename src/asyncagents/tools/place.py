@@ -1,13 +1,13 @@
 """Where a path leads: a real name in the project, or one outside of it."""
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from asyncagents.domain.permission import guarded
 from asyncagents.engine.tool import Ask
-
-_WILD = frozenset("*?")
+from asyncagents.tools.outside import file_ask, folder_ask, is_shown
 
 
 class Inside(Struct, frozen=True, tag="inside"):
@@ -43,32 +43,31 @@ class Outside(Struct, frozen=True, tag="outside"):
 Place: TypeAlias = Inside | Outside
 
 
-def outside_ask(place: Outside, *, folder: bool = False) -> Ask:
-    """To leave the project needs leave; a name with a wildcard in it cannot be allowed for always."""
-    parent = place.name if folder else "/" + "/".join(place.parts[:-1])
-    pattern = f"{parent.rstrip('/')}/*"
-    return Ask(
-        "external_directory",
-        (pattern,),
-        always=() if _WILD & set(parent) else (pattern,),
-        metadata={"filepath": place.path, "parentDir": parent},
-    )
+def outside_ask(place: Outside, *, folder: bool = False, change: bool = False) -> Ask:
+    """To leave the project needs leave. `folder`: to look through all of it."""
+    return folder_ask(place.name) if folder else file_ask(place.path, change=change)
 
 
 def read_asks(permission: str, place: Place, *, folder: bool = False) -> tuple[Ask, ...]:
     """To look at a place. "Always" is for this name alone: the rules ask only about special ones."""
-    always = () if _WILD & set(place.name) else (place.name,)
-    ask = Ask(permission, (place.name,), always=always, metadata={"filepath": place.path})
+    always = (place.name,) if is_shown(place.name) else ()
+    ask = Ask(permission, (place.name,), always, {"filepath": place.path}, exact=bool(always))
     return (outside_ask(place, folder=folder), ask) if isinstance(place, Outside) else (ask,)
 
 
-def lasting_edits(*names: str) -> tuple[str, ...]:
-    """What "always" allows from then on; not offered for what could do anything later."""
-    return () if any(guarded("edit", name) for name in names) else ("*",)
+def change_ask(places: Sequence[Place], metadata: dict[str, Any]) -> Ask:
+    """To change files. "Always" is for all files of the project but those that could do anything later; of
+    files outside it is for these alone."""
+    names = tuple(place.name for place in places)
+    if any(guarded("edit", name) for name in names):
+        return Ask("edit", names, metadata=metadata)
+    if not any(isinstance(place, Outside) for place in places):
+        return Ask("edit", names, always=("*",), metadata=metadata)
+    shown = all(map(is_shown, names))
+    return Ask("edit", names, names if shown else (), metadata, exact=shown, narrow=True)
 
 
 def edit_asks(place: Place, *, diff: str, before: str) -> tuple[Ask, ...]:
     """To change a file. `before` binds the answer to the content that was shown."""
-    metadata = {"filepath": place.path, "diff": diff, "before": before}
-    ask = Ask("edit", (place.name,), always=lasting_edits(place.name), metadata=metadata)
-    return (outside_ask(place), ask) if isinstance(place, Outside) else (ask,)
+    ask = change_ask((place,), {"filepath": place.path, "diff": diff, "before": before})
+    return (outside_ask(place, change=True), ask) if isinstance(place, Outside) else (ask,)

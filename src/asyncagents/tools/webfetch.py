@@ -1,7 +1,7 @@
 """The webfetch tool: a page of the public web, as a model can read it."""
 
+import re
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -12,6 +12,7 @@ from asyncagents.tools.markdown import to_markdown
 from asyncagents.tools.web import Page, Web
 
 MOST_CHARACTERS = 50_000
+_SITE = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]+)?(?=/)")
 
 
 class WebFetch(Struct, frozen=True):
@@ -35,15 +36,13 @@ def webfetch(web: Web) -> Tool[WebFetch]:
 
 
 async def _plan(args: WebFetch, context: ToolContext) -> tuple[Ask, ...]:
-    return (Ask("webfetch", (args.url,), (_site(args.url),), {"url": args.url, "format": args.format}),)
-
-
-def _site(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return f"{parts.scheme}://{parts.netloc}/*"
+    """Ask for an address; "always" covers its scheme, host and port, of an unusual one nothing else."""
+    site = _SITE.match(args.url)
+    metadata = {"url": args.url, "format": args.format}
+    if site is not None and "\\" not in args.url:
+        return (Ask("webfetch", (args.url,), (f"{site.group()}/*",), metadata, narrow=True),)
+    shown = args.url.isprintable()
+    return (Ask("webfetch", (args.url,), (args.url,) if shown else (), metadata, exact=shown, narrow=True),)
 
 
 def _read(page: Page, wanted: str) -> str:

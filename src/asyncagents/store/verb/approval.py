@@ -34,4 +34,5 @@ def covers(approved: tuple[Rule, ...], ask: PermissionRequest) -> bool:
     """Say whether an ask need not wait for an answer: the same is approved for good."""
     if ask.exact:
         return approved_exactly(approved, ask.permission, ask.always)
-    return bool(ask.always) and decide(approved, ask.permission, ask.patterns) == "allow"
+    fitting = [rule for rule in approved if rule.pattern in ask.always]
+    return decide(fitting, ask.permission, ask.patterns) == "allow"
