@@ -59,7 +59,7 @@ async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: 
     assert (code, made) == (0, "one\ntwo\n")
     assert "write asks for the permission 'edit': a.txt\n" in asked
     assert "  @@ -0,0 +1,2 @@\n  +one\n  +two\n" in asked
-    assert "[a] always (edit: *)" in asked
+    assert "[a] always (all edits in this project)" in asked
     assert "write a.txt +2 -0\n" in after
     assert "+one" not in after
     assert after.index("write a.txt") < after.index("Done.")
@@ -446,4 +446,4 @@ async def test_the_choices_are_set_off_on_a_terminal_with_colours(tmp_path: Path
         async with on_a_terminal(desk, "run", "go") as terminal:
             await terminal.answer("y", to=MAY_I)
             await terminal.end()
-    assert f"\x1b[1m[y] once  [a] always (edit: *)  [n] no  {MAY_I}\x1b[0m" in terminal.text
+    assert f"\x1b[1m[y] once  [a] always (all edits in this project)  [n] no  {MAY_I}\x1b[0m" in terminal.text
