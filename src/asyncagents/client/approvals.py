@@ -14,7 +14,7 @@ class Approvals:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def list(self, directory: str | Path | None = ".", *, limit: int = 1_000) -> tuple[Approval, ...]:
+    async def list(self, directory: str | Path | None = None, *, limit: int = 1_000) -> tuple[Approval, ...]:
         """Of the project in a directory or (None) of all, the newest first."""
         where = {} if directory is None else {"directory": _absolute(directory)}
         return await self._calls.get("/v1/approvals", tuple[Approval, ...], {**where, "limit": str(limit)})
@@ -23,7 +23,7 @@ class Approvals:
         """Ask again from now on. Raises `NotFound` if it is not there, or not any more."""
         await self._calls.delete(at("v1", "approvals", approval_id), gone=b"true")
 
-    async def withdraw_all(self, directory: str | Path = ".", permission: str | None = None) -> int:
+    async def withdraw_all(self, directory: str | Path, permission: str | None = None) -> int:
         """Of a project, for one permission or all; returns how many there were."""
         named = {} if permission is None else {"permission": permission}
         query = {"directory": _absolute(directory), **named}
