@@ -185,7 +185,12 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
     assert code == 3
     assert f"`asyncagents answer {ask['id']} once|always|reject` answers and goes on" in terminal.text
     assert listed.code == 0
-    assert listed.out.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
+    row, _, *lasting = listed.out.splitlines()
+    assert row.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
+    assert lasting == [
+        "an answer always would allow, in the project from then on:",
+        f"{ask['id']}  all edits in this project",
+    ]
     assert (ask["tool"], ask["request"]["patterns"], ask["lineage"][0]["title"]) == ("write", ["a.txt"], "go")
     assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
     assert "write a.txt +1 -0" in answered.err

@@ -28,7 +28,7 @@ _BESIDES = {
 }
 # Files that hold secrets by custom: to see another file is not to see these.
 _SECRET = (
-    *("*.env", "*.env.*", ".envrc", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".git"),
+    *("*.env", "*.env.*", ".env*", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".git"),
     *(".git-credentials", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12"),
     *("*.pfx", "*.jks", "*.keystore", "*.kdbx", "credentials*", "secrets*"),
 )
@@ -55,7 +55,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         wants_value = False
         for word in words:
             if wants_value:
-                fits, wants_value = self.value(word), False
+                fits, wants_value = not word.startswith("-") and self.value(word), False
             elif word.startswith("-") and word != "--":
                 fits, wants_value = self._option(word)
             else:

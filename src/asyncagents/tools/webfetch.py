@@ -1,6 +1,5 @@
 """The webfetch tool: a page of the public web, as a model can read it."""
 
-import re
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -10,9 +9,9 @@ from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.tools.described import described
 from asyncagents.tools.markdown import to_markdown
 from asyncagents.tools.web import Page, Web
+from asyncagents.tools.web_ask import page_ask
 
 MOST_CHARACTERS = 50_000
-_SITE = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]+)?(?=/)")
 
 
 class WebFetch(Struct, frozen=True):
@@ -36,13 +35,7 @@ def webfetch(web: Web) -> Tool[WebFetch]:
 
 
 async def _plan(args: WebFetch, context: ToolContext) -> tuple[Ask, ...]:
-    """Ask for an address; "always" covers its scheme, host and port, of an unusual one nothing else."""
-    site = _SITE.match(args.url)
-    metadata = {"url": args.url, "format": args.format}
-    if site is not None and "\\" not in args.url:
-        return (Ask("webfetch", (args.url,), (f"{site.group()}/*",), metadata, narrow=True),)
-    shown = args.url.isprintable()
-    return (Ask("webfetch", (args.url,), (args.url,) if shown else (), metadata, exact=shown, narrow=True),)
+    return (page_ask(args.url, {"url": args.url, "format": args.format}),)
 
 
 def _read(page: Page, wanted: str) -> str:

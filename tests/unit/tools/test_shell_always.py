@@ -66,6 +66,7 @@ MORE_DANGEROUS = [
     # what writes, for what reads
     ("ruff format --check src", "ruff format src"),
     ("ruff check src", "ruff check --fix src"),
+    ("ruff check src", "ruff check --select --fix src"),
     ("git branch", "git branch -D main"),
     ("git commit -m a", "git commit --amend -m a"),
     ("git commit -m a", "git commit -m a --no-verify"),
