@@ -14,6 +14,7 @@ from asyncagents.config.config import (
     WebhooksConfig,
 )
 from asyncagents.config.secret import Secret
+from asyncagents.domain.approval import Approval
 from asyncagents.domain.ask import Option, Question
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
@@ -86,6 +87,7 @@ __all__ = [
     "AlreadySettled",
     "Always",
     "Answers",
+    "Approval",
     "Ask",
     "AsksConfig",
     "AsyncAgentsError",

@@ -159,8 +159,8 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
     (rule,) = await lab.store.approvals(PROJECT)
     assert (rule.permission, rule.pattern, rule.action) == ("bash", "make *", "allow")
     assert await lab.store.approvals("another") == ()
-    assert await lab.store.withdraw(PROJECT, "edit") == 0
-    assert await lab.store.withdraw(PROJECT) == 1
+    assert await lab.store.approved.withdraw_all(PROJECT, "edit") == 0
+    assert await lab.store.approved.withdraw_all(PROJECT) == 1
     assert await lab.store.approvals(PROJECT) == ()
 
 
@@ -176,8 +176,8 @@ async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(
     assert {each.call.id for each in await lab.store.asks()} == {other.id}
     (rule,) = await lab.store.approvals(PROJECT)
     assert (rule.permission, rule.pattern, rule.action) == ("exact:bash", "ls $(a*)", "allow")
-    assert await lab.store.withdraw(PROJECT, "edit") == 0
-    assert await lab.store.withdraw(PROJECT, "bash") == 1
+    assert await lab.store.approved.withdraw_all(PROJECT, "edit") == 0
+    assert await lab.store.approved.withdraw_all(PROJECT, "bash") == 1
     assert await lab.store.approvals(PROJECT) == ()
 
 

@@ -59,7 +59,7 @@ async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: 
     assert (code, made) == (0, "one\ntwo\n")
     assert "write asks for the permission 'edit': a.txt\n" in asked
     assert "  @@ -0,0 +1,2 @@\n  +one\n  +two\n" in asked
-    assert "[a] always (edit: *)" in asked
+    assert "[a] always (all edits in this project)" in asked
     assert "write a.txt +2 -0\n" in after
     assert "+one" not in after
     assert after.index("write a.txt") < after.index("Done.")
@@ -185,7 +185,12 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
     assert code == 3
     assert f"`asyncagents answer {ask['id']} once|always|reject` answers and goes on" in terminal.text
     assert listed.code == 0
-    assert listed.out.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
+    row, _, *lasting = listed.out.splitlines()
+    assert row.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
+    assert lasting == [
+        "an answer always would allow, in the project from then on:",
+        f"{ask['id']}  all edits in this project",
+    ]
     assert (ask["tool"], ask["request"]["patterns"], ask["lineage"][0]["title"]) == ("write", ["a.txt"], "go")
     assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
     assert "write a.txt +1 -0" in answered.err
@@ -446,4 +451,4 @@ async def test_the_choices_are_set_off_on_a_terminal_with_colours(tmp_path: Path
         async with on_a_terminal(desk, "run", "go") as terminal:
             await terminal.answer("y", to=MAY_I)
             await terminal.end()
-    assert f"\x1b[1m[y] once  [a] always (edit: *)  [n] no  {MAY_I}\x1b[0m" in terminal.text
+    assert f"\x1b[1m[y] once  [a] always (all edits in this project)  [n] no  {MAY_I}\x1b[0m" in terminal.text

@@ -106,12 +106,12 @@ async def test_always_is_kept_for_the_project_and_answers_what_asks_alike(tmp_pa
         await at.runtime.answer(first.request.id, "always")
         await at.runtime.wait(at.session_id)
         replies = [event.reply for event in at.ears.of(PermissionReplied)]
-        approved = await at.runtime.approvals(tmp_path / "project")
+        approved = await at.runtime.approvals.list(tmp_path / "project")
         other = await at.runtime.create_session(directory=tmp_path / "project")
         await at.runtime.prompt(other.id, "again")
         assert await at.runtime.asks() == ()
-        assert await at.runtime.withdraw(tmp_path / "project") == 1
-    assert approved == (Rule(permission="edit", pattern="*", action="allow"),)
+        assert await at.runtime.approvals.withdraw_all(tmp_path / "project") == 1
+    assert [(each.permission, each.pattern, each.exact) for each in approved] == [("edit", "*", False)]
     assert [(tmp_path / "project" / f"{n}.txt").read_text() for n in "abc"] == ["a", "b", "c"]
     assert set(replies) <= {"always"}
 
@@ -444,7 +444,7 @@ async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp
         await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
         await at.prompt("again")
-        approved = await at.runtime.approvals(tmp_path / "project")
+        approved = await at.runtime.approvals.list(tmp_path / "project")
         log = (tmp_path / "project" / "log").read_text()
         await at.runtime.send(at.session_id, "other")
         second = await at.ears.until(PermissionAsked)
@@ -453,9 +453,9 @@ async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp
         await at.runtime.send(at.session_id, "plan", agent="plan")
         planned = await at.ears.until(PermissionAsked)
         await at.runtime.abort(at.session_id)
-        withdrawn = await at.runtime.withdraw(tmp_path / "project", "bash")
+        withdrawn = await at.runtime.approvals.withdraw_all(tmp_path / "project", "bash")
     assert (asked.request.always, asked.request.exact) == ((line,), True)
-    assert approved == (Rule(permission="exact:bash", pattern=line, action="allow"),)
+    assert [(each.permission, each.pattern, each.exact) for each in approved] == [("bash", line, True)]
     assert log == "*\n*\n"
     assert second.request.metadata["command"] == other
     assert planned.request.metadata["command"] == line

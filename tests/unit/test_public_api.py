@@ -11,6 +11,7 @@ PUBLIC = [
     "AlreadySettled",
     "Always",
     "Answers",
+    "Approval",
     "Ask",
     "AsksConfig",
     "AsyncAgentsError",

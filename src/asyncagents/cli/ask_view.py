@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from asyncagents.cli.always_words import lasting
 from asyncagents.cli.screen import Line, one_line, plain
 from asyncagents.cli.task_words import label
 from asyncagents.cli.tool_line import diff_lines, named
@@ -51,6 +52,8 @@ def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
     command, diff = request.metadata.get("command"), request.metadata.get("diff")
     if request.permission == "doom_loop":
         yield Line("  it makes the same call again and again; perhaps this leads nowhere", "loud")
+    if isinstance(workdir := request.metadata.get("workdir"), str):
+        yield Line(f"  in {one_line(workdir)}", "loud")
     if isinstance(command, str):
         yield from (Line(f"  $ {line}", "loud") for line in plain(command).split("\n"))
     yield from _why(request.metadata)
@@ -80,13 +83,6 @@ def lasting_lines(request: PermissionRequest) -> list[Line]:
     if not request.always or not _is_long(request):
         return []
     return [Line(f"  always would allow {lasting(request)}", "loud")]
-
-
-def lasting(request: PermissionRequest) -> str:
-    """Say what an `always` would allow, in full: no more may be approved than was shown."""
-    if request.exact:
-        return "this exact line"
-    return " ".join(plain(f"{request.permission}: {', '.join(request.always)}").split())
 
 
 def _is_long(request: PermissionRequest) -> bool:

@@ -8,6 +8,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from asyncagents.cli.always_words import covered
 from asyncagents.cli.ask_view import lineage_text
 from asyncagents.cli.run_result import wait_of, what_of
 from asyncagents.cli.screen import ago, left, print_table
@@ -71,6 +72,7 @@ def _since(waiting: Waiting) -> int:
 
 def print_all(found: Found, scope: Scope) -> None:
     _print_rows(found.asks)
+    _print_lasting(found.asks)
     if found.calls:
         click.echo(("\n" if found.asks else "") + "waiting for a result from outside:")
         _print_rows(found.calls)
@@ -82,6 +84,15 @@ def print_all(found: Found, scope: Scope) -> None:
 def _print_rows(rows: Sequence[Waiting]) -> None:
     now = SystemClock().now()
     print_table([(*_cells(each, now), lineage_text(each.lineage)) for each in rows], flexible=3)
+
+
+def _print_lasting(rows: Sequence[Waiting]) -> None:
+    """Whoever answers by an id sees all that an `always` would allow."""
+    asked = [state.ask for each in rows if (state := each.call.open) and state.ask and state.ask.always]
+    if asked:
+        click.echo("\nan answer always would allow, in the project from then on:")
+    for ask in asked:
+        click.echo(f"{ask.id}  {covered(ask.permission, ask.always, exact=ask.exact)}")
 
 
 def _cells(waiting: Waiting, now: int) -> tuple[str, ...]:

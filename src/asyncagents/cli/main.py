@@ -19,6 +19,7 @@ COMMANDS = {
     "show": "Print the transcript of a session.",
     "asks": "List what waits for a person, the newest last.",
     "answer": "Answer what waits for a person, and go on.",
+    "approvals": "List what was answered with always, the newest first.",
     "pending": "List calls whose result comes from outside, the oldest first.",
     "submit": "Give a call its result, which some tool or program waits for.",
     "tasks": "Show the tasks of this directory as a tree, now or as they go on.",

@@ -28,9 +28,11 @@ class Calls:
         question = Question(method="POST", path=path, body=body, key=key or fresh_key())
         return read(await self.link.ask(question), kind)
 
-    async def delete(self, path: str, *, gone: bytes | None = None) -> bytes:
+    async def delete(
+        self, path: str, query: Mapping[str, str] | None = None, *, gone: bytes | None = None
+    ) -> bytes:
         """`gone`: what it is answered if an answer was lost, and it is deleted by then."""
-        return await self.link.ask(Question(method="DELETE", path=path, gone=gone))
+        return await self.link.ask(Question(method="DELETE", path=path, query=query or {}, gone=gone))
 
 
 def at(*segments: str) -> str:

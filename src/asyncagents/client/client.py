@@ -8,6 +8,7 @@ from typing import Any, TypedDict, Unpack
 from aiohttp import ClientSession, TCPConnector
 
 from asyncagents.client.address import At, Finder, Working
+from asyncagents.client.approvals import Approvals
 from asyncagents.client.async_tools import AsyncTools
 from asyncagents.client.call import Calls, at
 from asyncagents.client.follow import Anew, BoardEvent, News, board_news, session_news
@@ -75,6 +76,7 @@ class Client:
         self._link = link
         self.tasks = Tasks(self._calls)
         self.async_tools = AsyncTools(self._calls)
+        self.approvals = Approvals(self._calls)
 
     async def health(self) -> Health:
         return await self._calls.get("/v1/health", Health)

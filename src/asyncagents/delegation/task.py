@@ -60,7 +60,7 @@ def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
 def launch_ask(agent: str, description: str) -> tuple[Ask, ...]:
     """Who may launch whom is one permission, for all tools that launch."""
     metadata = {"description": description, "subagent_type": agent}
-    return (Ask(TASK, (agent,), (agent,), metadata),)
+    return (Ask(TASK, (agent,), (agent,), metadata, exact=True),)
 
 
 async def unasked(args: object, context: ToolContext) -> tuple[Ask, ...]:

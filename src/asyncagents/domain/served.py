@@ -45,6 +45,12 @@ class Stopped(Shape, frozen=True, kw_only=True):
     stopped: bool
 
 
+class Withdrawn(Shape, frozen=True, kw_only=True):
+    """How many approvals there were."""
+
+    withdrawn: int
+
+
 class AnswerOf(Shape, frozen=True, kw_only=True):
     """Without `answer` there is none yet."""
 

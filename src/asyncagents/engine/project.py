@@ -14,6 +14,7 @@ from asyncagents.domain.call import Effect
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.notice import Telling
 from asyncagents.domain.permission import (
+    GUARDED_PLACE,
     LAUNCHING,
     TASK,
     Action,
@@ -145,10 +146,7 @@ class Project:
         approved = [rule for rule in approved if pattern_permission(rule.permission) not in anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
-            needed = permissions_needed(ask.permission, ask.patterns, ask.also)
-            action = strictest(judge(rules, approved, each, ask.patterns) for each in needed)
-            exactly = ask.exact and approved_exactly(approved, ask.permission, ask.always)
-            return "allow" if action == "ask" and exactly else action
+            return judge_ask(ask, rules, approved)
 
         return decide
 
@@ -207,6 +205,16 @@ class Project:
         except InvalidInput:  # it was disabled
             return None
         return _asked_of(agent, agent.model or self._texts.small_model or used)
+
+
+def judge_ask(ask: Ask, rules: Effective, approved: Sequence[Rule]) -> Action:
+    """What was approved for good answers an ask, by a pattern or as the very text; it lifts no denial."""
+    fitting = [rule for rule in approved if rule.pattern in ask.always] if ask.narrow else approved
+    needed = permissions_needed(ask.permission, ask.patterns, ask.also)
+    action = strictest(judge(rules, fitting, each, ask.patterns) for each in needed)
+    exactly = ask.exact and approved_exactly(approved, ask.permission, ask.always)
+    exactly = exactly and GUARDED_PLACE not in needed
+    return "allow" if action == "ask" and exactly else action
 
 
 def _introducing(spec: ToolSpec, agents: Sequence[Agent]) -> ToolSpec:

@@ -15,6 +15,7 @@ from asyncagents.domain.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.engine.answers import Answers, Sent, send
+from asyncagents.engine.approvals import Approvals
 from asyncagents.engine.async_tools import AsyncTools
 from asyncagents.engine.board import Board
 from asyncagents.engine.broadcast import Broadcast
@@ -88,7 +89,7 @@ class Runtime(Doing):
         self.reverts = dispatcher.reverts
         self.reverts.stopped = self._ending.stopped
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
-        self.deliveries = Deliveries(store.deliveries)
+        self.deliveries, self.approvals = Deliveries(store.deliveries), Approvals(store.approved)
         self.board = Board(store)
         self.broadcast = Broadcast(bus=bus, store=store, ids=ids, clock=clock)
         self.instances = Instances(workplaces, self.broadcast)
@@ -232,14 +233,6 @@ class Runtime(Doing):
         """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
         root_id = None if session_id is None else await self.root_of(session_id)
         return await self._store.asks(root_id)
-
-    async def approvals(self, directory: str | Path = ".") -> tuple[Rule, ...]:
-        """What was answered with "always" in a project."""
-        return await self._store.approvals(project_id(_absolute(directory)))
-
-    async def withdraw(self, directory: str | Path = ".", permission: str | None = None) -> int:
-        """Forget what was answered with "always", for one permission or all; returns how many there were."""
-        return await self._store.withdraw(project_id(_absolute(directory)), permission)
 
     async def workplace(self, directory: str | Path = ".") -> Workplace:
         """The tools and agents of a directory."""

@@ -35,6 +35,8 @@ class Ask(Struct, frozen=True):
     """Permissions that the same patterns need besides."""
     exact: bool = False
     """Whether `always` holds the text itself, which no other text fits, instead of patterns."""
+    narrow: bool = False
+    """Whether only approvals of `always` itself answer it; else every approved pattern that fits does."""
 
 
 def unheard(metadata: dict[str, Any]) -> None:

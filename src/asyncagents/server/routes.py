@@ -2,6 +2,7 @@
 
 from asyncagents.server import (
     agent,
+    approval,
     ask,
     async_tool,
     awaited,
@@ -42,6 +43,7 @@ ROUTES: tuple[Route, ...] = described(
         *prompt.ROUTES,
         *doing.ROUTES,
         *ask.ROUTES,
+        *approval.ROUTES,
         *revert.ROUTES,
         *session_state.ROUTES,
         *session_events.ROUTES,

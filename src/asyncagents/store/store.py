@@ -15,6 +15,7 @@ from asyncagents.domain.task import EndedBy
 from asyncagents.domain.todo import Todo
 from asyncagents.domain.waiting import Waiting
 from asyncagents.domain.why import Situation
+from asyncagents.store.approval import ApprovalStore
 from asyncagents.store.board import BoardStore
 from asyncagents.store.census import CensusStore
 from asyncagents.store.conversation import ConversationStore
@@ -83,6 +84,7 @@ class Store(Door):
         self.conversation = ConversationStore(database)
         self.by_hand = HandStore(database)
         self.reverts = RevertStore(database)
+        self.approved = ApprovalStore(database)
 
     # Signals: outside events, each durable before it is acknowledged.
 
@@ -374,10 +376,6 @@ class Store(Door):
     async def approvals(self, project_id: str) -> tuple[Rule, ...]:
         """What was approved for good."""
         return await self._read(lambda tx: approval.approvals(tx, project_id))
-
-    async def withdraw(self, project_id: str, permission: str | None = None) -> int:
-        """Ask again from now on; returns how many approvals there were."""
-        return await self._write(lambda tx: approval.withdraw(tx, project_id, permission))
 
     async def active(self, pool: str, *, after: str = "~", limit: int = 500) -> tuple[Active, ...]:
         """Sessions that want a run, or had one when its process died, the oldest first."""

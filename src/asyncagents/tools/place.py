@@ -8,8 +8,7 @@ from msgspec import Struct
 from asyncagents.domain.guarded import Guard
 from asyncagents.domain.permission import GUARDED_PLACE
 from asyncagents.engine.tool import Ask
-
-_WILD = frozenset("*?")
+from asyncagents.tools.outside import file_ask, folder_ask, is_shown
 
 
 class Inside(Struct, frozen=True, tag="inside"):
@@ -45,16 +44,9 @@ class Outside(Struct, frozen=True, tag="outside"):
 Place: TypeAlias = Inside | Outside
 
 
-def outside_ask(place: Outside, *, folder: bool = False) -> Ask:
-    """To leave the project needs leave; a name with a wildcard in it cannot be allowed for always."""
-    parent = place.name if folder else "/" + "/".join(place.parts[:-1])
-    pattern = f"{parent.rstrip('/')}/*"
-    return Ask(
-        "external_directory",
-        (pattern,),
-        always=() if _WILD & set(parent) else (pattern,),
-        metadata={"filepath": place.path, "parentDir": parent},
-    )
+def outside_ask(place: Outside, *, folder: bool = False, change: bool = False) -> Ask:
+    """To leave the project needs leave. `folder`: to look through all of it."""
+    return folder_ask(place.name) if folder else file_ask(place.path, change=change)
 
 
 def read_asks(
@@ -62,31 +54,28 @@ def read_asks(
 ) -> tuple[Ask, ...]:
     """To look at a place. "Always" is for this name alone: the rules ask only about special ones."""
     guard = guard if guard is not None and guard.level != "guarded" else None
-    always = () if guard or _WILD & set(place.name) else (place.name,)
+    always = (place.name,) if guard is None and is_shown(place.name) else ()
     metadata = {"filepath": place.path, **_reasons(guard)}
-    ask = Ask(permission, (place.name,), always=always, metadata=metadata, also=_also(guard))
+    ask = Ask(permission, (place.name,), always, metadata, exact=bool(always), also=_also(guard))
     return (outside_ask(place, folder=folder), ask) if isinstance(place, Outside) else (ask,)
 
 
 def edit_asks(
     places: Sequence[Place], metadata: Mapping[str, Any], guards: Sequence[Guard | None]
 ) -> tuple[Ask, ...]:
-    """To change files. "Always" is not offered for what could do anything later."""
+    """To change files. "Always" is for all files of the project but those that could do anything later; of
+    files outside it is for these alone."""
     names = tuple(place.name for place in places)
-    guard = next((each for each in guards if each is not None), None)
-    outside = {ask.patterns: ask for ask in map(outside_ask, _outside(places))}
-    ask = Ask(
-        "edit",
-        names,
-        always=() if guard else ("*",),
-        metadata={**metadata, **_reasons(*guards)},
-        also=_also(guard),
-    )
-    return (*outside.values(), ask)
-
-
-def _outside(places: Sequence[Place]) -> list[Outside]:
-    return [place for place in places if isinstance(place, Outside)]
+    outside = tuple(dict.fromkeys(place.path for place in places if isinstance(place, Outside)))
+    about = {**metadata, **_reasons(*guards)}
+    if any(guards):
+        ask = Ask("edit", names, metadata=about, also=(GUARDED_PLACE,))
+    elif not outside:
+        ask = Ask("edit", names, always=("*",), metadata=about)
+    else:
+        shown = all(map(is_shown, names))
+        ask = Ask("edit", names, names if shown else (), about, exact=shown, narrow=True)
+    return (file_ask(*outside, change=True), ask) if outside else (ask,)
 
 
 def _also(guard: Guard | None) -> tuple[str, ...]:

@@ -36,15 +36,6 @@ PATHS = words_of(
     unlink unzip vdir wc xxd zcat zip
     """
 )
-# Commands of many trades: what a user allows for good is one trade, not all.
-TRADES = words_of(
-    """
-    apt brew bun bundle bunx cargo composer conda deno docker gh git go gradle helm java kubectl lua
-    make mise mvn node npm npx perl php pip pip3 pnpm podman poetry pypy3 python python3 Rscript ruby
-    ruff rustup systemctl terraform ts-node tsx uv uvx yarn
-    """
-)
-
 # Options that run a program or write a file, although the command's name says neither.
 OPTIONS: dict[str, frozenset[str]] = {
     "bat": frozenset({"--pager"}),

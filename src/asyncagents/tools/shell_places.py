@@ -22,15 +22,14 @@ _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 Words: TypeAlias = tuple[str, ...]
 
 
-def folders_outside(commands: Iterable[Words], *, directory: Path, start: Path, home: Path) -> Iterator[str]:
-    """The folders outside the project that the commands name, each as a pattern."""
+def paths_outside(commands: Iterable[Words], *, directory: Path, start: Path, home: Path) -> Iterator[str]:
+    """The real paths outside the project that the commands name."""
     project = os.path.realpath(directory)
     places = [str(start)]
     for path in _named(commands, places, str(home)):
         real = os.path.realpath(path)
         if real != project and not real.startswith(project.rstrip("/") + "/") and real != os.devnull:
-            folder = real if os.path.isdir(real) else os.path.dirname(real)
-            yield folder.rstrip("/") + "/*"
+            yield real
 
 
 def _named(commands: Iterable[Words], places: list[str], home: str) -> Iterator[str]:

@@ -12,18 +12,20 @@ from pathlib import Path
 
 import tree_sitter_bash
 from msgspec import Struct
+from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from asyncagents.domain.permission import UNCLEAR
 from asyncagents.engine.tool import Ask
 from asyncagents.tools import shell_command
-from asyncagents.tools.shell_places import folders_outside
+from asyncagents.tools.outside import line_asks
+from asyncagents.tools.shell_always import Setting, exact_line, line_patterns, reads_only
+from asyncagents.tools.shell_places import paths_outside
 
 LONGEST = 20_000
 DEEPEST = 3
 MOST_COMMANDS = 64
 MOST_TEXTS = 16
-_WILD = frozenset("*?")
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 # Where programs of the system lie: by their full path they are the same as by their name.
@@ -77,17 +79,11 @@ _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
 
 
-LONGEST_EXACT = 2_000
-MOST_EXACT_LINES = 20
-
-
 class Parsed(Struct, frozen=True, kw_only=True):
     commands: tuple[tuple[str, ...], ...]
     """The words of each simple command, in order."""
     patterns: tuple[str, ...]
     """What the rules are asked about: each must be allowed, any may be denied. Never empty."""
-    always: tuple[str, ...] = ()
-    """What "always" would allow from then on; nothing when no rule suffices."""
     reasons: tuple[str, ...] = ()
     """Why rules that allow do not suffice."""
     read: tuple[str, ...] = ()
@@ -111,7 +107,6 @@ def split(command: str) -> Parsed:
     return Parsed(
         commands=tuple(reading.commands),
         patterns=tuple(dict.fromkeys(patterns)),
-        always=() if reading.reasons else _all_lasting(reading.commands),
         reasons=tuple(dict.fromkeys(reading.reasons)),
         read=tuple(reading.files),
     )
@@ -120,48 +115,39 @@ def split(command: str) -> Parsed:
 def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
     """What a command that starts in `start` needs leave for; `directory` is the project's."""
     parsed = split(command)
+    commands = (*parsed.commands, *(("cat", file) for file in parsed.read))
+    folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
+    setting = Setting(command, at_top=not folder and all(_stays(words, top) for words in parsed.commands))
+    lasting = () if parsed.reasons else line_patterns(parsed.commands, setting)
+    exactly = exact_line(command, os.path.relpath(there, top) if folder else "")
     asked = Ask(
         "bash",
         parsed.patterns,
-        always=parsed.always or _exactly(command),
-        exact=not parsed.always and bool(_exactly(command)),
-        metadata={"command": command, **({"reasons": list(parsed.reasons)} if parsed.reasons else {})},
+        always=lasting or exactly,
+        exact=not lasting and bool(exactly),
+        metadata={
+            "command": command,
+            **({"workdir": there} if folder else {}),
+            **({"reasons": list(parsed.reasons)} if parsed.reasons else {}),
+        },
         also=(UNCLEAR,) if parsed.asks_always else (),
+        narrow=True,
     )
-    commands = (*parsed.commands, *(("cat", file) for file in parsed.read))
-    outside = tuple(dict.fromkeys(folders_outside(commands, directory=directory, start=start, home=home)))
+    outside = tuple(dict.fromkeys(paths_outside(commands, directory=directory, start=start, home=home)))
     if not outside:
         return (asked,)
-    lasting = tuple(pattern for pattern in outside if not _WILD & set(pattern[:-1]))
-    return Ask("external_directory", outside, always=lasting, metadata={"command": command}), asked
+    line = replace(asked, always=exactly, exact=bool(exactly))
+    reads = not parsed.reasons and reads_only(parsed.commands)
+    return *line_asks(outside, line, home=str(home), reads=reads), asked
 
 
-def _exactly(command: str) -> tuple[str, ...]:
-    """The line itself, to be allowed letter by letter; nothing if a person would not see all of it."""
-    shown = all(letter.isprintable() or letter in "\n\t" for letter in command)
-    short = len(command) <= LONGEST_EXACT and command.count("\n") < MOST_EXACT_LINES
-    return (command,) if command.strip() and shown and short else ()
+def _stays(words: tuple[str, ...], top: str) -> bool:
+    """Whether a command leaves the folder of the project as the one that later commands run in."""
+    return words[0] != "cd" or (len(words) == 2 and os.path.realpath(os.path.join(top, words[1])) == top)
 
 
 def _text(words: tuple[str, ...]) -> str:
     return " ".join(word if word and not re.search(r"[\s'\"\\]", word) else f"'{word}'" for word in words)
-
-
-def _all_lasting(commands: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """What "always" allows must cover the whole line, or is not offered."""
-    lasting = tuple(dict.fromkeys(map(_lasting, commands)))
-    return lasting if all(lasting) else ()
-
-
-def _lasting(words: tuple[str, ...]) -> str:
-    """The command and its trade, with any arguments; else the command alone, as it is; else nothing."""
-    if words[0] not in shell_command.TRADES or len(words) == 1:
-        return f"{_text(words[:1])} *"
-    count = 3 if words[1] == "-m" else 2
-    named = words[:count]
-    if len(words) >= count and not _WILD & set("".join(named)) and not named[-1].startswith("-"):
-        return f"{_text(named)} *"
-    return "" if _WILD & set("".join(words)) else _text(words)
 
 
 class _Reading:

@@ -29,7 +29,7 @@ def skill(skills: Sequence[Skill]) -> Tool[UseSkill]:
     async def plan(args: UseSkill, context: ToolContext) -> tuple[Ask, ...]:
         found = _found(known, args.name)
         metadata = {"name": found.name, "folder": whole(str(found.path.parent))}
-        return (Ask("skill", (found.name,), always=(found.name,), metadata=metadata),)
+        return (Ask("skill", (found.name,), always=(found.name,), metadata=metadata, exact=True),)
 
     async def run(args: UseSkill, context: ToolContext) -> Completed:
         return await asyncio.to_thread(_told, _found(known, args.name))

@@ -123,11 +123,18 @@ async def _follow(web: Web, before: Target, address: WebAddress, rules: Effectiv
 
 
 def _ask(address: WebAddress, args: WebFetch, verdict: Verdict) -> Ask:
-    sites = tuple(f"{'/'.join(each.split('/', 3)[:3])}/*" for each in address.spellings)
     metadata = {"url": address.url, "format": args.format}
     if verdict.target is not None and verdict.target.is_local:
         metadata["addresses"] = ", ".join(sorted(verdict.target.dialled))
-    return Ask(verdict.permission, address.spellings, sites, metadata)
+    return page_ask(address, metadata, verdict.permission)
+
+
+def page_ask(address: WebAddress, metadata: dict[str, str], permission: str = WEBFETCH) -> Ask:
+    """Ask for a page; "always" covers its scheme, host and port, in both spellings of the host."""
+    sites = tuple(f"{'/'.join(each.split('/', 3)[:3])}/*" for each in address.spellings)
+    if any(letter in site[:-1] for site in sites for letter in "*?\\"):
+        return Ask(permission, address.spellings, metadata=metadata)
+    return Ask(permission, address.spellings, sites, metadata, narrow=True)
 
 
 async def _read(web: Web, processes: Processes, page: Page, wanted: str) -> Markdown:

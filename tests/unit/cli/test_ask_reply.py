@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from asyncagents.cli.always_words import lasting
 from asyncagents.cli.ask_reply import Chosen, chosen, edited, given_reply, options_chosen
-from asyncagents.cli.ask_view import ask_lines, choices, help_lines, lasting, question_choices, whole_lines
+from asyncagents.cli.ask_view import ask_lines, choices, help_lines, question_choices, whole_lines
 from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.awaited import Awaited, awaited
 from asyncagents.domain.call import Always, Answers, Call, Once, Open, Reject, Reply
@@ -94,7 +95,7 @@ def test_what_is_no_choice_approves_nothing(line: str) -> None:
     [
         request(),
         request(always=()),
-        request(permission="bash", always=("echo $(date)",), exact=True),
+        request(permission="bash", always=("echo $(date)",), exact=True, command="echo $(date)"),
         request(permission="external_directory", always=("/a/rather/long/name/of/a/folder/*", "/b/*")),
     ],
 )
@@ -111,6 +112,39 @@ def test_the_line_of_choices_fits_80_columns_and_what_always_allows_is_shown(
     assert [line.split()[0] for line in explained.splitlines()] == [*("ya" if asked.always else "y"), *"nesq"]
 
 
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (request(), "all edits in this project"),
+        (request(permission="grep"), "every call of grep"),
+        (request(permission="bash", always=("npm test", "tail *")), "bash: npm test, tail *"),
+        (request(permission="bash", always=("a $(b)",), exact=True, command="a $(b)"), "this exact line"),
+        (
+            request(permission="bash", always=("cd sub || exit\nmake",), exact=True, command="make"),
+            "this exact line",
+        ),
+        (request(permission="read", always=(".env",), exact=True), "read: exactly .env"),
+        (
+            request(permission="external_directory", always=("/a/b",), exact=True, command="cat /a/b"),
+            "external_directory: exactly /a/b",
+        ),
+        (
+            request(permission="external_directory", always=("/srv/data/*",)),
+            "external_directory: /srv/data/*, to read",
+        ),
+    ],
+)
+def test_what_always_covers_is_said_in_words(asked: PermissionRequest, words: str) -> None:
+    assert lasting(asked) == words
+
+
+@pytest.mark.spec("Z-06")
+def test_a_command_that_starts_elsewhere_says_where() -> None:
+    asked = request(permission="bash", command="make", workdir="/project/sub")
+    assert [line.text for line in ask_lines(waiting(asked))][1:3] == ["  in /project/sub", "  $ make"]
+
+
 @pytest.mark.parametrize("multiple", [True, False])
 def test_the_line_of_a_question_fits_80_columns(multiple: bool) -> None:
     assert len(question_choices(question("a", "b", multiple=multiple))) <= 76
@@ -118,7 +152,7 @@ def test_the_line_of_a_question_fits_80_columns(multiple: bool) -> None:
 
 def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
     assert "always" not in choices(request(always=()))
-    assert "[a] always (edit: *)" in choices(request())
+    assert "[a] always (all edits in this project)" in choices(request())
     with pytest.raises(InvalidInput, match="cannot be allowed for good"):
         chosen("a", request(always=()))
 

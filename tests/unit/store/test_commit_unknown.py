@@ -323,6 +323,22 @@ async def test_a_key_that_was_told_is_kept(tmp_path: Path, fault: Fault) -> None
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
+async def test_one_approval_is_withdrawn_once(tmp_path: Path, fault: Fault) -> None:
+    faults = Faults()
+    async with _lab(tmp_path / "test.db", faults) as lab:
+
+        async def approved(tx: Tx) -> None:
+            await tx.rev()
+            await approve(tx, "project", "bash", ("ls *", "cat *"))
+
+        await lab.store._database.write(approved)
+        (cat, _) = await lab.store.approved.list("project", limit=10)
+        faults.commits = [fault]
+        await lab.store.approved.withdraw(cat.id)
+        assert [rule.pattern for rule in await lab.store.approvals("project")] == ["ls *"]
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
 async def test_what_was_withdrawn_is_not_approved_any_more(tmp_path: Path, fault: Fault) -> None:
     faults = Faults()
     async with _lab(tmp_path / "test.db", faults) as lab:
@@ -333,5 +349,5 @@ async def test_what_was_withdrawn_is_not_approved_any_more(tmp_path: Path, fault
 
         await lab.store._database.write(approved)
         faults.commits = [fault]
-        await lab.store.withdraw("project")
+        await lab.store.approved.withdraw_all("project")
         assert await lab.store.approvals("project") == ()

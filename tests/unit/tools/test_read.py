@@ -122,7 +122,8 @@ async def test_outside_asks_for_the_folder_and_is_read_once_granted(desk: Desk) 
     context = desk.context()
     asks = await desk.plan("read", context, filePath="../outside/secret.txt")
     assert [ask.permission for ask in asks] == ["external_directory", "read"]
-    assert asks[0].always == (f"{desk.outside}/*",)
+    assert asks[0].patterns == (f"{desk.outside}/*",)
+    assert (asks[0].always, asks[0].exact) == ((f"{desk.outside}/secret.txt",), True)
     assert SECRET in (await desk.run("read", context, filePath="../outside/secret.txt")).output
 
 
@@ -142,11 +143,13 @@ async def test_a_link_that_turns_outside_after_the_plan_is_not_followed(desk: De
         await desk.run("read", context, filePath="a/secret.txt")
 
 
-async def test_a_folder_named_with_a_wildcard_cannot_be_allowed_for_always(desk: Desk) -> None:
+@pytest.mark.spec("Z-06")
+async def test_a_wildcard_in_a_name_is_a_letter_to_what_is_allowed_for_always(desk: Desk) -> None:
     (desk.outside / "*").mkdir()
     asks = await desk.plan("read", desk.context(), filePath="../outside/*/x")
-    assert asks[0].always == ()
-    assert asks[1].always == ()
+    assert [(ask.always, ask.exact) for ask in asks] == [((f"{desk.outside}/*/x",), True)] * 2
+    (listed, _) = await desk.plan("list", desk.context(), path="../outside/*")
+    assert listed.always == ()
 
 
 async def test_a_file_too_large_is_refused_with_a_hint(desk: Desk) -> None:

@@ -1,8 +1,10 @@
 """What was approved for good, by project: it answers asks, and lifts no denial."""
 
+from asyncagents.domain.approval import Approval, approval_of, time_in_id
 from asyncagents.domain.ask import PermissionRequest
 from asyncagents.domain.permission import approved_exactly, decide, exact_permission
 from asyncagents.domain.session import Rule
+from asyncagents.errors import NotFound
 from asyncagents.store.tx import Tx
 
 
@@ -16,9 +18,26 @@ async def approvals(tx: Tx, project_id: str) -> tuple[Rule, ...]:
     return tuple(Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows)
 
 
-async def withdraw(tx: Tx, project_id: str, permission: str | None) -> int:
-    """Of one permission, exact ones too, or of all; returns how many there were."""
+async def list_approvals(tx: Tx, project_id: str | None, limit: int) -> tuple[Approval, ...]:
+    """Of one project or (None) of all, the newest first."""
+    rows = await tx.all("approval_rows", project_id, limit)
+    return tuple(approval_of(*row[:3], at=row[3], directory=row[4]) for row in rows)
+
+
+async def withdraw_one(tx: Tx, approval_id: str) -> None:
+    """The one of that id; what was given in the same millisecond stays."""
     await tx.rev()  # else a commit that fails would pass for a read
+    at = time_in_id(approval_id)
+    for project_id, permission, pattern in await tx.all("approvals_at", at) if at is not None else ():
+        if approval_of(project_id, permission, pattern, at=at or 0).id == approval_id:
+            await tx.run("withdraw_one", project_id, permission, pattern)
+            return
+    raise NotFound("approval", approval_id)
+
+
+async def withdraw_all(tx: Tx, project_id: str, permission: str | None) -> int:
+    """Of one permission, exact ones too, or of all; returns how many there were."""
+    await tx.rev()
     count = await tx.run("withdraw", project_id, permission)
     if permission is None:
         return count
@@ -34,4 +53,5 @@ def covers(approved: tuple[Rule, ...], ask: PermissionRequest) -> bool:
     """Say whether an ask need not wait for an answer: the same is approved for good."""
     if ask.exact:
         return approved_exactly(approved, ask.permission, ask.always)
-    return bool(ask.always) and decide(approved, ask.permission, ask.patterns) == "allow"
+    fitting = [rule for rule in approved if rule.pattern in ask.always]
+    return decide(fitting, ask.permission, ask.patterns) == "allow"

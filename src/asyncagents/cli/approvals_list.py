@@ -1,0 +1,100 @@
+"""Approvals as a table or as JSON, found by the beginning of their ids and withdrawn."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from asyncagents.cli.always_words import covered
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.screen import ago, print_table
+from asyncagents.config.system import SystemClock
+from asyncagents.domain.approval import PREFIX, Approval
+from asyncagents.domain.shape import encode
+from asyncagents.engine.approvals import MOST
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import NotFound
+
+HINT = "`asyncagents approvals --all` lists those that there are"
+
+
+NONE: tuple[Approval, ...] = ()
+
+
+class Wanted(Struct, frozen=True):
+    """Ids, or all of a directory."""
+
+    ids: tuple[str, ...]
+    directory: Path | None
+
+
+def chosen(ids: tuple[str, ...], directory: Path | None) -> Wanted:
+    if bool(ids) == (directory is not None):
+        raise Complaint(
+            "name the approvals to withdraw by their ids, or all with --all", hint=HINT, code=USAGE
+        )
+    return Wanted(tuple(dict.fromkeys(ids)), directory)
+
+
+async def listed(runtime: Runtime, directory: Path | None) -> tuple[Approval, ...]:
+    return await runtime.approvals.list(directory)
+
+
+async def take_back(runtime: Runtime, wanted: Wanted) -> int:
+    """Each id is looked at before the first is withdrawn."""
+    if wanted.directory is not None:
+        return await runtime.approvals.withdraw_all(wanted.directory)
+    known = await runtime.approvals.list(None)
+    found = dict.fromkeys([_find(known, each) for each in wanted.ids])
+    for approval_id in found:
+        try:
+            await runtime.approvals.withdraw(approval_id)
+        except NotFound as error:
+            raise _unknown(approval_id) from error
+    return len(found)
+
+
+def _find(known: Sequence[Approval], start: str) -> str:
+    """The id that begins so; one that is not among the newest is taken as it stands."""
+    named = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
+    found = [each.id for each in known if each.id.startswith(named)]
+    if named == PREFIX or (not found and len(known) < MOST):
+        raise _unknown(start)
+    if len(found) > 1 and named not in found:
+        raise Complaint(
+            f"several approvals begin with {start!r}: write more of the id", hint=HINT, code=USAGE
+        )
+    return named if named in found or not found else found[0]
+
+
+def _unknown(start: str) -> Complaint:
+    return Complaint(str(NotFound("approval", start)), hint=HINT, code=USAGE)
+
+
+def print_withdrawn(count: int | None, wanted: Wanted) -> None:
+    """`count` None: nobody has stored anything."""
+    if count is None and wanted.ids:
+        raise _unknown(wanted.ids[0])
+    click.echo(f"withdrawn: {count or 0}; asked for again from now on" if count else "nothing to withdraw")
+
+
+def print_rows(found: Sequence[Approval], directory: Path | None) -> None:
+    if not found:
+        where = f" in {directory}; --all looks everywhere" if directory else ""
+        click.echo(f"nothing was answered with always{where}", err=True)
+        return
+    now = SystemClock().now()
+    print_table([_cells(each, now, everywhere=directory is None) for each in found], flexible=2)
+    if len(found) == MOST:
+        click.echo(f"only the {MOST} newest are listed", err=True)
+
+
+def _cells(known: Approval, now: int, *, everywhere: bool) -> tuple[str, ...]:
+    what = covered(known.permission, (known.pattern,), exact=known.exact)
+    place = (known.directory or "(its sessions are deleted)",) if everywhere else ()
+    return known.id, ago(known.time.created, now), what, *place
+
+
+def print_json(found: Sequence[Approval]) -> None:
+    click.echo(encode(found))

@@ -1,0 +1,64 @@
+"""What a person allowed for good in a project, as people look at it and take it back."""
+
+import hashlib
+
+from asyncagents.domain.permission import exact_permission, pattern_permission
+from asyncagents.domain.shape import Shape
+
+PREFIX = "apr_"
+_DIGITS = 10
+
+
+class ApprovalTime(Shape, frozen=True, kw_only=True):
+    """In ms since the epoch."""
+
+    created: int
+
+
+class Approval(Shape, frozen=True, kw_only=True):
+    """An answer `always`: in this project, what fits `pattern` is not asked for again.
+
+    `exact`: the pattern is one text, letter by letter. `directory` is left out if all sessions of the project
+    are deleted.
+    """
+
+    id: str
+    project_id: str
+    directory: str | None = None
+    permission: str
+    pattern: str
+    exact: bool = False
+    time: ApprovalTime
+
+
+def approval_of(
+    project_id: str, kept_as: str, pattern: str, *, at: int, directory: str | None = None
+) -> Approval:
+    """Make one of a row; `kept_as`: its permission there, which also says whether it is exact."""
+    named = pattern_permission(kept_as)
+    return Approval(
+        id=approval_id(project_id, kept_as, pattern, at),
+        project_id=project_id,
+        directory=directory,
+        permission=named,
+        pattern=pattern,
+        exact=kept_as == exact_permission(named),
+        time=ApprovalTime(created=at),
+    )
+
+
+def approval_id(project_id: str, kept_as: str, pattern: str, at: int) -> str:
+    """Name an approval by what it is and when it was given: withdrawn and given again, it is another one."""
+    told = "\0".join((project_id, kept_as, pattern)).encode("utf-8", "surrogatepass")
+    return f"{PREFIX}{hashlib.sha256(told).hexdigest()[:_DIGITS]}{at:x}"
+
+
+def time_in_id(approval_id: str) -> int | None:
+    """When an approval was given, as its id says; None: that is no such id."""
+    digits = approval_id.removeprefix(PREFIX)[_DIGITS:]
+    if not approval_id.startswith(PREFIX) or not 0 < len(digits) < 15:
+        return None
+    try:
+        return int(digits, 16)
+    except ValueError:
+        return None

@@ -1,0 +1,99 @@
+"""Leave for what lies outside the project, and what an answer "always" covers of it.
+
+To read there and to change something there are told apart: an approved folder or file may be read, no more.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from asyncagents.engine.tool import Ask
+
+PERMISSION = "external_directory"
+MOST_PATHS = 20
+LONGEST = 1_000
+# Below these a folder holds more than a person means who names it.
+_SYSTEM = frozenset({"boot", "dev", "etc", "proc", "root", "run", "sys"})
+_HOMES = frozenset({"home", "Users"})
+_WILD = frozenset("*?\\")
+
+
+def folder_pattern(folder: str) -> str:
+    return f"{folder.rstrip('/')}/*"
+
+
+def may_last(folder: str, home: str = "") -> bool:
+    """Say whether a folder can be approved with all below it: no root, no home, nothing hidden."""
+    parts = folder.split("/")[1:]
+    home = home or str(Path.home())
+    if len(parts) < 2 or parts[0] in _SYSTEM or (len(parts) == 2 and parts[0] in _HOMES):
+        return False
+    if f"{home}/".startswith(f"{folder}/") or any(part.startswith(".") for part in parts):
+        return False
+    return is_shown(folder) and not _WILD & set(folder)
+
+
+def is_shown(path: str) -> bool:
+    """Say whether a person sees a path as it is."""
+    return path.isprintable() and len(path) <= LONGEST
+
+
+def file_ask(*paths: str, change: bool = False) -> Ask:
+    """To read or change certain paths: "always" covers the same again."""
+    shown = all(map(is_shown, paths))
+    return Ask(
+        PERMISSION,
+        _patterns(map(os.path.dirname, paths)),
+        always=tuple(f"change {path}" if change else path for path in paths) if shown else (),
+        metadata={"filepath": paths[0], "parentDir": os.path.dirname(paths[0])},
+        exact=shown,
+        narrow=change,
+    )
+
+
+def folder_ask(folder: str) -> Ask:
+    """To look through a folder and all below it."""
+    pattern = folder_pattern(folder)
+    return Ask(
+        PERMISSION,
+        (pattern,),
+        always=(pattern,) if may_last(folder) else (),
+        metadata={"filepath": folder, "parentDir": folder},
+    )
+
+
+def line_asks(paths: Sequence[str], line: Ask, *, home: str, reads: bool) -> tuple[Ask, ...]:
+    """For paths that a shell line names. `line`: an ask for that line alone. `reads`: it changes nothing."""
+    if not reads:
+        return (_covering(line, paths),)
+    folders = [path for path in paths if os.path.isdir(path) and may_last(path, home)]
+    rest = [path for path in paths if not any(f"{path}/".startswith(f"{folder}/") for folder in folders)]
+    asks = [_of(folders, line, always=_patterns(folders), exact=False)] if folders else []
+    if any(os.path.isdir(path) or not is_shown(path) for path in rest) or len(rest) > MOST_PATHS:
+        return (*asks, _covering(line, rest))
+    return (*asks, _of(rest, line, always=tuple(rest), exact=True)) if rest else tuple(asks)
+
+
+def _covering(line: Ask, paths: Iterable[str]) -> Ask:
+    """No less than the line itself is approved."""
+    return Ask(
+        PERMISSION,
+        _patterns(map(_folder, paths)),
+        always=line.always,
+        metadata=line.metadata,
+        exact=line.exact,
+        narrow=True,
+    )
+
+
+def _of(paths: Sequence[str], line: Ask, **lasting: Any) -> Ask:
+    return Ask(PERMISSION, _patterns(map(_folder, paths)), metadata=line.metadata, **lasting)
+
+
+def _folder(path: str) -> str:
+    return path if os.path.isdir(path) else os.path.dirname(path)
+
+
+def _patterns(folders: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(folder_pattern, folders)))

@@ -1,0 +1,94 @@
+"""`asyncagents approvals`: a person sees what was allowed for good, and takes it back."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.testing.provider import Reply, Script, ToolUse
+from tests.e2e.cli_kit import on_a_terminal, open_desk
+from tests.e2e.serve_kit import serving
+
+MAY_I = "[?] more > "
+ASK_ALL = {"bash": "ask"}
+
+
+def steps(*commands: str) -> Script:
+    """One step for each command, and the end."""
+    calls = [ToolUse("bash", {"command": command}) for command in commands]
+    return {"go": [*(Reply(text="", tools=(call,)) for call in calls), Reply(text="Done.")]}
+
+
+@pytest.mark.spec("Z-06", "X-06")
+async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, steps("echo $(date)", "ls", "ls -la")) as (desk, _):
+        desk.configure(permission=ASK_ALL)
+        async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
+            await terminal.answer("a", to=MAY_I)
+            await terminal.answer("a", to=MAY_I)
+            code = await terminal.end()
+        listed, as_json = await desk.run("approvals"), await desk.run("approvals", "--json")
+        other = tmp_path / "other"
+        other.mkdir()
+        elsewhere = await desk.run("approvals", "-C", str(other))
+        everywhere = await desk.run("approvals", "--all", "-C", str(other))
+        newest, oldest = as_json.json
+        wrong = await desk.run("approvals", "withdraw", newest["id"], "apr_none")
+        unsaid = await desk.run("approvals", "withdraw")
+        withdrawn = await desk.run("approvals", "withdraw", newest["id"][:10])
+        left = await desk.run("approvals", "--json")
+        rest = await desk.run("approvals", "withdraw", "--all")
+        none = await desk.run("approvals")
+        nothing = await desk.run("approvals", "withdraw", "--all")
+
+    assert code == 0
+    assert "[a] always (this exact line)" in terminal.text
+    assert "[a] always (bash: ls *)" in terminal.text
+    assert (listed.code, len(listed.out.splitlines())) == (0, 2)
+    assert "just now  bash: ls *\n" in listed.out
+    assert "just now  bash: exactly echo $(date)\n" in listed.out
+    assert [(each["pattern"], each.get("exact", False)) for each in (newest, oldest)] == [
+        ("ls *", False),
+        ("echo $(date)", True),
+    ]
+    assert newest["directory"] == str(desk.project)
+    assert elsewhere.err == f"nothing was answered with always in {other}; --all looks everywhere\n"
+    assert everywhere.out.count(str(desk.project)) == 2
+    assert (wrong.code, "no approval with id 'apr_none'" in wrong.err) == (2, True)
+    assert (unsaid.code, "by their ids, or all with --all" in unsaid.err) == (2, True)
+    assert (withdrawn.code, withdrawn.out) == (0, "withdrawn: 1; asked for again from now on\n")
+    assert left.json == [oldest]
+    assert rest.out == "withdrawn: 1; asked for again from now on\n"
+    assert (none.code, none.out) == (0, "")
+    assert nothing.out == "nothing to withdraw\n"
+
+
+@pytest.mark.spec("Z-06")
+async def test_a_server_at_work_asks_again_for_what_was_withdrawn(tmp_path: Path) -> None:
+    script: Script = {
+        "go": [Reply(text="", tools=(ToolUse("bash", {"command": "ls"}),)), Reply(text="Done.")],
+        "again": [Reply(text="", tools=(ToolUse("bash", {"command": "ls"}),)), Reply(text="Done.")],
+        "more": [Reply(text="", tools=(ToolUse("bash", {"command": "ls"}),)), Reply(text="Done.")],
+    }
+    async with open_desk(tmp_path, script) as (desk, _):
+        desk.configure(permission=ASK_ALL)
+        async with serving(desk):
+            first = await desk.run("run", "go")
+            asks = await desk.run("asks")
+            [ask] = (await desk.run("asks", "--json")).json["asks"]
+            answered = await desk.run("answer", ask["id"], "always")
+            again = await desk.run("run", "again")
+            withdrawn = await desk.run("approvals", "withdraw", "--all")
+            more = await desk.run("run", "more")
+
+    assert (first.code, answered.code, again.code, withdrawn.code, more.code) == (3, 0, 0, 0, 3)
+    assert (
+        f"an answer always would allow, in the project from then on:\n{ask['id']}  bash: ls *\n" in asks.out
+    )
+
+
+async def test_where_nothing_was_stored_nothing_was_approved(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as (desk, _):
+        listed, as_json = await desk.run("approvals"), await desk.run("approvals", "--json")
+        withdrawn = await desk.run("approvals", "withdraw", "apr_1")
+        made = desk.data.exists()
+    assert (listed.code, as_json.json, withdrawn.code, made) == (0, [], 2, False)

@@ -1,0 +1,127 @@
+"""What "always" covers of tools other than the shell."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.delegation.task import launch_ask
+from asyncagents.domain.permission import Effective, exact_permission
+from asyncagents.domain.session import Rule
+from asyncagents.engine.project import judge_ask
+from asyncagents.engine.tool import Ask
+from asyncagents.errors import ToolError
+from asyncagents.llm.scripted import call
+from asyncagents.tools.place import Inside, Outside, edit_asks, read_asks
+from asyncagents.tools.web_address import parse_address
+from asyncagents.tools.webfetch import page_ask
+from tests.flows.hostile import asks_after_always, yard
+
+ASKED = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+
+
+def asks_again(shown: tuple[Ask, ...], later: tuple[Ask, ...]) -> bool:
+    known = [
+        Rule(
+            permission=exact_permission(ask.permission) if ask.exact else ask.permission,
+            pattern=pattern,
+            action="allow",
+        )
+        for ask in shown
+        for pattern in ask.always
+    ]
+    return any(judge_ask(ask, ASKED, known) == "ask" for ask in later)
+
+
+def page(url: str) -> tuple[Ask, ...]:
+    return (page_ask(parse_address(url), {}),)
+
+
+SHOWN = "https://docs.example/a"
+
+
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize(
+    ("shown", "later"),
+    [
+        (SHOWN, "http://docs.example/a"),
+        (SHOWN, "https://docs.example:8443/a"),
+        (SHOWN, "https://other.example/a"),
+        (SHOWN, "https://docs.example.evil/a"),
+        ("https://bücher.example/a", "https://xn--bcher-kva.example.evil/a"),
+    ],
+)
+def test_an_approved_page_opens_no_other_site(shown: str, later: str) -> None:
+    assert asks_again(page(shown), page(later))
+    assert not asks_again(page(shown), page(shown))
+
+
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize(
+    "later",
+    [
+        "https://docs.example@evil.example/a",
+        "https://docs.example\\@evil.example/a",
+        "https://docs.example/a\\..\\@evil.example",
+        "https://me:key@docs.example/a",
+        "https://*/a",
+        "https://*.example/a",
+        "https://docs.example\t.evil/a",
+    ],
+)
+def test_an_address_with_two_readings_is_refused_or_asks(later: str) -> None:
+    try:
+        assert asks_again(page(SHOWN), page(later))
+    except ToolError:
+        return  # it is not even asked about
+
+
+@pytest.mark.spec("Z-06")
+@pytest.mark.parametrize("later", [SHOWN, "https://docs.example/", "https://docs.example/b/c?d=*#e"])
+def test_an_approved_page_opens_its_site(later: str) -> None:
+    assert not asks_again(page(SHOWN), page(later))
+
+
+@pytest.mark.spec("Z-06")
+def test_an_agent_whose_name_has_a_wildcard_is_no_other_agent() -> None:
+    assert asks_again(launch_ask("*", "All"), launch_ask("general", "One"))
+    assert not asks_again(launch_ask("general", "One"), launch_ask("general", "Another"))
+    assert asks_again(launch_ask("general", "One"), launch_ask("explore", "One"))
+
+
+@pytest.mark.spec("Z-06")
+def test_a_special_file_is_approved_under_its_own_name_alone() -> None:
+    def read(*parts: str) -> tuple[Ask, ...]:
+        return read_asks("read", Inside("/project", parts))
+
+    assert asks_again(read("*.env"), read("a.env"))
+    assert asks_again(read("a\\b.env"), read("a", "b.env"))
+    assert not asks_again(read("a.env"), read("a.env"))
+
+
+@pytest.mark.spec("Z-06")
+def test_edits_of_the_project_are_no_edits_outside() -> None:
+    def edit(place: Inside | Outside) -> tuple[Ask, ...]:
+        return edit_asks([place], {}, [None])
+
+    inside = edit(Inside("/project", ("a.py",)))
+    outside = edit(Outside(("srv", "a.py")))
+    seen = read_asks("read", Outside(("srv", "a.py")))
+    folder = read_asks("list", Outside(("srv", "data")), folder=True)
+    below = edit(Outside(("srv", "data", "a.py")))
+    assert not asks_again(inside, edit(Inside("/project", ("b.py",))))
+    assert asks_again((*inside, *seen), outside)
+    assert asks_again((*inside, *folder), below)
+    assert not asks_again(folder, read_asks("read", Outside(("srv", "data", "a.py")))[:1])
+    assert not asks_again(outside, outside)
+    assert asks_again(outside, edit(Outside(("srv", "b.py"))))
+
+
+@pytest.mark.spec("Z-06")
+async def test_a_patch_outside_asks_whatever_edits_were_approved(tmp_path: Path) -> None:
+    place = yard(tmp_path)
+    first = [call("write", filePath="a.txt", content="x")]
+    text = f"*** Begin Patch\n*** Add File: {place.outside}/new\n+x\n*** End Patch"
+    then = [call("patch", patchText=text), call("write", filePath="b.txt", content="x")]
+    asked = await asks_after_always(tmp_path, place, first, then, permission={"edit": "ask"})
+    assert [ask.permission for ask in asked] == ["external_directory"]
+    assert asked[0].always == (f"change {place.outside}/new",)

@@ -1,0 +1,125 @@
+"""What was answered with always is listed and withdrawn from every door, and no longer counts then."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from asyncagents.app import open_runtime
+from asyncagents.client.client import Client, open_client
+from asyncagents.config.config import Config
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.llm.scripted import Script, call, say
+from tests.flows.kit import Stage, stage
+from tests.flows.serving import Caller, serve
+
+PAIR = [call("bash", command="echo a"), call("read", filePath=".env")]
+SCRIPT: Script = {word: [list(PAIR), [say("Done.")]] for word in ("go", "again", "more")}
+
+
+@asynccontextmanager
+async def approving(tmp_path: Path) -> AsyncIterator[tuple[Stage, Caller, Client]]:
+    """A session whose two asks were answered with always, and a server before it."""
+    data, project = tmp_path / "data", tmp_path / "project"
+    project.mkdir()
+    (project / ".env").write_text("KEY=1\n")
+    coding = Config(data_dir=data, permission={"bash": "ask"})
+    async with (
+        stage(data, SCRIPT, coding=coding, directory=project) as at,
+        serve(at.runtime, data) as caller,
+        open_client(data=data) as client,
+    ):
+        await at.runtime.send(at.session_id, "go")
+        for _ in PAIR:
+            asked = await at.ears.until(PermissionAsked)
+            await at.runtime.answer(asked.request.id, "always")
+        await at.runtime.wait(at.session_id)
+        yield at, caller, client
+
+
+async def asked_again(at: Stage, word: str) -> list[str]:
+    """The permissions that the two calls ask for, by now."""
+    await at.runtime.send(at.session_id, word)
+    await at.runtime.wait_tree(at.session_id)
+    states = [each.call.open for each in await at.runtime.asks()]
+    await at.abort()
+    return sorted(state.ask.permission for state in states if state and state.ask)
+
+
+@pytest.mark.spec("Z-06")
+async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) -> None:
+    async with approving(tmp_path) as (at, _, _):
+        before = await at.runtime.approvals.list(tmp_path / "project")
+        elsewhere = await at.runtime.approvals.list(tmp_path)
+        everywhere = await at.runtime.approvals.list(None)
+        unasked = await asked_again(at, "again")
+        async with open_runtime(tmp_path / "data", serve=False) as other:
+            (bash,) = [each for each in before if each.permission == "bash"]
+            await other.approvals.withdraw(bash.id)
+            with pytest.raises(NotFound):
+                await other.approvals.withdraw(bash.id)
+        asked = await asked_again(at, "more")
+        with pytest.raises(InvalidInput, match="limit is from 1 to 1000"):
+            await at.runtime.approvals.list(limit=0)
+
+    assert {(each.permission, each.pattern, each.exact) for each in before} == {
+        ("bash", "echo *", False),
+        ("read", ".env", True),
+    }
+    assert {each.directory for each in before} == {str(tmp_path / "project")}
+    assert (elsewhere, everywhere) == ((), before)
+    assert (unasked, asked) == ([], ["bash"])
+
+
+@pytest.mark.spec("Z-06")
+async def test_approvals_are_listed_and_withdrawn_over_http(tmp_path: Path) -> None:
+    async with approving(tmp_path) as (at, caller, _):
+        headers, place = caller.token, str(tmp_path / "project")
+        path = "/v1/approvals"
+        refused = [(await caller.ask(method, path)).status for method in ("GET", "DELETE")]
+        listed = (await caller.ask("GET", path, headers=headers)).json
+        here = (await caller.ask("GET", path, headers=headers, params={"directory": place})).json
+        nowhere = (await caller.ask("GET", path, headers=headers, params={"directory": "/"})).json
+        one = (await caller.ask("GET", path, headers=headers, params={"limit": 1})).json
+        wrong = [
+            (await caller.ask("GET", f"{path}?limit=0", headers=headers)).status,
+            (await caller.ask("DELETE", path, headers=headers)).status,
+            (await caller.ask("DELETE", f"{path}/apr_none", headers=headers)).status,
+        ]
+        first = await caller.ask("DELETE", f"{path}/{listed[0]['id']}", headers=headers)
+        again = await caller.ask("DELETE", f"{path}/{listed[0]['id']}", headers=headers)
+        left = (await caller.ask("GET", path, headers=headers)).json
+        all_of_it = await caller.ask("DELETE", path, headers=headers, params={"directory": place})
+        asked = await asked_again(at, "again")
+
+    assert refused == [401, 401]
+    assert {(each["permission"], each["pattern"], each.get("exact", False)) for each in listed} == {
+        ("bash", "echo *", False),
+        ("read", ".env", True),
+    }
+    assert (here, nowhere, one) == (listed, [], listed[:1])
+    assert wrong == [400, 400, 404]
+    assert (first.status, first.json, again.status, left) == (200, True, 404, listed[1:])
+    assert all_of_it.json == {"withdrawn": 1}
+    assert asked == ["bash", "read"]
+
+
+@pytest.mark.spec("Z-06")
+async def test_the_client_lists_and_withdraws_as_a_runtime_does(tmp_path: Path) -> None:
+    async with approving(tmp_path) as (at, _, client):
+        project = tmp_path / "project"
+        listed, stored = await client.approvals.list(project), await at.runtime.approvals.list(project)
+        same, elsewhere = await client.approvals.list(), await client.approvals.list(tmp_path)
+        none = await client.approvals.withdraw_all(project, "edit")
+        one = await client.approvals.withdraw_all(project, "bash")
+        (left,) = await client.approvals.list()
+        await client.approvals.withdraw(left.id)
+        with pytest.raises(NotFound):
+            await client.approvals.withdraw(left.id)
+        asked = await asked_again(at, "again")
+
+    assert listed == stored == same
+    assert (elsewhere, none, one, left.permission) == ((), 0, 1, "read")
+    assert asked == ["bash", "read"]
