@@ -11,7 +11,7 @@ from asyncagents.cli.doctor_definition import check_definitions
 from asyncagents.cli.doctor_extension import check_extensions
 from asyncagents.cli.doctor_fleet import check_fleet
 from asyncagents.cli.doctor_report import Check
-from asyncagents.cli.doctor_system import check_programs, check_system
+from asyncagents.cli.doctor_system import check_environment, check_programs, check_system
 from asyncagents.cli.exit import complaint
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import fleet_config
@@ -46,6 +46,7 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
     roster = Roster(loaded.config)
     found += [
         *_config(loaded),
+        *check_environment(system_environment(), loaded.config),
         *check_definitions(directory, loaded),
         *await check_extensions(directory, loaded, data, online=online),
         _model(roster),

@@ -264,6 +264,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Whether it is kept what files were like before and after each step, so that it can be undone."""
     hook_seconds: float = HOOK_SECONDS
     """How long a plugin's hook may take before it is passed over."""
+    pass_environment: tuple[str, ...] = ()
+    """Names and patterns of variables that the programs of agents get besides those they need."""
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
     """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""

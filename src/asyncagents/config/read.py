@@ -1,6 +1,7 @@
 """Makes the frozen `Config` of the merged tree; what only makes sense as a whole is checked here."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,7 @@ from asyncagents.errors import ConfigError
 
 # Not every provider is known here; only a name that is nearly a known one is worth a word.
 _TYPO = 0.8
+_VARIABLE = re.compile(r"[A-Za-z0-9_*?.()-]+")
 
 
 def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
@@ -79,9 +81,19 @@ class _Reader:
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
             snapshot=raw.get("snapshot", True),
             hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
+            pass_environment=self._variable_names(),
             experimental=raw.get("experimental", {}),
             variables=variables,
         )
+
+    def _variable_names(self) -> tuple[str, ...]:
+        names = tuple(self._raw.get("pass_environment", ()))
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                got = json.dumps(name[:80])
+                hint = "which names no variable: write names, or patterns with * and ?"
+                self._refuse(("pass_environment",), f"has {got}, {hint}")
+        return names
 
     def _async_tools(self, raw: dict[str, Any]) -> AsyncToolsConfig:
         self._url(("async_tools", "url"), raw.get("url"))

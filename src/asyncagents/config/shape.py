@@ -333,6 +333,14 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(gt=0, le=600)] | UnsetType,
         Meta(description="How long a plugin's hook may take before it is passed over."),
     ] = UNSET
+    pass_environment: Annotated[
+        Texts,
+        Meta(
+            description="Variables that commands and MCP servers get besides those that programs need: "
+            "names, or patterns with *, which leave out what looks like a secret.",
+            extra={MARK: Mark.OURS},
+        ),
+    ] = UNSET
     experimental: Anything = UNSET
     attachment: Inert = UNSET
     autoshare: Inert = UNSET
