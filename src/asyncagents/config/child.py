@@ -102,14 +102,13 @@ def _is_proxy(name: str) -> bool:
 
 def _choose(config: Config) -> _Choice:
     used = [provider for name, provider in config.provider.items() if _is_used(name, config)]
-    envs = [each.env for each in known_providers().values()]
-    envs += [each.env for each in config.provider.values()]
-    known = frozenset(name for names in envs for name in names)
+    known = frozenset(name for each in known_providers().values() for name in each.env)
+    own = (name for each in config.provider.values() for name in each.env)
     return _Choice(
         named=config.pass_environment,
         keys=tuple(key for provider in used if len(key := _key(provider)) >= SHORTEST_KEY),
         of_keys=frozenset(name for provider in used if _key(provider) for name in provider.env),
-        doubtful=known.union(config.variables) - ESSENTIAL,
+        doubtful=known.union(own, config.variables) - ESSENTIAL,
     )
 
 
