@@ -65,6 +65,7 @@ PUBLIC = [
     "Retry",
     "Rule",
     "Runtime",
+    "SandboxConfig",
     "ScriptedModel",
     "Secret",
     "Session",

@@ -33,6 +33,7 @@ class Interpolation:
         self.used: dict[KeyPath, tuple[str, ...]] = {}
         """The tokens that made a value, as they were written."""
         self.variables: set[str] = set()
+        self.files: set[str] = set()
         self.warnings: list[str] = []
 
     def fill(self, value: Any, path: KeyPath = ()) -> Any:
@@ -74,6 +75,7 @@ class Interpolation:
     def _file(self, text: str, path: KeyPath) -> str:
         name = _ENV.sub(lambda match: self._variable(match[1], path), text)
         file = self._environment.folder(name, base=self._folder)
+        self.files.add(str(file))
         try:
             found = read_text(file)
         except ConfigError as error:

@@ -77,7 +77,7 @@ def load(environment: Environment, *, directory: Path, data_dir: Path | None = N
     distrust = untrusted_warning(left_out, root)
     warnings = [warning for source in sources for warning in source.warnings]
     return Loaded(
-        config=replace(config, untrusted=name_untrusted(left_out, root)),
+        config=replace(config, untrusted=name_untrusted(left_out, root), files=_files(sources)),
         settings=(Setting("data_dir", str(folder), folder_origin), *_settings(tree)),
         keys=_keys(tree, config),
         warnings=tuple(dict.fromkeys([*distrust, *warnings, *odd_keys, *odd])),
@@ -100,6 +100,10 @@ def _read(
         for place in looked_at
     ]
     return [source for source in found if source is not None]
+
+
+def _files(sources: list[Source]) -> tuple[str, ...]:
+    return tuple(sorted({file for source in sources for file in source.files}))
 
 
 def _laid(sources: list[Source]) -> tuple[Branch, dict[str, list[KeyPath]]]:

@@ -24,6 +24,7 @@ from asyncagents.config.config import (
     ModelDeadlines,
     NoticesConfig,
     ProviderConfig,
+    SandboxConfig,
     TelemetryConfig,
 )
 from asyncagents.config.known import known_providers, meant_model
@@ -67,6 +68,7 @@ class _Reader:
             enabled_providers=tuple(raw.get("enabled_providers", ())),
             agent={name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
             permission=raw.get("permission", {}),
+            sandbox=_sandbox(raw.get("sandbox", False)),
             asks=msgspec.convert(raw.get("asks", {}), AsksConfig),
             command={name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
             plugin=tuple(plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins),
@@ -222,6 +224,13 @@ def _seconds(milliseconds: int | bool | None) -> float | None:
     if milliseconds is None or milliseconds is True:
         return None
     return milliseconds / 1000
+
+
+def _sandbox(written: bool | dict[str, Any]) -> SandboxConfig | None:
+    """Yes is one without anything named, no is none."""
+    if isinstance(written, bool):
+        return SandboxConfig() if written else None
+    return msgspec.convert(written, SandboxConfig)
 
 
 def _nudges(written: bool | int) -> int:

@@ -150,6 +150,16 @@ class ProviderEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     id: Inert = UNSET
 
 
+class SandboxEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    write: Annotated[
+        Texts,
+        Meta(description="Paths that commands may write besides the project and a temporary folder."),
+    ] = UNSET
+    network: Annotated[
+        Flag, Meta(description="Whether there is a network; if not given, as the rules for webfetch say.")
+    ] = UNSET
+
+
 class AgentEntry(Struct, kw_only=True):
     """What else stands here is handed to the model as an option."""
 
@@ -170,6 +180,9 @@ class AgentEntry(Struct, kw_only=True):
         dict[str, bool] | UnsetType, Meta(description="The old form of permission.", extra={MARK: Mark.OLD})
     ] = UNSET
     permission: Rules | UnsetType = UNSET
+    sandbox: Annotated[
+        bool | SandboxEntry | UnsetType, Meta(description="Whether its commands run in a sandbox of bwrap.")
+    ] = UNSET
     options: Anything = UNSET
     color: Inert = UNSET
 
@@ -298,6 +311,10 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="The old form of an agent whose mode is primary.", extra={MARK: Mark.OLD}),
     ] = UNSET
     permission: Rules | UnsetType = UNSET
+    sandbox: Annotated[
+        bool | SandboxEntry | UnsetType,
+        Meta(description="Whether commands run in a sandbox of bwrap, unless their agent says otherwise."),
+    ] = UNSET
     asks: Annotated[
         AsksEntry | UnsetType, Meta(description="What becomes of an ask that nobody answers.")
     ] = UNSET

@@ -27,6 +27,8 @@ class Source(Struct, frozen=True):
     variables: frozenset[str]
     """Those that it refers to."""
     warnings: tuple[str, ...]
+    files: frozenset[str] = frozenset()
+    """Those whose text it takes."""
     rules: dict[KeyPath, Branch] = {}
     """Permissions of a project that is not trusted; they are not in the tree."""
     left_out: tuple[KeyPath, ...] = ()
@@ -76,6 +78,7 @@ def _source(raw: Any, place: Place, environment: Environment, directory: Path) -
         modernise(tree, place.label),
         frozenset(filling.variables),
         (*filling.warnings, *warnings),
+        frozenset(filling.files),
     )
 
 

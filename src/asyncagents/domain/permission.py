@@ -6,7 +6,9 @@ from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from asyncagents.domain.sandbox import Sandbox, narrowest
 from asyncagents.domain.session import Rule
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -56,6 +58,8 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
 
     rules: tuple[Rule, ...]
     tools: tuple[Rule, ...] = ()
+    sandbox: Sandbox | None = None
+    """Where commands run; None: outside any."""
 
     def evaluate(self, permission: str, pattern: str) -> Action:
         """Apply the map to what the rules say: `false` denies, `true` answers an ask and lifts no denial."""
@@ -103,6 +107,16 @@ class Effective(Struct, frozen=True, cache_hash=True):
 
     def hides(self, tool: str) -> bool:
         return any(each.hides(tool) for each in self.sets)
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox of commands, no wider than that of any ancestor; it says whether there is a network."""
+        usual = not self.hides("webfetch")
+        return narrowest(
+            replace(each.sandbox, network=usual) if each.sandbox.network is None else each.sandbox
+            for each in self.sets
+            if each.sandbox is not None
+        )
 
 
 def narrowed(child: Effective, parent: Effective) -> Effective:

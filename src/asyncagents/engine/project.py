@@ -159,10 +159,10 @@ class Project:
         return self._rules[agent, own]
 
     def _rules_of(self, agent: str, own: RuleSet) -> Effective:
-        now = self.agents.get(agent or self.agents.default().name).layers.rules
+        now = self.agents.get(agent or self.agents.default().name)
         before = self._before.find(agent) or self._before.default()
-        rules = dict.fromkeys((now + own.rules, before.layers.rules + own.rules))
-        return Effective(tuple(RuleSet(each, own.tools) for each in rules))
+        sets = [RuleSet(each.layers.rules + own.rules, own.tools, each.sandbox) for each in (now, before)]
+        return Effective(tuple(dict.fromkeys(sets)))
 
     def default_agent(self) -> str:
         return self.agents.default().name

@@ -236,7 +236,8 @@ class Plugins:
 
     def _shell(self, directory: Path, config: Config) -> Shell:
         variables = without_bare_repositories(child_environment(self._environment, config))
-        processes = Processes(variables, folder=self._output)
+        root = project_root(self._environment, directory)
+        processes = Processes(variables, folder=self._output, root=root)
 
         async def run(command: str, timeout: float) -> ShellResult:
             ended = await processes.run(("bash", "-c", command), cwd=directory, timeout=timeout)

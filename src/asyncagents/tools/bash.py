@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools import shell_rules
 from asyncagents.tools.described import described
 from asyncagents.tools.process import Ended, Processes
+from asyncagents.tools.sandbox import Sandboxes
 
 DEFAULT = 120_000
 LONGEST = 600_000
@@ -34,7 +36,28 @@ class Bash(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
+class Confinement(Struct, frozen=True):
+    """What the sandbox of an agent is made of, where there is one."""
+
+    sandboxes: Sandboxes
+    shown: tuple[Path, ...] = ()
+    """Folders of skills: commands may read them wherever they lie."""
+
+    async def arguments(self, context: ToolContext) -> tuple[str, ...] | None:
+        """None: outside any sandbox, as what a person runs himself."""
+        sandbox = context.rules.sandbox if context.rules and not context.own else None
+        if sandbox is None:
+            return None
+        prepare = partial(self.sandboxes.arguments, sandbox, context.session_id, shown=self.shown)
+        try:
+            return await asyncio.to_thread(prepare)
+        except OSError as error:
+            raise ToolError(
+                f"The sandbox of this agent cannot be prepared, so nothing was run: {error}."
+            ) from error
+
+
+def bash(processes: Processes, *, home: Path, confinement: Confinement | None = None) -> Tool[Bash]:
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
         return await asyncio.to_thread(
             shell_rules.asks,
@@ -51,6 +74,7 @@ def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
             cwd=_start(args, context),
             timeout=None if context.own else args.timeout / 1000,
             on_output=_Live(context).hear,
+            sandbox=await confinement.arguments(context) if confinement else None,
         )
         return _as_printed(ended) if context.own else _told(args, ended)
 
