@@ -10,6 +10,7 @@ from asyncagents.config.config import (
     CommandConfig,
     Config,
     DelegationConfig,
+    SandboxConfig,
     TelemetryConfig,
     WebhooksConfig,
 )
@@ -142,6 +143,7 @@ __all__ = [
     "Retry",
     "Rule",
     "Runtime",
+    "SandboxConfig",
     "ScriptedModel",
     "Secret",
     "Session",

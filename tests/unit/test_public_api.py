@@ -66,6 +66,7 @@ PUBLIC = [
     "Retry",
     "Rule",
     "Runtime",
+    "SandboxConfig",
     "ScriptedModel",
     "Secret",
     "Session",

@@ -12,6 +12,7 @@ from asyncagents.cli.place import open_place
 from asyncagents.cli.screen import one_line, plain, print_table
 from asyncagents.config.check import suggestion
 from asyncagents.domain.agent import Agent
+from asyncagents.domain.sandbox import Sandbox
 from asyncagents.domain.session import Rule
 from asyncagents.engine.agents import Agents
 
@@ -29,6 +30,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: bool
     hidden: bool
     steps: int | None = None
+    sandbox: Sandbox | None = None
     temperature: float | None = None
     rules: dict[str, tuple[Rule, ...]] | None = None
     prompt: str | None = None
@@ -73,6 +75,7 @@ def _row(agent: Agent, agents: Agents, *, whole: bool = False) -> Row:
         default=agent.name == agents.default().name,
         hidden=agent.hidden,
         steps=agent.steps,
+        sandbox=agent.sandbox,
         temperature=agent.temperature,
         rules={layer: getattr(agent.layers, layer) for layer in LAYERS} if whole else None,
         prompt=agent.prompt if whole else None,
@@ -81,6 +84,13 @@ def _row(agent: Agent, agents: Agents, *, whole: bool = False) -> Row:
 
 def _model(agent: Agent) -> str | None:
     return f"{agent.model.provider_id}/{agent.model.model_id}" if agent.model else None
+
+
+def _sandbox(sandbox: Sandbox | None) -> str | None:
+    if sandbox is None:
+        return None
+    network = {True: "a network", False: "no network", None: "a network if webfetch is not denied"}
+    return ", ".join(("writes the project", *sandbox.write, network[sandbox.network]))
 
 
 def _print_json(what: Row | list[Row]) -> None:
@@ -106,6 +116,7 @@ def _print_one(agent: Agent) -> None:
         "from": agent.origin,
         "steps": None if agent.steps is None else str(agent.steps),
         "temperature": None if agent.temperature is None else f"{agent.temperature:g}",
+        "sandbox": _sandbox(agent.sandbox),
     }
     for key, value in facts.items():
         if value is not None:

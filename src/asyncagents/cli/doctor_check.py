@@ -11,7 +11,8 @@ from asyncagents.cli.doctor_definition import check_definitions
 from asyncagents.cli.doctor_extension import check_extensions
 from asyncagents.cli.doctor_fleet import check_fleet
 from asyncagents.cli.doctor_report import Check
-from asyncagents.cli.doctor_system import check_programs, check_system
+from asyncagents.cli.doctor_sandbox import check_sandbox
+from asyncagents.cli.doctor_system import check_environment, check_programs, check_system
 from asyncagents.cli.exit import complaint
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import fleet_config
@@ -46,7 +47,9 @@ async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> li
     roster = Roster(loaded.config)
     found += [
         *_config(loaded),
+        *check_environment(system_environment(), loaded.config),
         *check_definitions(directory, loaded),
+        *await check_sandbox(directory, loaded, data),
         *await check_extensions(directory, loaded, data, online=online),
         _model(roster),
         *_providers(loaded, roster),

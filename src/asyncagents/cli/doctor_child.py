@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from asyncagents.config.conceal import conceal_environment
 from asyncagents.config.env import system_environment
 from asyncagents.errors import ConfigError
 from asyncagents.plugins.custody import Custody
@@ -56,6 +57,7 @@ def _source(order: Order) -> Source:
 
 def main() -> None:
     """Answer on what was stdout: what the code prints goes nowhere. Leave without its exit handlers."""
+    conceal_environment()
     answer = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)

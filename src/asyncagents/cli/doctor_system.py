@@ -1,4 +1,4 @@
-"""What the system offers to keep an agent's tools in their place."""
+"""What the system offers to keep an agent's tools in their place, and what these find of the environment."""
 
 import ctypes
 import errno
@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from asyncagents.cli.doctor_report import Check, Level
+from asyncagents.config.child import child_environment, withheld_names
+from asyncagents.config.config import Config
+from asyncagents.config.env import Environment
 
 OPENAT2 = 437
 """The same number on every machine that Linux runs on, save one that nobody uses any more."""
@@ -61,6 +64,21 @@ def check_system() -> Iterator[Check]:
         yield Check("ok", "openat2", "the kernel keeps paths beneath the project")
     else:
         yield Check("warn", "openat2", "the kernel does not have it: paths are walked part by part instead")
+
+
+def check_environment(environment: Environment, config: Config) -> Iterator[Check]:
+    """Say which variables the programs of agents get; values are not shown."""
+    passed = sorted(child_environment(environment, config))
+    count = f"{len(passed)} of {len(environment.variables)} variables are passed on to commands"
+    yield Check(
+        "ok",
+        "environment",
+        f"{count}: {', '.join(passed)}",
+        'name others in "pass_environment" of your asyncagents.json',
+    )
+    for name in withheld_names(environment, config):
+        why = f"{name} of pass_environment is not passed on: it holds a key of a provider or of ours"
+        yield Check("warn", "environment", why, "give the command a variable and a key of its own")
 
 
 def has_openat2() -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from asyncagents.cli.exit import NobodyReads, ends_well
+from asyncagents.config.conceal import conceal_environment
 
 COMMANDS = {
     "run": "Send a prompt and watch the answer being written.",
@@ -45,6 +46,11 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """The command `name` is `name` in `asyncagents.cli.name` (or `name_`); help needs only the table."""
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        """Run as a program of our own: nothing else of this user may look into its environment."""
+        conceal_environment()
+        return self.main(*args, **more)
 
     def main(self, *args: Any, **more: Any) -> Any:
         """Ends the process. Errors become a sentence and an exit code here, for every command."""

@@ -89,6 +89,21 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
         return f"ProviderConfig(npm={self.npm!r}, name={self.name!r}, models={list(self.models)}, …)"
 
 
+class SandboxConfig(Struct, frozen=True, kw_only=True):
+    """Where the commands of an agent run, if in a sandbox."""
+
+    write: tuple[str, ...] | None = None
+    """Paths that they may write besides the project and a temporary folder."""
+    network: bool | None = None
+    """None: as the rules for `webfetch` say."""
+
+    def __post_init__(self) -> None:
+        for path in self.write or ():
+            if not (path == "~" or path.startswith(("/", "~/"))) or "\0" in path:
+                wanted = "write is a list of paths that begin with / or ~/"
+                raise ConfigError(f"sandbox: {path[:80]!r} cannot be made writable: {wanted}")
+
+
 class AgentConfig(Struct, frozen=True, kw_only=True):
     description: str | None = None
     mode: Literal["primary", "subagent", "all"] | None = None
@@ -103,6 +118,8 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     tools: dict[str, bool] = {}
     """As it was written; `permission` already says the same."""
     permission: "Permission" = {}
+    sandbox: SandboxConfig | bool | None = None
+    """Whether its commands run in one; None: as those of all agents."""
     options: dict[str, Any] = {}
 
 
@@ -246,6 +263,8 @@ class Config(Struct, frozen=True, kw_only=True):
     enabled_providers: tuple[str, ...] = ()
     agent: dict[str, AgentConfig] = {}
     permission: Permission = {}
+    sandbox: SandboxConfig | None = None
+    """Of all agents that do not say otherwise; None: commands run outside any."""
     asks: AsksConfig = AsksConfig()
     command: dict[str, CommandConfig] = {}
     plugin: tuple[str, ...] = ()
@@ -264,6 +283,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Whether it is kept what files were like before and after each step, so that it can be undone."""
     hook_seconds: float = HOOK_SECONDS
     """How long a plugin's hook may take before it is passed over."""
+    pass_environment: tuple[str, ...] = ()
+    """Names and patterns of variables that the programs of agents get besides those they need."""
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
     """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""

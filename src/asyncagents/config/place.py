@@ -1,7 +1,7 @@
 """Where configuration is looked for, weakest first, and where data goes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -60,6 +60,16 @@ def data_folder(environment: Environment, chosen: Path | None) -> tuple[Path, st
         local = environment.home / "Library" / "Application Support"
     folder = _xdg(environment, "XDG_DATA_HOME", local)
     return folder / "asyncagents", "default" if folder == local else "$XDG_DATA_HOME"
+
+
+def secret_places(environment: Environment, root: Path, files: Iterable[str]) -> tuple[Path, ...]:
+    """Where the user's own configuration lies, which may hold keys: folders, and files outside the project.
+
+    `files`: those that configuration refers to.
+    """
+    named = [place.path for family in FAMILIES for place in _variables(environment, family) if place.path]
+    folders = [config_folder(environment, family) for family in FAMILIES]
+    return (*folders, *(file for file in (*named, *map(Path, files)) if not file.is_relative_to(root)))
 
 
 def folders_up(directory: Path) -> list[Path]:

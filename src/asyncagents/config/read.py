@@ -1,6 +1,7 @@
 """Makes the frozen `Config` of the merged tree; what only makes sense as a whole is checked here."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ from asyncagents.config.config import (
     ModelDeadlines,
     NoticesConfig,
     ProviderConfig,
+    SandboxConfig,
     TelemetryConfig,
 )
 from asyncagents.config.known import known_providers, meant_model
@@ -33,6 +35,7 @@ from asyncagents.errors import ConfigError
 
 # Not every provider is known here; only a name that is nearly a known one is worth a word.
 _TYPO = 0.8
+_VARIABLE = re.compile(r"[A-Za-z0-9_*?.()-]+")
 
 
 def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
@@ -65,6 +68,7 @@ class _Reader:
             enabled_providers=tuple(raw.get("enabled_providers", ())),
             agent={name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
             permission=raw.get("permission", {}),
+            sandbox=_sandbox(raw.get("sandbox", False)),
             asks=msgspec.convert(raw.get("asks", {}), AsksConfig),
             command={name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
             plugin=tuple(plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins),
@@ -79,9 +83,19 @@ class _Reader:
             todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
             snapshot=raw.get("snapshot", True),
             hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
+            pass_environment=self._variable_names(),
             experimental=raw.get("experimental", {}),
             variables=variables,
         )
+
+    def _variable_names(self) -> tuple[str, ...]:
+        names = tuple(self._raw.get("pass_environment", ()))
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                got = json.dumps(name[:80])
+                hint = "which names no variable: write names, or patterns with * and ?"
+                self._refuse(("pass_environment",), f"has {got}, {hint}")
+        return names
 
     def _async_tools(self, raw: dict[str, Any]) -> AsyncToolsConfig:
         self._url(("async_tools", "url"), raw.get("url"))
@@ -210,6 +224,13 @@ def _seconds(milliseconds: int | bool | None) -> float | None:
     if milliseconds is None or milliseconds is True:
         return None
     return milliseconds / 1000
+
+
+def _sandbox(written: bool | dict[str, Any]) -> SandboxConfig | None:
+    """Yes is one without anything named, no is none."""
+    if isinstance(written, bool):
+        return SandboxConfig() if written else None
+    return msgspec.convert(written, SandboxConfig)
 
 
 def _nudges(written: bool | int) -> int:

@@ -150,6 +150,16 @@ class ProviderEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     id: Inert = UNSET
 
 
+class SandboxEntry(Struct, kw_only=True, forbid_unknown_fields=True):
+    write: Annotated[
+        Texts,
+        Meta(description="Paths that commands may write besides the project and a temporary folder."),
+    ] = UNSET
+    network: Annotated[
+        Flag, Meta(description="Whether there is a network; if not given, as the rules for webfetch say.")
+    ] = UNSET
+
+
 class AgentEntry(Struct, kw_only=True):
     """What else stands here is handed to the model as an option."""
 
@@ -170,6 +180,9 @@ class AgentEntry(Struct, kw_only=True):
         dict[str, bool] | UnsetType, Meta(description="The old form of permission.", extra={MARK: Mark.OLD})
     ] = UNSET
     permission: Rules | UnsetType = UNSET
+    sandbox: Annotated[
+        bool | SandboxEntry | UnsetType, Meta(description="Whether its commands run in a sandbox of bwrap.")
+    ] = UNSET
     options: Anything = UNSET
     color: Inert = UNSET
 
@@ -298,6 +311,10 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="The old form of an agent whose mode is primary.", extra={MARK: Mark.OLD}),
     ] = UNSET
     permission: Rules | UnsetType = UNSET
+    sandbox: Annotated[
+        bool | SandboxEntry | UnsetType,
+        Meta(description="Whether commands run in a sandbox of bwrap, unless their agent says otherwise."),
+    ] = UNSET
     asks: Annotated[
         AsksEntry | UnsetType, Meta(description="What becomes of an ask that nobody answers.")
     ] = UNSET
@@ -332,6 +349,14 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
     hook_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=600)] | UnsetType,
         Meta(description="How long a plugin's hook may take before it is passed over."),
+    ] = UNSET
+    pass_environment: Annotated[
+        Texts,
+        Meta(
+            description="Variables that commands and MCP servers get besides those that programs need: "
+            "names, or patterns with *, which leave out what looks like a secret.",
+            extra={MARK: Mark.OURS},
+        ),
     ] = UNSET
     experimental: Anything = UNSET
     attachment: Inert = UNSET

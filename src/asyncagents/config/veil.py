@@ -40,7 +40,7 @@ def is_hidden(path: KeyPath, value: Any) -> bool:
         case dict():
             return any(is_hidden((*path, key), below) for key, below in value.items())
         case str():
-            return _is_secret_place(path) or _is_secret_text(value)
+            return _is_secret_place(path) or is_secret_text(value)
         case _:
             return False
 
@@ -50,7 +50,8 @@ def _is_secret_place(path: KeyPath) -> bool:
     return any(map(is_secret_name, named)) or not _PARENTS.isdisjoint(path[:-1])
 
 
-def _is_secret_text(text: str) -> bool:
+def is_secret_text(text: str) -> bool:
+    """Decide by what a value looks like: a URL with a user or a query, a token of a known form."""
     return bool(_TEXT.search(text) or _QUERY.fullmatch(text))
 
 

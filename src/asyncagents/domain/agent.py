@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.permission import Layers
+from asyncagents.domain.sandbox import Sandbox
 
 Mode: TypeAlias = Literal["primary", "subagent", "all"]
 
@@ -32,6 +33,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Handed to the model as they are."""
     asks_anew: tuple[str, ...] = ()
     """Permissions for which it asks every time, whatever was approved for good."""
+    sandbox: Sandbox | None = None
+    """Where its commands run; None: outside any."""
     origin: str = "built in"
     """The file that defines it, `config`, or `built in`."""
 

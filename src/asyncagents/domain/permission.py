@@ -6,8 +6,10 @@ from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.domain.guarded import is_guarded_name
+from asyncagents.domain.sandbox import Sandbox, narrowest
 from asyncagents.domain.session import Rule
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -60,6 +62,8 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
     tools: tuple[Rule, ...] = ()
     asks_anew: tuple[str, ...] = ()
     """Permissions for which nothing that was approved for good counts."""
+    sandbox: Sandbox | None = None
+    """Where commands run; None: outside any."""
 
     def evaluate(self, permission: str, pattern: str) -> Action:
         """Apply the map to what the rules say: `false` denies, `true` answers an ask and lifts no denial."""
@@ -112,6 +116,16 @@ class Effective(Struct, frozen=True, cache_hash=True):
     def asks_anew(self) -> frozenset[str]:
         """Of the agent and of all that it works for."""
         return frozenset(permission for each in self.sets for permission in each.asks_anew)
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox of commands, no wider than that of any ancestor; it says whether there is a network."""
+        usual = not self.hides("webfetch")
+        return narrowest(
+            replace(each.sandbox, network=usual) if each.sandbox.network is None else each.sandbox
+            for each in self.sets
+            if each.sandbox is not None
+        )
 
 
 def narrowed(child: Effective, parent: Effective) -> Effective:

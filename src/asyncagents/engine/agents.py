@@ -1,5 +1,6 @@
 """The agents there are: built in, from markdown, from configuration, laid over each other in that order."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.agents import AgentFile, FoundAgents
-from asyncagents.config.config import AgentConfig, Config
+from asyncagents.config.config import AgentConfig, Config, SandboxConfig
 from asyncagents.config.instructions import Instruction
 from asyncagents.config.skills import Skill
 from asyncagents.domain.agent import Agent, Mode
@@ -26,6 +27,7 @@ from asyncagents.domain.permission import (
     confined,
     rules_of,
 )
+from asyncagents.domain.sandbox import Sandbox
 from asyncagents.domain.session import Rule
 from asyncagents.errors import ConfigError, InvalidInput, UntrustedConfig, UntrustedInput
 
@@ -132,6 +134,7 @@ class Agents:
         self._home = home
         self._defaults = default_rules(directories)
         self._config = rules_of(config.permission, home)
+        self._sandbox = config.sandbox
         names = dict.fromkeys([*_BUILT_IN, *found.agents, *config.agent])
         laid = [self._laid(name, found.agents.get(name), config.agent.get(name)) for name in names]
         self._agents = {agent.name: agent for agent in laid if agent is not None}
@@ -202,7 +205,23 @@ class Agents:
             color=file.color if file else None,
             options={key: value for each in written for key, value in each.options.items()},
             asks_anew=tuple(permission for permission, action in known.floors if action == "ask"),
+            sandbox=self._sandbox_of(said.sandbox),
             origin=str(file.origin) if file else "built in" if built_in else "config",
+        )
+
+    def _sandbox_of(self, own: SandboxConfig | bool | None) -> Sandbox | None:
+        """An agent switches it on or off for itself; what it does not say is as for all agents."""
+        usual = self._sandbox
+        if own is False or (own is None and usual is None):
+            return None
+        chosen = own if isinstance(own, SandboxConfig) else SandboxConfig()
+        usual = usual or SandboxConfig()
+        write = usual.write if chosen.write is None else chosen.write
+        return Sandbox(
+            write=tuple(
+                os.path.normpath(self._home + each[1:] if each[0] == "~" else each) for each in write or ()
+            ),
+            network=usual.network if chosen.network is None else chosen.network,
         )
 
     def _layers(self, known: _BuiltIn, written: Sequence[AgentConfig]) -> Layers:

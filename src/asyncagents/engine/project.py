@@ -161,7 +161,10 @@ class Project:
     def _rules_of(self, agent: str, own: RuleSet) -> Effective:
         now = self.agents.get(agent or self.agents.default().name)
         before = self._before.find(agent) or self._before.default()
-        sets = (RuleSet(each.layers.rules + own.rules, own.tools, each.asks_anew) for each in (now, before))
+        sets = (
+            RuleSet(each.layers.rules + own.rules, own.tools, each.asks_anew, each.sandbox)
+            for each in (now, before)
+        )
         return Effective(tuple(dict.fromkeys(sets)))
 
     def default_agent(self) -> str:

@@ -237,7 +237,8 @@ class Plugins:
 
     def _shell(self, directory: Path, config: Config) -> Shell:
         variables = with_git_settings(child_environment(self._environment, config), ALWAYS)
-        processes = Processes(variables, folder=self._output)
+        root = project_root(self._environment, directory)
+        processes = Processes(variables, folder=self._output, root=root)
 
         async def run(command: str, timeout: float) -> ShellResult:
             ended = await processes.run(("bash", "-c", command), cwd=directory, timeout=timeout)

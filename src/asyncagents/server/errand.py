@@ -1,7 +1,7 @@
 """Files read and programs run for a request: few at a time, in threads that no session needs."""
 
 import asyncio
-import shutil
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +13,7 @@ from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError, 
 from asyncagents.server.http import Answer
 from asyncagents.tools.files import Missing
 from asyncagents.tools.process import Processes
+from asyncagents.tools.program import find_program
 
 AT_ONCE = 4
 SECONDS = 120.0
@@ -86,7 +87,6 @@ class Errands:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def program(name: str) -> str | None:
+def program(name: str, root: Path) -> str | None:
     """Where it is, by an absolute path: nothing of the project can stand in for it."""
-    found = shutil.which(name)
-    return found if found is not None and Path(found).is_absolute() else None
+    return find_program(name, os.pathsep.join(os.get_exec_path()), outside=root)

@@ -89,7 +89,7 @@ async def git_init(site: Site, request: Request) -> Answer:
 def _git_init(where: Path) -> None:
     if (project_root(environment(), where) / ".git").exists():
         return
-    found = program("git")
+    found = program("git", where)
     if found is None or not where.is_dir():
         raise InvalidInput("git is not installed here" if found is None else f"there is no directory {where}")
     begin_repository(found, where, environment().home)

@@ -130,8 +130,8 @@ def _within(where: Path, repository: Repository) -> str:
     return os.path.relpath(os.path.realpath(where), repository.root)
 
 
-def _git() -> str:
-    found = program("git")
+def _git(root: Path) -> str:
+    found = program("git", root)
     if found is None:
         raise ToolError(NO_GIT)
     return found
@@ -156,7 +156,7 @@ def _diffs(wish: Wish) -> list[FileDiff]:
     repository = _repository(wish.where)
     if repository is None:
         return []
-    with looking(_git(), repository, _within(wish.where, repository)) as git:
+    with looking(_git(repository.root), repository, _within(wish.where, repository)) as git:
         base = git.base if wish.base == "git" else git.branched()
         if base is None:
             return []

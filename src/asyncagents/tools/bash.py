@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from asyncagents.tools.described import described
 from asyncagents.tools.files import Files
 from asyncagents.tools.guarded_line import guarded_asks
 from asyncagents.tools.process import Ended, Processes
+from asyncagents.tools.sandbox import Sandboxes
 
 DEFAULT = 120_000
 LONGEST = 600_000
@@ -40,7 +42,30 @@ class Bash(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def bash(processes: Processes, *, home: Path, files: Files | None = None) -> Tool[Bash]:
+class Confinement(Struct, frozen=True):
+    """What the sandbox of an agent is made of, where there is one."""
+
+    sandboxes: Sandboxes
+    shown: tuple[Path, ...] = ()
+    """Folders of skills: commands may read them wherever they lie."""
+
+    async def arguments(self, context: ToolContext) -> tuple[str, ...] | None:
+        """None: outside any sandbox, as what a person runs himself."""
+        sandbox = context.rules.sandbox if context.rules and not context.own else None
+        if sandbox is None:
+            return None
+        prepare = partial(self.sandboxes.arguments, sandbox, context.session_id, shown=self.shown)
+        try:
+            return await asyncio.to_thread(prepare)
+        except OSError as error:
+            raise ToolError(
+                f"The sandbox of this agent cannot be prepared, so nothing was run: {error}."
+            ) from error
+
+
+def bash(
+    processes: Processes, *, home: Path, files: Files | None = None, confinement: Confinement | None = None
+) -> Tool[Bash]:
     """`files`: of the project, if there is one whose guarded places are asked about."""
 
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
@@ -59,6 +84,7 @@ def bash(processes: Processes, *, home: Path, files: Files | None = None) -> Too
             cwd=_start(args, context),
             timeout=None if context.own else args.timeout / 1000,
             on_output=_Live(context).hear,
+            sandbox=await confinement.arguments(context) if confinement else None,
         )
         return _as_printed(ended) if context.own else _told(args, ended)
 

@@ -11,7 +11,7 @@ from asyncagents.config.skills import Skill
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.engine.tool import AnyTool
-from asyncagents.tools.bash import bash
+from asyncagents.tools.bash import Confinement, bash
 from asyncagents.tools.cap import capped
 from asyncagents.tools.edit import edit
 from asyncagents.tools.files import Files
@@ -24,6 +24,7 @@ from asyncagents.tools.patch import patch
 from asyncagents.tools.process import Processes
 from asyncagents.tools.question import question
 from asyncagents.tools.read import read
+from asyncagents.tools.sandbox import Sandboxes
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.skill import skill
 from asyncagents.tools.todo import Known, todoread, todowrite
@@ -39,6 +40,7 @@ class Doors(Struct, frozen=True, kw_only=True):
     files: Files
     seen: Seen
     processes: Processes
+    sandboxes: Sandboxes
 
     def guarded_by(self, guard: PlaceGuard) -> "Doors":
         """The same, under the guard of the configuration as it is now."""
@@ -73,7 +75,12 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
         edit(files, seen),
         write(files, seen),
         patch(files, seen),
-        bash(doors.processes, home=bench.home, files=files),
+        bash(
+            doors.processes,
+            home=bench.home,
+            files=files,
+            confinement=Confinement(doors.sandboxes, _folders(skills)),
+        ),
         webfetch(bench.web, doors.processes),
         todowrite(bench.todos, bench.ids),
         todoread(bench.todos),
@@ -83,3 +90,7 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
     if skills:
         tools.append(skill(skills))
     return tuple(capped(tool, bench.output) for tool in tools)
+
+
+def _folders(skills: Sequence[Skill]) -> tuple[Path, ...]:
+    return tuple(skill.path.parent for skill in skills)

@@ -5,11 +5,12 @@ file door, so a folder swapped for a link meanwhile gives nothing away, and patt
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from asyncagents.tools.pattern_letters import Letters
+from asyncagents.tools.program import find_program
 
 SHORTEST = 3
 """Fewer letters are everywhere."""
@@ -22,8 +23,10 @@ _SECONDS = 60
 
 def worth_a_look(root: str, names: Sequence[str], letters: Letters) -> Sequence[str]:
     """Those of the files that have the letters; all of them where that cannot be told quickly."""
-    program = shutil.which("rg")
-    if letters.shortest < SHORTEST or len(names) < _WORTH_IT or program is None or not os.path.isabs(program):
+    if letters.shortest < SHORTEST or len(names) < _WORTH_IT:
+        return names
+    program = find_program("rg", os.pathsep.join(os.get_exec_path()), outside=Path(root))
+    if program is None:
         return names
     found: set[str] = set()
     for chunk in _chunks(names):

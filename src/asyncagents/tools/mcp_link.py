@@ -224,7 +224,7 @@ class Link:
     async def _piped(self, stack: AsyncExitStack) -> Piped | None:
         if self.wanted.config.type == "remote":
             return None
-        processes = Processes(self.wanted.variables, folder=self._output)
+        processes = Processes(self.wanted.variables, folder=self._output, root=self.wanted.folder)
         started = open_piped(processes, self.wanted.config.command, cwd=self.wanted.folder)
         return await stack.enter_async_context(started)
 

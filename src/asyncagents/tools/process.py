@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
@@ -13,22 +12,33 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.config.git_settings import with_git_settings
 from asyncagents.errors import ToolError
 from asyncagents.tools.process_hunt import Hunt
 from asyncagents.tools.process_output import Output
 from asyncagents.tools.process_running import Alone, Kept, Order, Running
+from asyncagents.tools.program import find_program
 
 MARKER = "ASYNCAGENTS_PROCESS"
 CAP = 30_000
 CHUNK = 64 * 1024
 # Once all are dead the pipe ends at once; only a process of another user could hold it longer.
 LAST_WORDS = 5.0
-# A namespace of its own for processes, all else as it is.
-NAMESPACE = ("--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/", "--proc", "/proc", "--")
+# A namespace of its own for processes.
+NAMESPACE = ("--unshare-pid", "--die-with-parent")
+# All else as it is.
+EVERYTHING = ("--dev-bind", "/", "/", "--proc", "/proc")
 
 TRIAL = 10.0
+UNSHARE_NETWORK = "--unshare-net"
+TRIAL_SANDBOX = ("--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+NO_SANDBOX = (
+    "Nothing was run. Ask the user to install bubblewrap, or to change `sandbox`: `asyncagents doctor`."
+)
+LONGEST_COMPLAINT = 300
+SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
@@ -55,14 +65,18 @@ class Processes:
         environment: Mapping[str, str],
         *,
         folder: Path,
+        root: Path | None = None,
         namespace: bool = True,
         supervisor: bool = True,
     ) -> None:
+        """`root`: of the project, where agents write: no program that holds them is looked for there."""
         self._environment = environment
         self._folder = folder
-        self._namespace = _namespace(environment) if namespace else ()
+        self._bwrap = find_bwrap(environment.get("PATH"), outside=root)
+        self._namespace = (self._bwrap, *NAMESPACE, *EVERYTHING, "--") if namespace and self._bwrap else ()
         self._supervisor = supervisor and _has_interpreter()
         self._found: Containment | None = None
+        self._sandboxed: set[bool] = set()
         self._finding = asyncio.Lock()
 
     def with_variables(self, more: Mapping[str, str]) -> "Processes":
@@ -90,23 +104,48 @@ class Processes:
         timeout: float | None,
         on_output: OnOutput | None = None,
         cap: int = CAP,
+        sandbox: Sequence[str] | None = None,
     ) -> Ended:
-        """Run it to its end, or end it. However this returns or raises, nothing that it started is left."""
-        way = await self.containment()
-        argv = (*self._namespace, *command) if way == "namespace" else tuple(command)
+        """Run it to its end, or end it. However this returns or raises, nothing that it started is left.
+
+        `sandbox`: what it may see, for bwrap; where that does not work it is not run at all.
+        """
+        way = await self._way(command, cwd, sandbox)
         with closing(Output(self._folder, cap)) as output:
-            return await self._run(
-                _Way(argv, cwd, supervised=way == "supervisor"), timeout, output, on_output
-            )
+            return await self._run(way, timeout, output, on_output)
 
     async def attach(self, command: Sequence[str], *, cwd: Path, ends: "Ends") -> Running:
         """Start it between pipes; whoever asked for it ends it."""
         hunt = _hunt()
         hunt.pipe = f"pipe:[{os.fstat(ends.output).st_ino}]"
-        way = await self.containment()
-        argv = (*self._namespace, *command) if way == "namespace" else tuple(command)
-        start = _Way(argv, cwd, supervised=way == "supervisor", ends=ends)
-        return await self._start(start, ends.output, hunt)
+        return await self._start(replace(await self._way(command, cwd), ends=ends), ends.output, hunt)
+
+    async def _way(self, command: Sequence[str], cwd: Path, sandbox: Sequence[str] | None = None) -> "_Way":
+        if sandbox is not None:
+            return await self._confined(command, cwd, sandbox)
+        found = await self.containment()
+        argv = (*self._namespace, *command) if found == "namespace" else tuple(command)
+        return _Way(argv, cwd, supervised=found == "supervisor")
+
+    async def _confined(self, command: Sequence[str], cwd: Path, sandbox: Sequence[str]) -> "_Way":
+        failure = await self.sandbox_failure(network=UNSHARE_NETWORK not in sandbox)
+        if failure:
+            raise ToolError(f"This agent's commands run in a sandbox alone, and {failure}. {NO_SANDBOX}")
+        return _Way((str(self._bwrap), *NAMESPACE, *sandbox, "--chdir", str(cwd), "--", *command), cwd)
+
+    async def sandbox_failure(self, *, network: bool) -> str:
+        """Say why no sandbox works here, and nothing if one does; tried until it does."""
+        if self._bwrap is None:
+            return "bwrap is not installed"
+        async with self._finding:
+            if network in self._sandboxed:
+                return ""
+            argv = (self._bwrap, *NAMESPACE, *TRIAL_SANDBOX, *(() if network else (UNSHARE_NETWORK,)))
+            said = await self._try(_Way((*argv, "--", "true"), Path("/")))
+            if said:
+                return f"bwrap does not work here ({said})"
+            self._sandboxed.add(network)
+        return ""
 
     async def _run(
         self, way: "_Way", timeout: float | None, output: Output, on_output: OnOutput | None
@@ -152,11 +191,17 @@ class Processes:
         return "session"
 
     async def _works(self, way: "_Way") -> bool:
+        return not await self._try(way)
+
+    async def _try(self, way: "_Way") -> str:
+        """Run it and say what is wrong; nothing if all is well."""
         try:
             with closing(Output(self._folder, CAP)) as output:
-                return not (await self._run(way, TRIAL, output, None)).exit
-        except ToolError:
-            return False
+                ended = await self._run(way, TRIAL, output, None)
+        except ToolError as error:
+            return str(error)
+        said = ended.output.strip()[:LONGEST_COMPLAINT] or f"exit code {ended.exit}"
+        return said if ended.exit or ended.timed_out else ""
 
 
 class Ends(Struct, frozen=True):
@@ -183,9 +228,10 @@ def _has_interpreter() -> bool:
     return sys.platform == "linux" and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
-def _namespace(environment: Mapping[str, str]) -> tuple[str, ...]:
-    bwrap = shutil.which("bwrap", path=environment.get("PATH", os.defpath))
-    return () if bwrap is None else (bwrap, *NAMESPACE)
+def find_bwrap(path: str | None, *, outside: Path | None) -> str | None:
+    """Find it in the folders of the system first: what holds agents shall not be theirs to write."""
+    folders = os.pathsep.join((*SYSTEM_FOLDERS, path or os.defpath))
+    return find_program("bwrap", folders, outside=outside)
 
 
 @asynccontextmanager

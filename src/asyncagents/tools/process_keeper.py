@@ -10,6 +10,7 @@ import os
 import time
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 NAME = b"asyncagents"
@@ -29,6 +30,8 @@ def main(started_by: str, given: str = "") -> None:
     """`given`: where the command reads, if it has anything to read."""
     parent = int(started_by)
     _prctl(PR_SET_NAME, NAME)
+    # The command is of the same user: it shall not trace us, nor take our socket.
+    _prctl(PR_SET_DUMPABLE, 0)
     if _prctl(PR_SET_CHILD_SUBREAPER, 1) or _prctl(PR_SET_PDEATHSIG, _signal.SIGTERM):
         os._exit(1)
     argv, environment = _order()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.config.guarded import guarded_places
 from asyncagents.config.instructions import find_instructions
 from asyncagents.config.load import load
+from asyncagents.config.place import secret_places
 from asyncagents.config.skills import find_skills
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.notice import Telling
@@ -46,6 +48,7 @@ from asyncagents.tools.mcp_link import Wanted
 from asyncagents.tools.mcp_switch import switches
 from asyncagents.tools.named_code import code_places
 from asyncagents.tools.process import Processes
+from asyncagents.tools.sandbox import SCRATCH, Sandboxes, SandboxPlaces, forget_scratch
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.snapshot import SWITCHED_OFF, open_snapshots
 
@@ -186,6 +189,7 @@ class Projects:
         if now - self._swept > DAY_MS:
             self._swept = now
             forget_old(self._bench.output, now)
+            forget_scratch(self._bench.output.parent / SCRATCH, now)
 
     def _tell(self, warning: str) -> None:
         if warning not in self._told and len(self._told) < MOST_TOLD:
@@ -285,10 +289,21 @@ class Projects:
             self._doors[root] = Doors(
                 files=Files(root, home=self._environment.home),
                 seen=Seen(),
-                processes=Processes(variables, folder=self._bench.output),
+                processes=Processes(variables, folder=self._bench.output, root=root),
+                sandboxes=Sandboxes(self._places(root, config)),
             )
         self._doors.move_to_end(root)
         return self._doors[root]
+
+    def _places(self, root: Path, config: Config) -> SandboxPlaces:
+        data = self._bench.output.parent
+        return SandboxPlaces(
+            root=root,
+            home=self._environment.home,
+            scratch=data / SCRATCH,
+            ours=(data, config.data_dir, *secret_places(self._environment, root, tuple(config.included))),
+            program=(Path(sys.prefix), Path(__file__).parents[1]),
+        )
 
     def _snapshots_of(self, root: Path, config: Config) -> Snapshots | NoSnapshots:
         """One for all who work there: they take turns."""

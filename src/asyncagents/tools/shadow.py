@@ -3,7 +3,6 @@
 import fcntl
 import os
 import re
-import shutil
 import stat
 import subprocess
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from asyncagents.errors import Unavailable
+from asyncagents.tools.program import find_program
 
 MOST_FILES = 50_000
 MOST_BYTES = 2 * 1024 * 1024
@@ -83,7 +83,7 @@ class Shadow:
     def __init__(self, folder: Path, root: Path, variables: Mapping[str, str]) -> None:
         self.root = root
         self._folder = folder
-        self._git = find_git(variables)
+        self._git = find_git(variables, outside=root)
         home = variables.get("HOME", "")
         self._variables = {
             **{name: variables[name] for name in ("PATH", "XDG_CONFIG_HOME", "TMPDIR") if name in variables},
@@ -293,10 +293,8 @@ def _verb(args: Sequence[str]) -> str:
     return args[len(_PACKED)] if args[: len(_PACKED)] == _PACKED else args[0]
 
 
-def find_git(variables: Mapping[str, str]) -> str:
-    """By absolute folders of PATH alone: none of the project's own programs is taken for it."""
-    folders = [each for each in variables.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
-    found = shutil.which("git", path=os.pathsep.join(folders))
+def find_git(variables: Mapping[str, str], *, outside: Path | None = None) -> str:
+    found = find_program("git", variables.get("PATH"), outside=outside)
     if found is None:
         raise Unavailable("git is not installed, so no snapshots of files are taken")
     return found

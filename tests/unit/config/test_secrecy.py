@@ -1,12 +1,14 @@
 """A key is shown nowhere and given to nobody."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from asyncagents.config.child import child_environment
+from asyncagents.config.child import child_environment, withheld_names
 from asyncagents.config.known import known_providers
 from asyncagents.config.veil import is_secret_name
+from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 
 KEY = "sk-do-not-show-me"
@@ -128,38 +130,107 @@ def test_a_name_that_only_sounds_like_it_does_not(name: str) -> None:
     assert not is_secret_name(name)
 
 
-def test_a_child_gets_everything_but_the_keys(desk: Desk) -> None:
-    harmless = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "EDITOR": "vi", "EMPTY": "", "MAX_TOKENS": "5"}
-    desk.variables = harmless | {
+def test_a_child_gets_what_programs_need_and_nothing_else(desk: Desk) -> None:
+    needed = {
+        "PATH": "/bin:/opt/python@3.11/bin",
+        "HOME": "/h",
+        "LANG": "C",
+        "LC_ALL": "C",
+        "CI": "",
+        "JAVA_HOME": "/j",
+        "VIRTUAL_ENV": "/v",
+        "HTTPS_PROXY": "http://proxy:3128",
+        "no_proxy": "localhost,10.0.0.0/8",
+    }
+    desk.variables = needed | {
         "GITHUB_TOKEN": "t",
         "AWS_BEARER_TOKEN_BEDROCK": "t",
-        "DB_PASSWORD": "t",
-        "STRIPE_SECRET": "t",
-        "some_key": "t",
-        "COMPANY_LOGIN": KEY,
-        "LOGIN_LINE": f"user:{KEY}",
-        "CONFIGURED": "t",
-        "NAMED_IN_ENV": "t",
+        "STRIPE_SK": "t",
+        "DATABASE_URL": "postgres://h/d",
+        "EDITOR": "vi",
+        "GIT_CONFIG_VALUE_0": "Authorization: basic xyz",
+        "LC_PASS": "t",
+        "LD_PRELOAD": "/x.so",
+        "DISPLAY": ":0",
+        "SSH_AUTH_SOCK": "/tmp/agent",
+        "DOCKER_HOST": "unix:///x",
+        "XDG_RUNTIME_DIR": "/run/user/1",
+        "ASYNCAGENTS_TRUST": "1",
         "ASYNCAGENTS_CONFIG_CONTENT": '{"default_agent": "plan"}',
     }
+    assert child_environment(desk.environment, desk.load().config) == needed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTPS_PROXY", "http://u:p@proxy:3128"),
+        ("https_proxy", "http://token@proxy:3128"),
+        ("ALL_PROXY", "u:p@proxy:3128"),
+        ("GOPROXY", "https://u:p@h,direct"),
+        ("CFLAGS", f"-DKEY={KEY}"),
+        ("SHELL", f"/bin/{KEY}"),
+        ("MANPATH", "sk-ant-api03-0123456789"),
+        ("JAVA_HOME", "for {env:…}"),
+        ("GOFLAGS", "-x=https://h/?sig=abc"),
+    ],
+)
+def test_a_variable_that_programs_need_is_left_out_if_it_holds_a_secret(
+    desk: Desk, name: str, value: str
+) -> None:
+    desk.variables = {"PATH": "/bin", name: value}
+    options = {"baseURL": "http://{env:JAVA_HOME}", "apiKey": KEY}
+    desk.write("opencode.json", {"provider": {"x": {"options": options}}})
+    assert child_environment(desk.environment, desk.load().config) == {"PATH": "/bin"}
+
+
+def test_a_child_gets_what_the_user_names(desk: Desk) -> None:
+    desk.variables = {
+        "DATABASE_URL": "postgres://u:p@h/d",
+        "GITHUB_TOKEN": "t",
+        "APP_MODE": "test",
+        "APP_TOKEN": "t",
+        "APP_URL": "redis://:p@h",
+        "HF_TOKEN": "hf_12345678",
+        "OTHER": "x",
+    }
     desk.write(
-        "opencode.json",
-        {
-            "provider": {
-                "x": {"env": ["NAMED_IN_ENV"], "options": {"baseURL": "http://x", "apiKey": KEY}},
-                "y": {"options": {"baseURL": "http://{env:CONFIGURED}{env:PATH}"}},
-            }
-        },
+        "~/.config/asyncagents/asyncagents.json",
+        {"pass_environment": ["APP_*"], "disabled_providers": ["huggingface"]},
     )
-    assert child_environment(desk.environment, desk.load().config) == harmless
+    desk.write("asyncagents.json", {"pass_environment": ["DATABASE_URL", "GITHUB_TOKEN", "HF_TOKEN"]})
+    passed = child_environment(desk.environment, desk.load().config)
+    assert set(passed) == {"DATABASE_URL", "GITHUB_TOKEN", "APP_MODE", "HF_TOKEN"}
 
 
-def test_no_variable_of_a_known_provider_reaches_a_child(desk: Desk) -> None:
+def test_a_key_in_use_is_never_passed_on_whatever_the_user_names(desk: Desk) -> None:
     names = {name for known in known_providers().values() for name in known.env}
-    desk.variables = dict.fromkeys(names, "k") | {"A": "1"}
-    assert child_environment(desk.environment, desk.load().config) == {"A": "1"}
+    ours = {"ASYNCAGENTS_STORE": "s", "ASYNCAGENTS_TOKEN": "t", "OPENCODE_CONFIG_CONTENT": "{}"}
+    desk.variables = {**dict.fromkeys(names, "k"), **ours, "COPY": f"user:{KEY}", "NAMED": "short"}
+    provider = {"x": {"env": ["NAMED"], "options": {"baseURL": "http://x", "apiKey": KEY}}}
+    wanted = [*names, *ours, "COPY", "NAMED", "*"]
+    desk.write("asyncagents.json", {"provider": provider, "pass_environment": wanted})
+    config = desk.load().config
+    assert child_environment(desk.environment, config) == {}
+    assert set(withheld_names(desk.environment, config)) == {*names, *ours, "COPY", "NAMED"}
 
 
 def test_a_short_key_does_not_empty_the_childs_environment(desk: Desk) -> None:
-    desk.variables = {"OPENAI_API_KEY": "x", "BOX": "xyz"}
-    assert child_environment(desk.environment, desk.load().config) == {"BOX": "xyz"}
+    desk.variables = {"OPENAI_API_KEY": "x", "TERM": "xterm"}
+    assert child_environment(desk.environment, desk.load().config) == {"TERM": "xterm"}
+
+
+def test_a_project_that_is_not_trusted_names_no_variable(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, trusted=False)
+    desk.variables = {"PATH": "/bin", "DATABASE_URL": "postgres://u:p@h/d"}
+    desk.write("asyncagents.json", {"pass_environment": ["DATABASE_URL"]})
+    loaded = desk.load()
+    assert child_environment(desk.environment, loaded.config) == {"PATH": "/bin"}
+    assert any("pass_environment" in each for each in loaded.distrust)
+
+
+@pytest.mark.parametrize("name", ["", "A=B", "A B", "${HOME}", "A\0"])
+def test_what_can_name_no_variable_is_an_error(desk: Desk, name: str) -> None:
+    desk.write("asyncagents.json", {"pass_environment": [name]})
+    with pytest.raises(ConfigError, match=r"pass_environment has .*which names no variable"):
+        desk.load()

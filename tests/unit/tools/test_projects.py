@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from asyncagents.domain.call import Completed
 from asyncagents.domain.id import Ids
+from asyncagents.domain.sandbox import Sandbox
 from asyncagents.domain.session import Session, SessionTime
 from asyncagents.domain.todo import Todo
 from asyncagents.engine.project import Project
@@ -102,6 +103,23 @@ async def test_an_agent_that_is_new_may_do_no_more_than_the_default_could(
     place = await at(projects, desk.project)
     assert place.agents.get("free").prompt == "Go."
     assert await action(projects, desk, "bash", "ls", agent="free") == "ask"
+
+
+async def test_a_sandbox_that_is_narrowed_counts_at_once_and_a_widened_one_after_a_restart(
+    projects: Projects, clock: FakeClock, desk: Desk
+) -> None:
+    async def sandbox(agent: str = "build") -> Sandbox | None:
+        clock.advance(2_000)
+        return (await at(projects, desk.project)).rules(agent, session(desk.project)).sandbox
+
+    desk.write("asyncagents.json", {"sandbox": {"write": ["~/.cache"]}})
+    cache = str(desk.home / ".cache")
+    assert await sandbox() == Sandbox(write=(cache,), network=True)
+    desk.write("asyncagents.json", {"sandbox": False, "agent": {"free": {"sandbox": False}}})
+    assert await sandbox() == Sandbox(write=(cache,), network=True)
+    assert await sandbox("free") == Sandbox(write=(cache,), network=True)
+    desk.write("asyncagents.json", {"sandbox": {"write": ["~/.cache/pip", "/"], "network": False}})
+    assert await sandbox() == Sandbox(write=(f"{cache}/pip", cache), network=False)
 
 
 async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told(
