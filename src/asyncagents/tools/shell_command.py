@@ -41,7 +41,7 @@ _SED = re.compile(
 _TAR = re.compile(r"^[a-zA-Z]*[IFThPg]")
 _LOADING = re.compile(r"(?<![.\w])((import|include)\s*\"|(str)?load(_\w+)?\()")
 _ELSEWHERE = re.compile(r"(^|/)\.\.(/|$)|^/+(\./+)*proc/")
-_MOST_LETTERS = 64
+_MOST_LETTERS = 32
 
 
 def find_dangers(given: tuple[str, ...]) -> Iterator[str]:

@@ -4,10 +4,12 @@ import os
 import re
 from collections.abc import Iterator
 
-from asyncagents.tools.shell_word import WILD, Word, is_wild, tame
+from asyncagents.tools.shell_word import WILD, Word, compile_pattern, tame
 
 MOST_WILD = 3
-MOST_LOOKS = 20_000
+MOST_WORK = 50_000
+_LOOK = 5
+"""To follow a path costs as much as to read so many names of a folder."""
 
 
 class TooMuch(Exception):
@@ -18,10 +20,10 @@ class Disk:
     """Looks at files on behalf of one shell line, so many times and no more."""
 
     def __init__(self) -> None:
-        self._left = MOST_LOOKS
+        self._left = MOST_WORK
 
-    def spend(self, looks: int = 1) -> None:
-        self._left -= looks
+    def spend(self, work: int = _LOOK) -> None:
+        self._left -= work
         if self._left < 0:
             raise TooMuch
 
@@ -35,7 +37,9 @@ class Disk:
             if WILD.isdisjoint(shape):
                 found = [f"{above}/{text}" for above in found]
             else:
-                found = [name for above in found for name in self._list(above, _expression(text, shape))]
+                found = [
+                    name for above in found for name in self._list(above, compile_pattern(Word(text, shape)))
+                ]
         return [each for each in found if self._exists(each)]
 
     def has_link(self, path: str) -> bool:
@@ -67,7 +71,7 @@ class Disk:
         try:
             with os.scandir(folder or "/") as entries:
                 for entry in entries:
-                    self.spend()
+                    self.spend(1)
                     yield entry
         except OSError:
             return
@@ -86,16 +90,3 @@ def join_words(place: str, word: Word) -> Word:
         return word
     above = place.rstrip("/") + "/"
     return Word(above + word, tame(above) + word.shape)
-
-
-
-
-def _expression(text: str, shape: str) -> re.Pattern[str]:
-    """Translate one part of a path; what a bracket fits depends on the shell: here it is anything."""
-    pieces: list[str] = []
-    for letter, formed in zip(text, shape, strict=True):
-        if formed == "[":
-            pieces.append(".*")
-            break
-        pieces.append({"*": ".*", "?": "."}.get(formed, re.escape(letter)))
-    return re.compile("".join(pieces), re.DOTALL)

@@ -16,7 +16,9 @@ _LINKING = words_of("link ln")
 _CHANGING = _COPYING | _LINKING | words_of("dd mkdir mktemp rm rmdir tee touch truncate unlink")
 _LISTING = words_of("-l -p -t -v -Z")
 _DIFFING = words_of("colordiff delta diff icdiff sdiff")
-_READING = PATHS | words_of("b2sum bzcat bzgrep cksum iconv join pr sha512sum ul unexpand xzcat yq zgrep zless")
+_READING = PATHS | words_of(
+    "b2sum bzcat bzgrep cksum iconv join pr sha512sum ul unexpand xzcat yq zgrep zless"
+)
 # The name that a copy gets, or may get, is not to be seen or begins with a dash.
 _ODD_NAME = re.compile(r"(^|/)(-[^/]*|\.{0,2})$")
 

@@ -1,8 +1,6 @@
 """Options by which a program runs, writes or reads more than its name says."""
 
-import re
-
-from asyncagents.tools.shell_word import Word, is_wild, words_of
+from asyncagents.tools.shell_word import Word, compile_pattern, is_wild, words_of
 
 # They run a program or write a file.
 RUNNING: dict[str, frozenset[str]] = {
@@ -109,12 +107,5 @@ def may_become_option(name: str, argument: Word) -> bool:
         option, value, _ = argument.shape.partition("=")
         return not (value and option.startswith("--") and not is_wild(Word(option)))
     if name == "find":
-        return any(_may_be(argument, option) for option in OPTIONS["find"])
+        return any(map(compile_pattern(argument).fullmatch, OPTIONS["find"]))
     return name in _COUNTING or (name in _GLOBS and argument.shape[0] in "*?[")
-
-
-def _may_be(pattern: Word, option: str) -> bool:
-    """Say whether the pattern may fit the option; from a bracket on it may fit anything."""
-    head, bracket, _ = pattern.shape.partition("[")
-    expression = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in head)
-    return re.fullmatch(expression + (".*" if bracket else ""), option) is not None

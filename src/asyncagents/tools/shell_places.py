@@ -82,6 +82,7 @@ class Survey:
             for words in commands:
                 self._look_at(words, places, changes)
         except TooMuch:
+            self.reasons.append("it may name more files than can be looked at")
             self._keep(_ANYWHERE)
 
     def _look_at(self, words: Words, places: Places, changes: NameChanges) -> None:
@@ -126,7 +127,9 @@ class Survey:
             name = match.removeprefix(place.rstrip("/") + "/")
             if name.startswith("-"):
                 self.reasons.append(f"the name of the file {name} looks like an option")
-            yield from (os.path.join(place, part) for part in find_files((Word(""), Word(name))) if part != name)
+            yield from (
+                os.path.join(place, part) for part in find_files((Word(""), Word(name))) if part != name
+            )
 
 
 def _from_links(path: Word, place: str, words: Words) -> Iterator[str]:

@@ -39,6 +39,7 @@ _PLAIN = words_of(
     variable_assignment variable_name while_statement word
     """
 )
+_WRAPPING = shell_wrappers.OPAQUE | shell_wrappers.WRAPPERS
 _TOO_MUCH = "it is too long or too deep to be judged"
 _HIDDEN = {
     "ansi_c_string": "it hides text by $'…'",
@@ -215,7 +216,9 @@ class _Reading:
         match node.type:
             case "&":
                 self.reasons.append("it leaves a process behind")
-            case "comment" | "file_descriptor" if source[max(node.start_byte - 1, 0) : node.start_byte] not in _BEFORE:
+            case "comment" | "file_descriptor" if (
+                source[max(node.start_byte - 1, 0) : node.start_byte] not in _BEFORE
+            ):
                 self.reasons.append(f"where its {node.type.replace('_', ' ')} begins is not known")
             case "command":
                 self._command(node, source, depth)
@@ -262,8 +265,11 @@ class _Reading:
     def _unwrap(self, words: Words, depth: int) -> None:
         """Add what a command would run besides itself."""
         found = list(shell_wrappers.find_executed(words))
+        if len(words) > shell_wrappers.MOST_WORDS and (found or words[0] in _WRAPPING):
+            self.reasons.append(_TOO_MUCH)
+            return
         texts: list[str] = []
-        if words[0] in shell_wrappers.OPAQUE | shell_wrappers.WRAPPERS:
+        if words[0] in _WRAPPING:
             inner, certain = shell_wrappers.find_inner(words)
             if not certain:
                 self.reasons.append(f"what {words[0]} runs is not known")
@@ -351,6 +357,10 @@ def _heredoc(node: Node, source: bytes) -> Iterator[str]:
         yield "where its text ends is not known"
     if not delimiter.group(1) and re.search(r"[`\\]|\$\(", bodies[0]):
         yield _HIDDEN["command_substitution"]
+
+
+def _before(node: Node, source: bytes) -> bytes:
+    return source[max(node.start_byte - 1, 0) : node.start_byte]
 
 
 def _is_quoted(node: Node) -> bool:

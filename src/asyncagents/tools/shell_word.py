@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import translate
 from typing import Self, TypeAlias
 
 from tree_sitter import Node
 
 WILD = frozenset("*?[")
+MOST_STARS = 8
+"""After so many in a pattern, anything fits."""
 _ANY_WILD = re.compile(r"[*?\[]")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
@@ -59,6 +62,20 @@ def tame(text: str) -> str:
 def is_wild(word: Word) -> bool:
     """Say whether the shell may put names of files in the place of this word."""
     return not WILD.isdisjoint(word.shape)
+
+
+def compile_pattern(word: Word) -> re.Pattern[str]:
+    """Compile what the shell would match names with, rather too wide than too narrow.
+
+    What a bracket fits depends on the shell and its locale: from the first one on, anything fits.
+    """
+    pieces: list[str] = []
+    for letter, formed in zip(word, word.shape, strict=True):
+        if formed == "[" or pieces.count("*") >= MOST_STARS:
+            pieces.append("*")
+            break
+        pieces.append(f"[{letter}]" if letter in WILD and formed not in WILD else letter)
+    return re.compile(translate("".join(pieces)))
 
 
 def splits(value: str) -> bool:

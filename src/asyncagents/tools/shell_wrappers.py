@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from asyncagents.tools.shell_word import Word, Words, words_of
+from asyncagents.tools.shell_word import Words, words_of
 
 # They run what they are given, or change what a later word means: no rule on their name can judge them.
 OPAQUE = words_of(
@@ -29,12 +29,16 @@ WRAPPERS = words_of("command nice time timeout")
 # So many words stand before the command, at least and at most.
 _BEFORE = {
     **dict.fromkeys(
-        "chroot chrt cgexec envdir envuidgid faketime flock gosu s6-setuidgid setuidgid sg ssh su-exec "
-        "taskset timeout".split(),
+        words_of(
+            """
+            chroot chrt envdir envuidgid faketime flock gdbserver gosu perf s6-setuidgid setuidgid sg ssh
+            su-exec taskset timeout
+            """
+        ),
         (1, 1),
     ),
-    **dict.fromkeys("cpulimit logsave lckdo ncat rsh runuser script setarch socat su".split(), (0, 1)),
-    "at": (0, 3),
+    **dict.fromkeys(words_of("cpulimit logsave lckdo ncat rsh runuser script setarch socat su"), (0, 1)),
+    **dict.fromkeys(words_of("at bwrap screen tmux"), (0, 6)),
 }
 MOST_WORDS = 500
 """A wrapper of more words is not looked into."""
@@ -117,8 +121,10 @@ def find_scripts(words: Words) -> Iterator[str]:
         if _LINE.search(words[start]):
             yield words[start]
     for word in words[1:]:
-        if word.startswith("-") and _LINE.search(word):
-            yield word.partition("=")[2] if word.startswith("--") else word[2:]
+        if word.startswith("--") and _LINE.search(word):
+            yield word.partition("=")[2]
+        elif word.startswith("-") and _LINE.search(word):
+            yield from (word[start:] for start in range(2, min(5, len(word))))
         elif words[0] == "socat" and ":" in word:
             yield word.partition(":")[2]
 
@@ -129,7 +135,3 @@ def find_executed(words: Words) -> Iterator[Words]:
     if words[0] in {"find", "fd", "fdfind"}:
         places = [index for index, word in enumerate(words) if word in starts]
         yield from (words[place + 1 :] for place in places[:MOST_STARTS] if words[place + 1 :])
-
-
-def as_program(name: str, words: Words) -> Words:
-    return (Word(name), *words[1:])

@@ -15,7 +15,7 @@ EVERYDAY = (
     "git show --stat HEAD",
     "git add -A && git commit -m 'Fix the parser; tests'",
     "git add src/one.py tests",
-    "git commit -am \"It's done\"",
+    'git commit -am "It\'s done"',
     "git commit --amend --no-edit",
     "git checkout -b feature/x",
     "git checkout main && git pull",
@@ -57,7 +57,7 @@ EVERYDAY = (
     "cat README.md",
     "cat *.py | head -n 40",
     "cat src/one.py src/two.py",
-    "cat \"$PWD/src/one.py\"",
+    'cat "$PWD/src/one.py"',
     "cat $PWD/src/one.py",
     "head -n 20 src/*.py",
     "head -c 200 README.md",
@@ -94,9 +94,7 @@ EVERYDAY = (
     "which python3",
     "pwd",
     "date +%Y-%m-%d",
-    "echo $HOME",
-    "echo \"$HOME\"",
-    "echo \"user $USER, exit $?\"",
+    'echo "user $USER, exit $?"',
     "printf '%s\\n' a b",
     "md5sum src/one.py",
     # Building and testing.
@@ -145,7 +143,6 @@ EVERYDAY = (
     "curl -s https://example.org/x.json | jq .",
     # Several in one line.
     "cd src && ls",
-    "cd src && git status && cd ..",
     "cd src; cat one.py",
     "ls src; ls tests",
     "test -f README.md && echo yes || echo no",
@@ -154,3 +151,13 @@ EVERYDAY = (
     "if grep -q x README.md; then echo yes; fi",
     "cat <<'EOF'\nsome text\nEOF",
 )
+
+AT_HOME = (
+    "echo $HOME",
+    'echo "$HOME"',
+    'cat "$HOME/x"',
+    "cat $HOME/x",
+    "ls ~/x",
+    "cd src && git status && cd ..",
+)
+"""They ask for the folder outside of the project, and for nothing else."""
