@@ -141,6 +141,7 @@ GIT = (
     "git submodule absorbgitdirs",
     "git worktree add there",
     "git worktree move a b",
+    "git worktree repair a",
 )
 
 # A link of the project, named in another way than as a word, or by a pattern that only the shell reads so.
@@ -180,6 +181,8 @@ LINKS = (
     "cp -r tree t2 && cd t2 && cat x",
     "cp -r tree t2 && cat < t2/x",
     "cp -r tr* t2 && cat t2/x",
+    "cp -rt t2 tree && cat t2/tree/x",
+    "cp --target-directory=t2 -r tree && cat t2/tree/x",
     "mv deep/er/s .; cat s/secret.txt",
     "mv deep/er .; cat er/s/secret.txt",
     "mv deep/er/s . && ls s",

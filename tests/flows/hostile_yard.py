@@ -43,6 +43,7 @@ def plant_holes(tmp_path: Path) -> Yard:
         "deep/er/s": "../outside",
         "q": "deep/er",
         "via": "q/../../outside",
+        "here": "/proc/self/cwd",
         "gone": "/bin/rm",
         "src/gone-too": "/bin/rm",
     }.items():

@@ -82,7 +82,7 @@ def _runs_a_program(name: str, arguments: Words) -> bool:
         case "sed":
             return not _is_plain_sed(arguments)
         case "tar":
-            return any(_TAR.search(argument) for argument in arguments)
+            return any(_TAR.search(argument) for argument in arguments[:1])
         case "make":
             return any("=" in argument or "$" in argument for argument in arguments)
         case "curl" | "wget":

@@ -35,7 +35,7 @@ _WORDS = {
     "notes": words_of("add append copy edit get-ref list merge prune remove show"),
     "remote": words_of("get-url prune remove rename rm set-branches set-head show update"),
     "submodule": words_of("deinit init status summary sync"),
-    "worktree": words_of("list lock prune unlock"),
+    "worktree": words_of("list lock prune remove unlock"),
 }
 # They talk to another repository: one on this machine brings its own hooks and configuration.
 _REMOTE = words_of("clone fetch ls-remote pull push")

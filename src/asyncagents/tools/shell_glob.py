@@ -1,5 +1,6 @@
 """Which files a pattern of the shell may stand for, looked up with a bound on the work."""
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -10,6 +11,11 @@ MOST_WILD = 3
 MOST_WORK = 50_000
 _LOOK = 5
 """To follow a path costs as much as to read so many names of a folder."""
+
+
+ANYWHERE = "/"
+_MOST_LINKS = 40
+_NO_LINK = {errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 
 
 class TooMuch(Exception):
@@ -61,11 +67,14 @@ class Disk:
         self.spend()
         return os.path.isdir(path)
 
-    def passes_link(self, path: str) -> bool:
-        """Say whether a link stands anywhere on the way, or at its end."""
-        parts = path.split("/")
+    def passes_link(self, path: str, place: str) -> bool:
+        """Say whether a link stands anywhere on the way from a place, or at its end."""
+        above = place.rstrip("/")
+        inside = path.startswith(f"{above}/")
+        parts = path.removeprefix(above).split("/") if inside else path.split("/")
         self.spend(len(parts))
-        return any(os.path.islink("/".join(parts[:count])) for count in range(2, len(parts) + 1))
+        ends = range(2, len(parts) + 1)
+        return any(os.path.islink((above if inside else "") + "/".join(parts[:end])) for end in ends)
 
     def scan(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
@@ -90,3 +99,36 @@ def join_words(place: str, word: Word) -> Word:
         return word
     above = place.rstrip("/") + "/"
     return Word(above + word, tame(above) + word.shape)
+
+
+def resolve(path: str) -> str:
+    """Follow links as the shell would; one that cannot be read leads anywhere.
+
+    So does one below /proc: it means something else to the shell than to this process.
+    """
+    todo = path.split("/")[::-1]
+    at, links = "", 0
+    while todo:
+        part = todo.pop()
+        if part in {"", "."}:
+            continue
+        if part == "..":
+            at = os.path.dirname(at).rstrip("/")
+            continue
+        target = _read_link(f"{at}/{part}")
+        links += bool(target)
+        if links > _MOST_LINKS or (target and (target == ANYWHERE or f"{at}/".startswith("/proc/"))):
+            return ANYWHERE
+        at = "" if target.startswith("/") else at if target else f"{at}/{part}"
+        todo += target.split("/")[::-1]
+    return at or "/"
+
+
+def _read_link(path: str) -> str:
+    """Read where a link leads: nowhere, if it is none."""
+    try:
+        return os.readlink(path)
+    except OSError as failure:
+        return "" if failure.errno in _NO_LINK else ANYWHERE
+    except ValueError:
+        return ANYWHERE

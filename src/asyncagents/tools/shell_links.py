@@ -19,6 +19,7 @@ _DIFFING = words_of("colordiff delta diff icdiff sdiff")
 _READING = PATHS | words_of(
     "b2sum bzcat bzgrep cksum iconv join pr sha512sum ul unexpand xzcat yq zgrep zless"
 )
+_TARGET = re.compile(r"-[^-]*t|--t")
 # The name that a copy gets, or may get, is not to be seen or begins with a dash.
 _ODD_NAME = re.compile(r"(^|/)(-[^/]*|\.{0,2})$")
 
@@ -34,33 +35,43 @@ class NameChanges:
 
     def judge(self, words: Words, places: Sequence[str]) -> Iterator[str]:
         """Yield why a command may read something else than it seems to, then note what it makes."""
-        paths = list(self._find_paths(words, places))
-        if _reads(words):
-            if self._makes_links:
-                yield "it makes or moves files and then reads some, which may be links by then"
-            elif self._changes and any(map(self._disk.passes_link, paths)):
-                yield "it changes files and then follows a link, which may lead elsewhere by then"
+        if _reads(words) and self._makes_links:
+            yield "it makes or moves files and then reads some, which may be links by then"
+        elif _reads(words) and self._changes and self._follows_link(words, places):
+            yield "it changes files and then follows a link, which may lead elsewhere by then"
         if self._makes_dashes and any(word.shape[:1] in {"*", "?", "["} for word in words[1:]):
             yield "it makes files whose names may be options to what follows"
-        if words[0] in _DIFFING and any(map(self._disk.is_folder, paths)):
+        if words[0] in _DIFFING and any(map(self._disk.is_folder, self._find_paths(words, places))):
             yield f"{words[0]} of folders follows the links in them"
-        self._note(words, paths)
+        self._note(words, places)
 
-    def _note(self, words: Words, paths: Sequence[str]) -> None:
+    def _follows_link(self, words: Words, places: Sequence[str]) -> bool:
+        return any(
+            self._disk.passes_link(path, place)
+            for place in places
+            for path in self._find_paths(words, [place])
+        )
+
+    def _note(self, words: Words, places: Sequence[str]) -> None:
         unpacks = _unpacks(words)
-        copies_links = words[0] in _COPYING and any(map(self._disk.has_link, paths))
+        sources = self._find_paths(_find_sources(words), places) if words[0] in _COPYING else ()
+        copies_links = any(map(self._disk.has_link, sources))
         self._makes_links = self._makes_links or unpacks or copies_links or words[0] in _LINKING
         self._changes = self._changes or unpacks or words[0] in _CHANGING
         dashes = words[0] in _CHANGING and ("--" in words or any(map(_is_odd_name, words[1:])))
         self._makes_dashes = self._makes_dashes or unpacks or dashes
 
     def _find_paths(self, words: Words, places: Sequence[str]) -> Iterator[str]:
-        if not (self._changes or words[0] in _COPYING | _DIFFING):
-            return
         for place in places:
             for word in filter(None, find_files(words)):
                 path = join_words(place, word)
                 yield from self._disk.find_matches(path) if is_wild(path) else (str(path),)
+
+
+def _find_sources(words: Words) -> Words:
+    """Leave out where a copy goes, if that is the last word."""
+    named = any(_TARGET.match(word) for word in words)
+    return words if named or words[-1].startswith("-") else words[:-1]
 
 
 def _reads(words: Words) -> bool:

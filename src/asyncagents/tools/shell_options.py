@@ -67,7 +67,7 @@ _READING: dict[str, frozenset[str]] = {
 }
 OPTIONS = {**RUNNING, **_READING}
 # Of these a file whose name begins with a dash would be an option that runs or writes.
-_GLOBS = words_of("chmod chown sed git") | RUNNING.keys() - {"find"}
+_GLOBS = words_of("chmod chown git printf sed test") | RUNNING.keys() - {"find"}
 # What these do depends on how many words there are, or on any word that has a `=`.
 _COUNTING = words_of("dd make uniq xxd")
 # To them words after `--` are no options.

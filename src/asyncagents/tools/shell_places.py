@@ -8,13 +8,11 @@ from msgspec import Struct
 
 from asyncagents.tools import shell_git
 from asyncagents.tools.shell_command import PATHS, find_files
-from asyncagents.tools.shell_glob import Disk, TooMuch, join_words
+from asyncagents.tools.shell_glob import ANYWHERE, Disk, TooMuch, join_words, resolve
 from asyncagents.tools.shell_links import NameChanges
 from asyncagents.tools.shell_word import Word, Words, is_wild, splits
-from asyncagents.tools.shell_wrappers import resolve
 
 MOST_PLACES = 16
-_ANYWHERE = "/"
 # Known to be harmless as words; as names of files they may be anything.
 _VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
 _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
@@ -53,7 +51,7 @@ class Places:
         if words[0] != "cd" or not self.all:
             return []
         if len(self.all) >= MOST_PLACES:
-            return [_ANYWHERE]
+            return [ANYWHERE]
         target = words[1] if len(words) > 1 else Word(self.home)
         there = [str(join_words(place, expand(target, self.home, place))) for place in self.all]
         # To cd, `link/..` is where the link lies, not above where it leads.
@@ -83,7 +81,7 @@ class Survey:
                 self._look_at(words, places, changes)
         except TooMuch:
             self.reasons.append("it may name more files than can be looked at")
-            self._keep(_ANYWHERE)
+            self._keep(ANYWHERE)
 
     def _look_at(self, words: Words, places: Places, changes: NameChanges) -> None:
         for path in self._find_named(words, places):
@@ -106,7 +104,7 @@ class Survey:
         """Find every path that may be meant."""
         for word in filter(None, find_files(words)):
             if words[0] in PATHS and _VARIABLE.search(word):
-                yield _ANYWHERE  # which file that is only the shell knows
+                yield ANYWHERE  # which file that is only the shell knows
             for place in places.all:
                 path = join_words(place, expand(word, places.home, place))
                 yield from self._find_meant(path, place)

@@ -113,7 +113,7 @@ def split(command: str, where: Where | None = None) -> Parsed:
     return Parsed(
         commands=tuple(reading.commands),
         patterns=tuple(dict.fromkeys(patterns)),
-        always=() if reading.reasons else _all_lasting(reading.commands),
+        always=() if reading.reasons else _all_lasting([*reading.commands]),
         reasons=tuple(dict.fromkeys(reading.reasons)),
         outside=reading.outside,
     )

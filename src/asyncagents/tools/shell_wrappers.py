@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from asyncagents.tools.shell_glob import resolve
 from asyncagents.tools.shell_word import Words, words_of
 
 # They run what they are given, or change what a later word means: no rule on their name can judge them.
@@ -64,14 +65,6 @@ def name_program(spelling: str, places: Sequence[str]) -> str:
 
 def _lexical(path: str) -> str:
     return re.sub(r"^/+", "/", os.path.normpath(path))
-
-
-def resolve(path: str) -> str:
-    """Follow links; a link that cannot be read leads anywhere, so to `/`."""
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):
-        return "/"
 
 
 def _is_virtual(path: str, real: str) -> bool:

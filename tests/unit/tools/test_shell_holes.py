@@ -46,6 +46,25 @@ def test_a_denied_program_is_denied_by_every_spelling_and_behind_every_wrapper(
     assert "deny" in actions, [ask.patterns for ask in found]
 
 
+@pytest.mark.parametrize("path", ["/proc/self/cwd", "/proc/thread-self/cwd", "//proc/./self/cwd", "here"])
+def test_what_differs_from_process_to_process_is_not_taken_for_the_project(
+    path: str, place: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen from this process the path lies in the project, seen from the shell it does not."""
+    monkeypatch.chdir(place.root / "deep")
+    found = judge(place, f"cat {path}/../outside/secret.txt")
+    assert [ask.permission for ask in found] == ["external_directory", "bash"]
+
+
+def test_a_project_whose_own_path_has_a_link_is_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.txt").write_text("")
+    (tmp_path / "named").symlink_to("real")
+    root = tmp_path / "named"
+    found = asks("mv a.txt b.txt && cat b.txt", directory=root, start=root, home=Path("/home/someone"))
+    assert [(ask.permission, ask.also) for ask in found] == [("bash", ())]
+
+
 def test_there_are_enough_holes_and_all_differ() -> None:
     assert len(set(HOLES)) == len(HOLES) >= 2 * 47
     assert len(set(DENIED)) == len(DENIED)
