@@ -10,6 +10,7 @@ from asyncagents.tools import shell_git
 from asyncagents.tools.shell_command import PATHS, find_files
 from asyncagents.tools.shell_glob import ANYWHERE, Disk, TooMuch, join_words, resolve
 from asyncagents.tools.shell_links import NameChanges
+from asyncagents.tools.shell_options import before_end
 from asyncagents.tools.shell_word import Word, Words, is_wild, splits
 
 MOST_PLACES = 16
@@ -102,16 +103,18 @@ class Survey:
 
     def _find_named(self, words: Words, places: Places) -> Iterator[str]:
         """Find every path that may be meant."""
-        for word in filter(None, find_files(words)):
-            if words[0] in PATHS and _VARIABLE.search(word):
-                yield ANYWHERE  # which file that is only the shell knows
-            for place in places.all:
-                path = join_words(place, expand(word, places.home, place))
-                yield from self._find_meant(path, place)
-                if words[0] == "ln":
-                    yield from _from_links(path, place, words)
+        options = len(before_end(words[0], words[1:]))
+        for at, word in enumerate(words[1:]):
+            for part in filter(None, find_files((words[0], word))):
+                if words[0] in PATHS and _VARIABLE.search(part):
+                    yield ANYWHERE  # which file that is only the shell knows
+                for place in places.all:
+                    path = join_words(place, expand(part, places.home, place))
+                    yield from self._find_meant(path, place, may_be_option=at < options)
+                    if words[0] == "ln":
+                        yield from _from_links(path, words)
 
-    def _find_meant(self, path: Word, place: str) -> Iterator[str]:
+    def _find_meant(self, path: Word, place: str, *, may_be_option: bool) -> Iterator[str]:
         """Find what a path with wildcards may be by now: a link among them leads out as well as any other."""
         if not is_wild(path):
             yield path
@@ -123,14 +126,14 @@ class Survey:
             yield match
             # The match is a word of its own: it may be an option, or name a file after its `=`.
             name = match.removeprefix(place.rstrip("/") + "/")
-            if name.startswith("-"):
+            if may_be_option and name.startswith("-"):
                 self.reasons.append(f"the name of the file {name} looks like an option")
             yield from (
                 os.path.join(place, part) for part in find_files((Word(""), Word(name))) if part != name
             )
 
 
-def _from_links(path: Word, place: str, words: Words) -> Iterator[str]:
+def _from_links(path: Word, words: Words) -> Iterator[str]:
     """What a link leads to is read from where the link lies."""
     for word in words[1:]:
         yield os.path.join(os.path.dirname(path), word)

@@ -56,6 +56,14 @@ def test_what_differs_from_process_to_process_is_not_taken_for_the_project(
     assert [ask.permission for ask in found] == ["external_directory", "bash"]
 
 
+@pytest.mark.parametrize(
+    "command", ["grep x -- *", "wc -- *", "ls ./*", "cat ./-*", "rm -- -exec", "sort -- *"]
+)
+def test_after_two_dashes_or_a_slash_no_name_is_an_option(command: str, place: Yard) -> None:
+    """The folder has files with names of options."""
+    assert [(ask.permission, ask.also) for ask in judge(place, command, "names")] == [("bash", ())]
+
+
 def test_a_project_whose_own_path_has_a_link_is_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.txt").write_text("")
