@@ -257,9 +257,10 @@ class _Reading:
         self._places.follow(words)
         for each in spellings(words, self._values):
             self.reasons.extend(shell_command.find_dangers(each))
-        self.reasons.extend(shell_command.find_elsewhere(spelled))
+        elsewhere = shell_command.find_elsewhere(spelled)
+        self.reasons.extend(elsewhere)
         self._unwrap(words, depth + 1)
-        if os.path.basename(words[0]) != words[0] and shell_command.find_elsewhere(spelled):
+        if elsewhere and "/" in words[0]:  # which file that is only the shell knows
             self._add((Word(os.path.basename(spelled)), *words[1:]), depth + 1)
 
     def _unwrap(self, words: Words, depth: int) -> None:
