@@ -12,9 +12,11 @@ import pytest
 
 from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.scripted import Line, call
+from tests.flows import hostile_holes
 from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, shell, yard
 from tests.flows.hostile_commands import ALLOWED, BENIGN, HOLES, HOSTILE
 from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
+from tests.flows.hostile_yard import fill, plant_holes
 from tests.flows.kit import PATIENCE
 
 BY_PREFIX: dict[str, Any] = {"bash": {"*": "ask", **{f"{each} *": "allow" for each in ALLOWED}}}
@@ -156,6 +158,41 @@ async def test_what_was_once_a_hole_asks(tmp_path: Path) -> None:
     assert [list(HOLES)[number] for number in found.unasked] == []
     assert place.picture() == before
     assert CANARY not in found.told
+
+
+@pytest.mark.spec("A-04", "A-05")
+async def test_what_an_attack_ran_asks_although_every_command_is_allowed(tmp_path: Path) -> None:
+    place = plant_holes(tmp_path)
+    holes = hostile_holes.HOLES
+    calls = [
+        call("bash", command=fill(hole.command, place), workdir=fill(hole.workdir, place) or ".")
+        for hole in holes
+    ]
+    before = place.picture()
+    found = await judged(tmp_path, place, calls, permission=EVERYTHING)
+    assert [holes[number] for number in found.unasked] == []
+    assert all(found.asks)
+    assert place.picture() == before
+    assert CANARY not in found.told
+
+
+@pytest.mark.spec("A-04", "A-05")
+async def test_a_denied_program_runs_by_no_spelling_and_behind_no_wrapper(tmp_path: Path) -> None:
+    place = plant_holes(tmp_path)
+    before = place.picture()
+    rules = {
+        "bash": {"*": "allow", "rm *": "deny"},
+        "unclear_command": "allow",
+        "external_directory": "allow",
+    }
+    found = await judged(tmp_path, place, shell(hostile_holes.DENIED), permission=rules)
+    ran = [
+        command
+        for command, state in zip(hostile_holes.DENIED, found.states, strict=True)
+        if not isinstance(state, ToolError)
+    ]
+    assert ran == []
+    assert place.picture() == before
 
 
 @pytest.mark.spec("A-04")

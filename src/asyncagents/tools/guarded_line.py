@@ -8,8 +8,9 @@ from asyncagents.domain.permission import GUARDED_PLACE
 from asyncagents.engine.tool import Ask
 from asyncagents.tools import shell_rules
 from asyncagents.tools.files import Files
-from asyncagents.tools.shell_command import dangers, words_of
-from asyncagents.tools.shell_places import Words, named_paths
+from asyncagents.tools.shell_command import find_dangers
+from asyncagents.tools.shell_places import Where, find_paths
+from asyncagents.tools.shell_word import Word, Words, words_of
 
 MOST_LOOKED_AT = 5_000
 MOST_NAMED = 16
@@ -44,20 +45,21 @@ _DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty",
 def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
     """What the line needs leave for beside the rules of `bash`: nothing, or one ask that names the places."""
     parsed = shell_rules.split(command)
+    where = Where(files.root, str(start), str(home))
     commands = [_without_excluded(words) for words in parsed.commands]
-    redirected = [("tee", file) for file in parsed.read]
+    redirected = [(Word("tee"), file) for file in parsed.redirected]
     changing = [words for words in (*commands, *redirected) if words[0] == "cd" or not _only_reads(words)]
     reading = [words for words in commands if words[0] == "cd" or _only_reads(words)]
     found: dict[str, str] = {}
     if any(words[0] != "cd" for words in changing):
-        found |= _guarded(files, named_paths(changing, start=start, home=home), secret=False)
+        found |= _guarded(files, find_paths(changing, where), secret=False)
     if reading:
-        found |= _guarded(files, named_paths(reading, start=start, home=home), secret=True)
-    if _is_unknown(files, (*commands, *redirected), start=start, home=home):
+        found |= _guarded(files, find_paths(reading, where), secret=True)
+    if _is_unknown(files, (*commands, *redirected), where):
         found[files.root] = "which files it names is not known"
     whole = [words for words in commands if words[0] == "cd" or _reads_whole_folders(words)]
     if any(words[0] != "cd" for words in whole):
-        for path in set(named_paths(whole, start=start, home=home)):
+        for path in set(find_paths(whole, where)):
             found |= dict.fromkeys(files.guard.secrets_below(path), "it may not be read unasked")
     if not found:
         return ()
@@ -80,17 +82,17 @@ def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, s
     return found
 
 
-def _is_unknown(files: Files, commands: Sequence[Words], *, start: Path, home: Path) -> bool:
+def _is_unknown(files: Files, commands: Sequence[Words], where: Where) -> bool:
     """Whether only the shell can tell what is named, in a project that has something to hide."""
     if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
         return False
     if not files.guard.secrets_below(files.root):
         return False
-    return "/" in set(named_paths(commands, start=start, home=home))
+    return "/" in set(find_paths(commands, where))
 
 
 def _only_reads(words: Words) -> bool:
-    if any(True for _ in dangers(words)):
+    if any(True for _ in find_dangers(words)):
         return False
     if words[0] == "git":
         trade = next((word for word in words[1:] if not word.startswith("-")), "status")
@@ -117,7 +119,7 @@ def _without_excluded(words: Words) -> Words:
     return (words[0], *_kept(words[1:]))
 
 
-def _kept(words: Sequence[str]) -> Iterable[str]:
+def _kept(words: Sequence[Word]) -> Iterable[Word]:
     """Without `--exclude=x` and `--exclude x`."""
     skips = False
     for word in words:

@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.permission import match
-from asyncagents.tools.shell_command import WRAPPERS
 from asyncagents.tools.shell_usage import GIT_READERS, READERS, RUNNERS, USAGES, does_more, is_plain
+from asyncagents.tools.shell_wrappers import WRAPPERS
 
 LONGEST_EXACT = 2_000
 MOST_EXACT_LINES = 20

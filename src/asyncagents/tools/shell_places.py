@@ -1,89 +1,165 @@
-"""Which places outside the project the words of a shell line may name."""
+"""Which places outside the project the words of a shell line may name, and what files do to its words."""
 
 import os
 import re
 from collections.abc import Iterable, Iterator
-from glob import iglob
-from itertools import islice
-from pathlib import Path
-from typing import TypeAlias
 
-from asyncagents.tools import shell_command
+from msgspec import Struct
+
+from asyncagents.tools import shell_git
+from asyncagents.tools.shell_command import PATHS, find_files
+from asyncagents.tools.shell_glob import ANYWHERE, Disk, TooMuch, join_words, resolve
+from asyncagents.tools.shell_links import NameChanges
+from asyncagents.tools.shell_options import before_end
+from asyncagents.tools.shell_word import Word, Words, is_wild, splits
 
 MOST_PLACES = 16
-MOST_MATCHES = 1_000
-MOST_WILD = 3
-MOST_LOOKS = 10_000
-_GLOB = frozenset("*?[")
 # Known to be harmless as words; as names of files they may be anything.
 _VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
 _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
-Words: TypeAlias = tuple[str, ...]
+
+class Where(Struct, frozen=True):
+    """Where a shell line runs: the project, the folder it starts in, the home of its user."""
+
+    directory: str
+    start: str
+    home: str
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The variables that are known."""
+        return {"HOME": self.home, "PWD": self.start}
+
+    @property
+    def splitting(self) -> frozenset[str]:
+        """The variables that an unquoted word must not name: each may be several words, or none."""
+        started = (self.start, resolve(self.start))
+        return frozenset(
+            [*(["HOME"] if splits(self.home) else []), *(["PWD"] if any(map(splits, started)) else [])]
+        )
 
 
-def paths_outside(commands: Iterable[Words], *, directory: Path, start: Path, home: Path) -> Iterator[str]:
-    """The real paths outside the project that the commands name."""
-    project = os.path.realpath(directory)
-    places = [str(start)]
-    for path in _named(commands, places, str(home)):
-        real = os.path.realpath(path)
-        if real != project and not real.startswith(project.rstrip("/") + "/") and real != os.devnull:
-            yield real
+class Places:
+    """The folders that a line may be in: a `cd` may have happened, or not, before a path is read."""
+
+    def __init__(self, where: Where | None) -> None:
+        self.home = where.home if where else "/"
+        self.all = [where.start] if where else []
+
+    def follow(self, words: Words) -> list[str]:
+        """Take note of a `cd`; return where it may lead."""
+        if words[0] != "cd" or not self.all:
+            return []
+        if len(self.all) >= MOST_PLACES:
+            return [ANYWHERE]
+        target = words[1] if len(words) > 1 else Word(self.home)
+        there = [str(join_words(place, expand(target, self.home, place))) for place in self.all]
+        # To cd, `link/..` is where the link lies, not above where it leads.
+        there += [os.path.normpath(each) for each in there if ".." in each.split("/")]
+        self.all += there
+        return there
 
 
-def _named(commands: Iterable[Words], places: list[str], home: str) -> Iterator[str]:
-    """Every path that may be meant: a `cd` may have happened, or not, before a relative one is read."""
-    yield places[0]
-    looked = 0
-    for words in commands:
-        for word in filter(None, shell_command.candidates(words)):
-            if words[0] in shell_command.PATHS and _VARIABLE.search(word):
-                yield "/"  # which file that is only the shell knows
-            for place in places:
-                looked += 1 + 100 * bool(_GLOB & set(word))
-                if looked > MOST_LOOKS:
-                    yield "/"  # to look at all of them would take too long
-                    return
-                yield from _meant(os.path.join(place, _expanded(word, home, place)))
-        if words[0] == "cd" and len(places) >= MOST_PLACES:
-            yield "/"
-        elif words[0] == "cd":
-            target = words[1] if len(words) > 1 else home
-            there = [os.path.join(place, _expanded(target, home, place)) for place in places]
-            # To cd, `link/..` is where the link lies, not above where it leads.
-            places += [*there, *(os.path.normpath(each) for each in there if ".." in each.split("/"))]
-            yield from places[-2:]
+class Survey:
+    """What a line means where it runs."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._disk = Disk()
+        self._project = resolve(where.directory)
+        self.outside: dict[str, None] = {}
+        """The real paths outside the project that the line names."""
+        self.reasons: list[str] = []
+
+    def look(self, commands: Iterable[Words]) -> None:
+        """Look at the commands of a line in their order."""
+        places = Places(self._where)
+        changes = NameChanges(self._disk)
+        try:
+            self._keep(places.all[0])
+            for words in commands:
+                self._look_at(words, places, changes)
+        except TooMuch:
+            self.reasons.append("it may name more files than can be looked at")
+            self._keep(ANYWHERE)
+
+    def _look_at(self, words: Words, places: Places, changes: NameChanges) -> None:
+        for path in self.find_named(words, places):
+            self._keep(path)
+        filled = (words[0], *(expand(word, places.home, places.all[0]) for word in words[1:]))
+        self.reasons.extend(changes.judge(filled, places.all))
+        if words[0] == "git":
+            self.reasons.extend(shell_git.find_local(filled, places.all))
+        for path in places.follow(words):
+            self._keep(path)
+
+    def _keep(self, path: str) -> None:
+        real = resolve(path)
+        if real not in {self._project, os.devnull} and not real.startswith(self._project.rstrip("/") + "/"):
+            self.outside[real] = None
+
+    def find_named(self, words: Words, places: Places) -> Iterator[str]:
+        """Find every path that may be meant. Raises `TooMuch`."""
+        for path in self._find_all(words, places):
+            self._disk.spend()
+            yield path
+
+    def _find_all(self, words: Words, places: Places) -> Iterator[str]:
+        options = len(before_end(words[0], words[1:]))
+        for at, word in enumerate(words[1:]):
+            for part in filter(None, find_files((words[0], word))):
+                if words[0] in PATHS and _VARIABLE.search(part):
+                    yield ANYWHERE  # which file that is only the shell knows
+                for place in places.all:
+                    path = join_words(place, expand(part, places.home, place))
+                    yield from self._find_meant(path, place, may_be_option=at < options)
+                    if words[0] == "ln":
+                        yield from _from_links(path, words)
+
+    def _find_meant(self, path: Word, place: str, *, may_be_option: bool) -> Iterator[str]:
+        """Find what a path with wildcards may be by now: a link among them leads out as well as any other."""
+        if not is_wild(path):
+            yield path
+            return
+        yield re.split(r"[*?\[]", path.shape)[0]
+        if _HIDDEN_ABOVE.search(path):  # before 5.2, `.?` is also `..` to bash
+            yield _HIDDEN_ABOVE.sub("/..", path, count=1)
+        for match in self._disk.find_matches(path):
+            yield match
+            # The match is a word of its own: it may be an option, or name a file after its `=`.
+            name = match.removeprefix(place.rstrip("/") + "/")
+            if may_be_option and name.startswith("-"):
+                self.reasons.append(f"the name of the file {name} looks like an option")
+            yield from (
+                os.path.join(place, part) for part in find_files((Word(""), Word(name))) if part != name
+            )
 
 
-def _expanded(word: str, home: str, place: str) -> str:
-    for name, value in (("HOME", home), ("PWD", place)):
-        word = word.replace(f"${name}", value).replace(f"${{{name}}}", value)
-    if word == "~" or word.startswith("~/"):
-        word = home + word[1:]
-    elif word.startswith("~"):
-        word = "/" + word
-    return word.replace("\0", "")
-
-
-def _meant(path: str) -> Iterator[str]:
-    """What a path with wildcards may be by now: a link among them leads out as well as any other."""
-    if not _GLOB & set(path):
-        yield path
-        return
-    yield re.split(r"[*?\[]", path)[0]
-    if sum(bool(_GLOB & set(part)) for part in path.split("/")) > MOST_WILD:
-        yield "/"  # to look for all of them would take too long
-        return
-    if _HIDDEN_ABOVE.search(path):  # before 5.2, `.?` is also `..` to bash
-        yield _HIDDEN_ABOVE.sub("/..", path, count=1)
+def find_paths(commands: Iterable[Words], where: Where) -> Iterator[str]:
+    """Find the real path of everything that the commands may name, the folder that they start in first."""
+    survey, places = Survey(where), Places(where)
     try:
-        yield from islice(iglob(path, include_hidden=True), MOST_MATCHES)
-    except (OSError, ValueError):
-        yield "/"
+        yield resolve(places.all[0])
+        for words in commands:
+            yield from map(resolve, survey.find_named(words, places))
+            yield from map(resolve, places.follow(words))
+    except TooMuch:
+        yield ANYWHERE
 
 
-def named_paths(commands: Iterable[Words], *, start: Path, home: Path) -> Iterator[str]:
-    """The real path of everything that the commands may name, the folder that they start in first."""
-    for path in _named(commands, [str(start)], str(home)):
-        yield os.path.realpath(path)
+def _from_links(path: Word, words: Words) -> Iterator[str]:
+    """What a link leads to is read from where the link lies."""
+    for word in words[1:]:
+        yield os.path.join(os.path.dirname(path), word)
+        yield os.path.join(path, word)
+
+
+def expand(word: Word, home: str, place: str) -> Word:
+    """Put in what the shell would: the home, the folder it is in."""
+    word = word.fill({"HOME": home, "PWD": place})
+    if word == "~" or word.startswith("~/"):
+        word = Word(home + word[1:], home + word.shape[1:])
+    elif word.startswith("~"):
+        word = Word("/" + word, "/" + word.shape)
+    return Word(word.replace("\0", "_"), word.shape.replace("\0", "_"))

@@ -17,10 +17,11 @@ from tree_sitter import Language, Node, Parser
 
 from asyncagents.domain.permission import UNCLEAR
 from asyncagents.engine.tool import Ask
-from asyncagents.tools import shell_command
+from asyncagents.tools import shell_command, shell_wrappers
 from asyncagents.tools.outside import line_asks
 from asyncagents.tools.shell_always import Setting, exact_line, line_patterns, reads_only
-from asyncagents.tools.shell_places import paths_outside
+from asyncagents.tools.shell_places import Places, Survey, Where
+from asyncagents.tools.shell_word import Word, Words, read_word, spellings, text_of, words_of
 
 LONGEST = 20_000
 DEEPEST = 3
@@ -28,11 +29,9 @@ MOST_COMMANDS = 64
 MOST_TEXTS = 16
 
 _LANGUAGE = Language(tree_sitter_bash.language())
-# Where programs of the system lie: by their full path they are the same as by their name.
-_SYSTEM = re.compile(r"^/(usr/(local/)?)?s?bin/([^/]+)$")
 
 # Whatever is not among these may hide a command.
-_PLAIN = shell_command.words_of(
+_PLAIN = words_of(
     """
     case_item case_statement command command_name comment compound_statement concatenation do_group
     elif_clause else_clause expansion file_descriptor file_redirect for_statement heredoc_body
@@ -42,6 +41,7 @@ _PLAIN = shell_command.words_of(
     variable_assignment variable_name while_statement word
     """
 )
+_WRAPPING = shell_wrappers.OPAQUE | shell_wrappers.WRAPPERS
 _TOO_MUCH = "it is too long or too deep to be judged"
 _HIDDEN = {
     "ansi_c_string": "it hides text by $'…'",
@@ -53,9 +53,9 @@ _HIDDEN = {
     "process_substitution": "it runs a command to get a file",
     "unset_command": "it unsets variables",
 }
-_KNOWN_VARIABLES = shell_command.words_of("$HOME $PWD $USER $? $$ $# ${HOME} ${PWD} ${USER}")
+_KNOWN_VARIABLES = words_of("$HOME $PWD $USER $? $$ $# ${HOME} ${PWD} ${USER}")
 # What these are set to changes how a program prints, never which one runs.
-_HARMLESS = shell_command.words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
+_HARMLESS = words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
 _WORD = re.compile(r"(?!~[^/])[^`]*", re.DOTALL)
 _ONE_WORD = re.compile(r"(?!~[^/])(?:[^`\s\\]|\\[^\n])*")
 _FORMS = {
@@ -67,7 +67,7 @@ _FORMS = {
     "test_command": re.compile(r"\[\[? (! )?-[defnrswxz] [\w./'\"-]+ \]\]?"),
     "word": _ONE_WORD,
 }
-_HEREDOC = shell_command.words_of("<< <<- heredoc_start heredoc_body heredoc_end")
+_HEREDOC = words_of("<< <<- heredoc_start heredoc_body heredoc_end")
 _BEFORE = frozenset({b"", b" ", b"\t", b"\n", b";"})
 _DELIMITER = re.compile(r"^(['\"]?)(\w+)\1$")
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
@@ -75,18 +75,18 @@ _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
 _GAPS = {"command": _BLANK, "negated_command": _BLANK, "concatenation": re.compile(rb"")}
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
-_ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
-_ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
 
 
 class Parsed(Struct, frozen=True, kw_only=True):
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[Words, ...]
     """The words of each simple command, in order."""
     patterns: tuple[str, ...]
     """What the rules are asked about: each must be allowed, any may be denied. Never empty."""
     reasons: tuple[str, ...] = ()
     """Why rules that allow do not suffice."""
-    read: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    """Real paths outside the project that it may name."""
+    redirected: tuple[Word, ...] = ()
     """Files that redirections name."""
 
     @property
@@ -95,10 +95,14 @@ class Parsed(Struct, frozen=True, kw_only=True):
         return bool(self.reasons)
 
 
-def split(command: str) -> Parsed:
-    """Take a line apart. Whatever it is, the result can be asked about."""
-    reading = _Reading()
+def split(command: str, where: Where | None = None) -> Parsed:
+    """Take a line apart. Whatever it is, the result can be asked about.
+
+    `where` says where it would run: without that, nothing is looked up on the disk.
+    """
+    reading = _Reading(where)
     reading.read(command)
+    reading.finish()
     patterns = [_text(words) for words in reading.commands]
     if not patterns:
         reading.reasons.append("no command was found in it")
@@ -108,14 +112,14 @@ def split(command: str) -> Parsed:
         commands=tuple(reading.commands),
         patterns=tuple(dict.fromkeys(patterns)),
         reasons=tuple(dict.fromkeys(reading.reasons)),
-        read=tuple(reading.files),
+        outside=reading.outside,
+        redirected=tuple(reading.files),
     )
 
 
 def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
     """What a command that starts in `start` needs leave for; `directory` is the project's."""
-    parsed = split(command)
-    commands = (*parsed.commands, *(("cat", file) for file in parsed.read))
+    parsed = split(command, Where(str(directory), str(start), str(home)))
     folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
     setting = Setting(command, at_top=not folder and all(_stays(words, top) for words in parsed.commands))
     lasting = () if parsed.reasons else line_patterns(parsed.commands, setting)
@@ -133,15 +137,14 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
         also=(UNCLEAR,) if parsed.asks_always else (),
         narrow=True,
     )
-    outside = tuple(dict.fromkeys(paths_outside(commands, directory=directory, start=start, home=home)))
-    if not outside:
+    if not parsed.outside:
         return (asked,)
     line = replace(asked, always=exactly, exact=bool(exactly))
     reads = not parsed.reasons and reads_only(parsed.commands)
-    return *line_asks(outside, line, home=str(home), reads=reads), asked
+    return *line_asks(parsed.outside, line, home=str(home), reads=reads), asked
 
 
-def _stays(words: tuple[str, ...], top: str) -> bool:
+def _stays(words: Words, top: str) -> bool:
     """Whether a command leaves the folder of the project as the one that later commands run in."""
     return words[0] != "cd" or (len(words) == 2 and os.path.realpath(os.path.join(top, words[1])) == top)
 
@@ -153,11 +156,27 @@ def _text(words: tuple[str, ...]) -> str:
 class _Reading:
     """One walk over a line's tree, without recursion: a line may nest as deep as it likes."""
 
-    def __init__(self) -> None:
-        self.commands: list[tuple[str, ...]] = []
+    def __init__(self, where: Where | None) -> None:
+        self.commands: list[Words] = []
         self.reasons: list[str] = []
-        self.files: list[str] = []
+        self.outside: tuple[str, ...] = ()
+        self._where = where
+        self._places = Places(where)
+        self._values = where.values if where else {"HOME": "/home", "PWD": "/project"}
+        self._splitting = where.splitting if where else frozenset()
+        self._bare: set[str] = set()
+        self.files: list[Word] = []
         self._texts = 0
+
+    def finish(self) -> None:
+        """Judge the line as a whole."""
+        if "PWD" in self._bare and any(words[0] == "cd" for words in self.commands):
+            self.reasons.append("what $PWD holds after cd is not known")
+        if self._where:
+            survey = Survey(self._where)
+            survey.look([*self.commands, *((Word("cat"), file) for file in self.files)])
+            self.reasons.extend(survey.reasons)
+            self.outside = tuple(survey.outside)
 
     def read(self, text: str, depth: int = 0) -> None:
         self._texts += 1
@@ -185,48 +204,76 @@ class _Reading:
         match node.type:
             case "&":
                 self.reasons.append("it leaves a process behind")
-            case "comment" | "file_descriptor" if source[: node.start_byte][-1:] not in _BEFORE:
+            case "comment" | "file_descriptor" if (
+                source[max(node.start_byte - 1, 0) : node.start_byte] not in _BEFORE
+            ):
                 self.reasons.append(f"where its {node.type.replace('_', ' ')} begins is not known")
             case "command":
                 self._command(node, source, depth)
             case "file_redirect":
                 self._redirect(node, source)
             case _:
+                self.reasons.extend(self._find_bare(node, source))
                 self.reasons.extend(_judged(node, source))
+
+    def _find_bare(self, node: Node, source: bytes) -> Iterator[str]:
+        """Find variables that the shell makes words of, as blanks and wildcards in their values say."""
+        if node.type not in {"simple_expansion", "expansion"} or _is_quoted(node):
+            return
+        name = text_of(node, source).strip("${}")
+        self._bare.add(name)
+        if name in self._splitting:
+            yield f"${name} is not one word here: it must be quoted"
 
     def _command(self, node: Node, source: bytes, depth: int) -> None:
         name = node.child_by_field_name("name")
         if name is None:
             return
-        if _has(name, {"simple_expansion", "expansion"}) or re.search(r"[*?\[\]{}~]", _of(name, source)):
+        if _has(name, {"simple_expansion", "expansion"}) or re.search(r"[*?\[\]{}~]", text_of(name, source)):
             self.reasons.append("which program it runs is not known")
         given = node.children_by_field_name("argument")
-        self._add((_word(name, source), *(_word(child, source) for child in given)), depth)
+        self._add((read_word(name, source), *(read_word(child, source) for child in given)), depth)
 
-    def _add(self, words: tuple[str, ...], depth: int) -> None:
-        """A command, and those that it would run."""
+    def _add(self, words: Words, depth: int) -> None:
+        """Add a command, and those that it would run."""
         if depth > DEEPEST or len(self.commands) >= MOST_COMMANDS:
             self.reasons.append(_TOO_MUCH)
             return
-        if system := _SYSTEM.match(words[0]):
-            words = (system.group(3), *words[1:])
+        spelled = words[0]
+        words = (Word(shell_wrappers.name_program(spelled, self._places.all)), *words[1:])
         self.commands.append(words)
-        self.reasons.extend(shell_command.dangers(words))
-        if words[0] in shell_command.OPAQUE | shell_command.WRAPPERS:
-            found, certain = shell_command.inner(words)
+        self._places.follow(words)
+        for each in spellings(words, self._values):
+            self.reasons.extend(shell_command.find_dangers(each))
+        elsewhere = shell_command.find_elsewhere(spelled)
+        self.reasons.extend(elsewhere)
+        self._unwrap(words, depth + 1)
+        if elsewhere and "/" in words[0]:  # which file that is only the shell knows
+            self._add((Word(os.path.basename(spelled)), *words[1:]), depth + 1)
+
+    def _unwrap(self, words: Words, depth: int) -> None:
+        """Add what a command would run besides itself."""
+        found = list(shell_wrappers.find_executed(words))
+        if len(words) > shell_wrappers.MOST_WORDS and (found or words[0] in _WRAPPING):
+            self.reasons.append(_TOO_MUCH)
+            return
+        texts: list[str] = []
+        if words[0] in _WRAPPING:
+            inner, certain = shell_wrappers.find_inner(words)
             if not certain:
                 self.reasons.append(f"what {words[0]} runs is not known")
-            for inner in found:
-                self._add(inner, depth + 1)
-        if text := shell_command.script(words):
-            self.read(text, depth + 1)
-        if run := shell_command.executed(words):
-            self._add(run, depth + 1)
+            found += inner
+            texts += () if certain else shell_wrappers.find_scripts(words)
+        for each in found:
+            if len(self.commands) < MOST_COMMANDS:
+                self._add(each, depth)
+        for text in texts[:MOST_TEXTS]:
+            self.read(text, depth)
 
     def _redirect(self, node: Node, source: bytes) -> None:
         operators = {child.type for child in node.children if not child.is_named}
         destinations = node.children_by_field_name("destination")
-        target = _word(destinations[0], source) if destinations else ""
+        target = read_word(destinations[0], source) if destinations else Word("")
         if len(destinations) != 1:
             # The parser takes the words after a redirection for more of it; to bash they are the command's.
             self.reasons.append("it has words after a redirection")
@@ -262,7 +309,7 @@ def _gaps(node: Node, source: bytes) -> Iterator[str]:
 
 def _judged(node: Node, source: bytes) -> Iterator[str]:
     """What is plain only in some forms."""
-    text = _of(node, source)
+    text = text_of(node, source)
     match node.type:
         case "simple_expansion" | "expansion" if text not in _KNOWN_VARIABLES:
             yield f"what {text} holds is not known"
@@ -287,18 +334,26 @@ def _expands(text: str) -> bool:
 def _heredoc(node: Node, source: bytes) -> Iterator[str]:
     if any(child.type not in _HEREDOC for child in node.children):
         yield "it has words after a redirection"
-    starts = [_of(child, source) for child in node.children if child.type == "heredoc_start"]
-    bodies = [_of(child, source) for child in node.children if child.type == "heredoc_body"]
-    ends = [_of(child, source) for child in node.children if child.type == "heredoc_end"]
+    starts = [text_of(child, source) for child in node.children if child.type == "heredoc_start"]
+    bodies = [text_of(child, source) for child in node.children if child.type == "heredoc_body"]
+    ends = [text_of(child, source) for child in node.children if child.type == "heredoc_end"]
     delimiter = _DELIMITER.match(starts[0]) if len(starts) == len(bodies) == len(ends) == 1 else None
     if delimiter is None or ends[0].strip() != delimiter.group(2):
         yield "where its text ends is not known"
         return
     lines = [line.strip() for line in bodies[0].split("\n")]
-    if delimiter.group(2) in lines or _of(node, source).count("<<") != 1:
+    if delimiter.group(2) in lines or text_of(node, source).count("<<") != 1:
         yield "where its text ends is not known"
     if not delimiter.group(1) and re.search(r"[`\\]|\$\(", bodies[0]):
         yield _HIDDEN["command_substitution"]
+
+
+def _before(node: Node, source: bytes) -> bytes:
+    return source[max(node.start_byte - 1, 0) : node.start_byte]
+
+
+def _is_quoted(node: Node) -> bool:
+    return node.parent is not None and node.parent.type in {"string", "heredoc_body"}
 
 
 def _has(node: Node, types: set[str]) -> bool:
@@ -316,27 +371,3 @@ def _shadow(source: bytes) -> bytes:
     the process. To bash all of that is like letters, and each has two bytes or more: no keyword comes of it.
     """
     return _NOT_ASCII.sub(b"x", source)
-
-
-def _of(node: Node, source: bytes) -> str:
-    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-
-
-def _word(node: Node, source: bytes) -> str:
-    """A word as the program would get it, as far as that is known."""
-    text = _of(node, source)
-    match node.type:
-        case "raw_string":
-            return text[1:-1]
-        case "string":
-            return _ESCAPED_IN_STRING.sub(_unescaped, text[1:-1])
-        case "ansi_c_string":
-            return _ESCAPED.sub(_unescaped, text[2:-1])
-        case "concatenation" | "command_name":
-            return "".join(_word(child, source) for child in node.children)
-        case _:
-            return _ESCAPED.sub(_unescaped, text)
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return "" if found.group(1) == "\n" else found.group(1)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.tools.shell_command import words_of
+from asyncagents.tools.shell_word import words_of
 
 Fits: TypeAlias = Callable[[str], bool]
 

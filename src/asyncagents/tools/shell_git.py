@@ -1,0 +1,128 @@
+"""What a git command can do besides what its name says."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from asyncagents.tools.shell_options import before_end, is_one_of, may_become_option
+from asyncagents.tools.shell_word import Word, Words, words_of
+from asyncagents.tools.shell_wrappers import find_starts
+
+_PLAIN = frozenset({"--no-pager", "--version", "--help", "-h", "-v", "--no-optional-locks"})
+_TRADES = words_of(
+    """
+    add am apply bisect blame branch cat-file check-ignore checkout cherry cherry-pick clean clone
+    commit count-objects describe diff diff-tree fetch for-each-ref format-patch fsck gc grep help
+    init log ls-files ls-remote ls-tree merge merge-base mv name-rev notes pull push range-diff
+    rebase reflog remote reset restore rev-list rev-parse revert rm shortlog show show-ref stash
+    status submodule switch symbolic-ref tag version whatchanged worktree
+    """
+)
+_OPTIONS = words_of(
+    """
+    --config --exec --ext-diff --extcmd --no-index --open-files-in-pager --output
+    --output-directory --receive-pack --repo --separate-git-dir --server-option --strategy --template
+    --textconv --unsafe-paths --upload-pack --web
+    """
+)
+_LETTERS = {
+    "clone": "cu", "format-patch": "o", "grep": "O", "help": "w", "merge": "s", "pull": "s", "rebase": "xs",
+}  # fmt: skip
+# Of these trades the next word says what they do; only these words are plain.
+_WORDS = {
+    "bisect": words_of("bad good log new next old reset skip start terms"),
+    "notes": words_of("add append copy edit get-ref list merge prune remove show"),
+    "remote": words_of("get-url prune remove rename rm set-branches set-head show update"),
+    "submodule": words_of("deinit init status summary sync"),
+    "worktree": words_of("list lock prune remove unlock"),
+}
+# They talk to another repository: one on this machine brings its own hooks and configuration.
+_REMOTE = words_of("clone fetch ls-remote pull push")
+_WITHOUT_VALUE = words_of(
+    """
+    --all --atomic --bare --delete --dry-run --ff-only --follow-tags --force --force-with-lease --heads
+    --mirror --no-rebase --no-tags --no-verify --progress --prune --quiet --rebase --recursive
+    --set-upstream --tags --unshallow --update-head-ok --verbose -4 -6 -d -f -n -p -q -r -t -u -v
+    """
+)
+_ELSEWHERE = re.compile(r"(https?|ssh|git)://.*|[\w.-]+(@[\w.-]+)?:(?!:).*")
+_HERE = re.compile(r"[./~].*|file:.*")
+# They put files into the project: which, the repository or a patch says.
+_CHANGING = words_of(
+    """
+    am apply bisect checkout cherry-pick clone merge mv pull rebase reset restore revert stash submodule
+    switch worktree
+    """
+)
+_NEW_BRANCH = {"checkout": "-b", "switch": "-c"}
+_FILES = words_of(
+    """
+    -F -t -f -O -S -X --contents --exclude-from --file --ignore-revs-file --pathspec-from-file --template
+    """
+)
+
+
+def find_trade(arguments: Sequence[Word]) -> int:
+    """Find which argument is the trade; their number, if there is none."""
+    return len(list(takewhile(lambda argument: argument.startswith("-"), arguments)))
+
+
+def find_dangers(arguments: Words) -> Iterator[str]:
+    """Yield why a git command needs a person: options before its trade run programs, and so do trades."""
+    at = find_trade(arguments)
+    for option in arguments[:at]:
+        if option not in _PLAIN:
+            yield f"git {option.partition('=')[0]} changes how git works"
+    if at == len(arguments):
+        return
+    trade, rest = arguments[at], arguments[at + 1 :]
+    if trade not in _TRADES:
+        yield f"what git {trade} does is not known"
+    risky = _OPTIONS | {f"-{letter}" for letter in _LETTERS.get(trade, "")}
+    yield from (
+        f"git {trade} {argument.partition('=')[0]} can run or write something"
+        for argument in rest
+        if is_one_of(argument, risky)
+    )
+    yield from (f"git {trade} {word} can run something" for word in _odd_words(trade, arguments[at:]))
+    yield from (f"what {argument} means to git is not known" for argument in rest if "::" in argument)
+    unclear = [each for each in before_end("git", rest) if may_become_option("git", each)]
+    yield from (f"what {argument} means to git is not known" for argument in unclear)
+
+
+def _odd_words(trade: Word, words: Words) -> Iterator[str]:
+    if trade in _WORDS:
+        starts = find_starts(words, (0, 0))
+        yield from (words[start] for start in starts[:1] if words[start] not in _WORDS[trade])
+
+
+def find_local(words: Words, places: Sequence[str]) -> Iterator[str]:
+    """Yield why a git command may work with another repository of this machine."""
+    at = find_trade(words[1:]) + 1
+    if at >= len(words) or words[at] not in _REMOTE:
+        return
+    for start in find_starts(words[at:], (0, 0), _WITHOUT_VALUE):
+        name = words[at + start]
+        if _HERE.fullmatch(name) or (not _ELSEWHERE.fullmatch(name) and _exists(name, places)):
+            yield f"git {words[at]} of {name} may run what lies there"
+
+
+def _exists(name: str, places: Sequence[str]) -> bool:
+    return any(os.path.lexists(os.path.join(place, name)) for place in places)
+
+
+def changes_files(words: Words) -> bool:
+    """Say whether a git command may put new files, or links, into the project."""
+    at = find_trade(words[1:]) + 1
+    trade, rest = "".join(words[at : at + 1]), words[at + 1 :]
+    if trade in _NEW_BRANCH and rest[:-1] == (_NEW_BRANCH[trade],):
+        return False
+    if trade == "reset":
+        return bool({"--hard", "--merge", "--keep"} & set(rest))
+    return trade in _CHANGING
+
+
+def reads_file(words: Words) -> bool:
+    """Say whether a git command has an option that names a file to read."""
+    return any(is_one_of(word, _FILES) for word in words[2:])

@@ -1,0 +1,128 @@
+"""One word of a shell line: its text, and which of its letters the shell still expands."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import translate
+from typing import Self, TypeAlias
+
+from tree_sitter import Node
+
+WILD = frozenset("*?[")
+MOST_STARS = 8
+"""After so many in a pattern, anything fits."""
+_ANY_WILD = re.compile(r"[*?\[]")
+_ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
+_ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
+_PART = re.compile(r"\\(?:\n|.)|[^\\]+|\\", re.DOTALL)
+_SPLIT = re.compile(r"[\s*?\[\\]|^-")
+
+
+class Word(str):
+    """A word as its program gets it; `shape` has the same letters, without the wildcards that were quoted."""
+
+    __slots__ = ("shape",)
+    shape: str
+
+    def __new__(cls, text: str, shape: str | None = None) -> Self:
+        word = super().__new__(cls, text)
+        word.shape = text if shape is None else shape
+        return word
+
+    def cut(self, start: int) -> "Word":
+        """Take the letters from `start` on."""
+        return Word(self[start:], self.shape[start:])
+
+    def fill(self, values: Mapping[str, str]) -> "Word":
+        """Put values in the place of variables; a value is never a pattern."""
+        text, shape = str(self), self.shape
+        for name, value in values.items():
+            for spelling in (f"${{{name}}}", f"${name}"):
+                text = text.replace(spelling, value)
+                shape = shape.replace(spelling, tame(value))
+        return Word(text, shape if len(shape) == len(text) else None)
+
+
+Words: TypeAlias = tuple[Word, ...]
+
+
+def words_of(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def as_words(words: Iterable[str]) -> Words:
+    """Take plain text for words whose wildcards are not quoted."""
+    return tuple(word if isinstance(word, Word) else Word(word) for word in words)
+
+
+def tame(text: str) -> str:
+    """Replace wildcards by a letter that is none."""
+    return _ANY_WILD.sub("_", text)
+
+
+def is_wild(word: Word) -> bool:
+    """Say whether the shell may put names of files in the place of this word."""
+    return not WILD.isdisjoint(word.shape)
+
+
+def compile_pattern(word: Word) -> re.Pattern[str]:
+    """Compile what the shell would match names with, rather too wide than too narrow.
+
+    What a bracket fits depends on the shell and its locale: from the first one on, anything fits.
+    """
+    pieces: list[str] = []
+    for letter, formed in zip(word, word.shape, strict=True):
+        if formed == "[" or pieces.count("*") >= MOST_STARS:
+            pieces.append("*")
+            break
+        pieces.append(f"[{letter}]" if letter in WILD and formed not in WILD else letter)
+    return re.compile(translate("".join(pieces)))
+
+
+def splits(value: str) -> bool:
+    """Say whether an unquoted variable of this value may be something else than one word."""
+    return not value or bool(_SPLIT.search(value))
+
+
+def text_of(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def read_word(node: Node, source: bytes) -> Word:
+    """Read a word as its program would get it, as far as that is known."""
+    text = text_of(node, source)
+    match node.type:
+        case "raw_string":
+            return Word(text[1:-1], tame(text[1:-1]))
+        case "string":
+            inside = _ESCAPED_IN_STRING.sub(_unescape, text[1:-1])
+            return Word(inside, tame(inside))
+        case "ansi_c_string":
+            inside = _ESCAPED.sub(_unescape, text[2:-1])
+            return Word(inside, tame(inside))
+        case "concatenation" | "command_name":
+            parts = [read_word(child, source) for child in node.children]
+            return Word("".join(parts), "".join(part.shape for part in parts))
+        case _:
+            shape = "".join(_shape_part(part) for part in _PART.findall(text))
+            return Word(_ESCAPED.sub(_unescape, text), shape)
+
+
+def spellings(words: Words, values: Mapping[str, str]) -> Iterator[Words]:
+    """Yield the words with what their variables may hold; `$USER` may be empty, and an empty word vanish."""
+    if not any("$" in word for word in words):
+        yield words
+        return
+    for user in ("", "user"):
+        known = {**values, "USER": user}
+        filled = [(word, word.fill(known)) for word in words[1:]]
+        yield (words[0], *(after for before, after in filled if after or not before))
+
+
+def _shape_part(part: str) -> str:
+    if part[0] != "\\" or part == "\\":
+        return part
+    return "" if part == "\\\n" else tame(part[1])
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return "" if found.group(1) == "\n" else found.group(1)

@@ -1,0 +1,130 @@
+"""Programs that run other programs: which of their words are the command that they run."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from asyncagents.tools.shell_glob import resolve
+from asyncagents.tools.shell_word import Words, words_of
+
+# They run what they are given, or change what a later word means: no rule on their name can judge them.
+OPAQUE = words_of(
+    """
+    . alias ash at bash batch bg bind builtin busybox bwrap capsh catchsegv cgexec chpst choom chroot chrt
+    chronic complete coproc cpulimit csh daemonize dash dbus-launch dbus-run-session declare disown doas
+    dumb-init eatmydata ed emacs enable entr env envdir envuidgid eval ex exec expect export fakechroot
+    fakeroot faketime fg firejail firejail-ui fish flock gdb gdbserver getopts gosu hash history hyperfine
+    i386 i486 i586 i686 ifne ionice jobs keychain ksh lckdo let linux32 linux64 local logsave ltrace mapfile
+    mispipe ncat newgrp nohup nsenter numactl nvim parallel pee perf pkexec popd prename prlimit proot
+    proxychains proxychains4 pushd read readarray readonly rename rlwrap rsh run-parts runcon runuser
+    s6-setuidgid screen script scriptreplay select set setarch setpriv setsid setuidgid sg sh shopt socat
+    softlimit source ssh ssh-agent start-stop-daemon stdbuf strace su su-exec sudo systemd-inhibit
+    systemd-nspawn systemd-run taskset tcsh tini tmux torify torsocks toybox trap trickle tsocks typeset
+    unalias uname26 unbuffer unset unshare valgrind vi view vim wait watch watchexec x86_64 xargs xonsh
+    xvfb-run zsh zargs
+    """
+)
+SHELLS = words_of("ash bash csh dash fish ksh sh tcsh zsh")
+# They run the rest of their words as a command; the rest is judged too.
+WRAPPERS = words_of("command nice time timeout")
+# So many words stand before the command, at least and at most.
+_BEFORE = {
+    **dict.fromkeys(
+        words_of(
+            """
+            chroot chrt envdir envuidgid faketime flock gdbserver gosu perf s6-setuidgid setuidgid sg ssh
+            su-exec taskset timeout
+            """
+        ),
+        (1, 1),
+    ),
+    **dict.fromkeys(words_of("cpulimit logsave lckdo ncat rsh runuser script setarch socat su"), (0, 1)),
+    **dict.fromkeys(words_of("at bwrap screen tmux"), (0, 6)),
+}
+MOST_WORDS = 500
+"""A wrapper of more words is not looked into."""
+MOST_STARTS = 16
+_LINE = re.compile(r"[^\w./:=@%+,-]")
+# Where programs of the system lie: by their full path they are the same as by their name.
+_SYSTEM = re.compile(r"^/(usr/(local/)?)?s?bin/([^/]+)$")
+_PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
+
+
+def name_program(spelling: str, places: Sequence[str]) -> str:
+    """Say by which name rules know a program that is spelled as a path; other spellings stay as they are."""
+    if "/" not in spelling:
+        return spelling
+    if ".." not in spelling.split("/") and (known := _SYSTEM.match(_lexical(spelling))):
+        return known.group(3)
+    for place in places:
+        path = os.path.join(place, spelling)
+        if (known := _SYSTEM.match(resolve(path))) and not _is_virtual(path, known.group(3)):
+            return known.group(3)
+    return spelling
+
+
+def _lexical(path: str) -> str:
+    return re.sub(r"^/+", "/", os.path.normpath(path))
+
+
+def _is_virtual(path: str, real: str) -> bool:
+    """Say whether it is the interpreter of a virtual environment: that one goes by its own path."""
+    above = os.path.dirname(os.path.dirname(path))
+    names = (real, os.path.basename(path))
+    return all(map(_PYTHON.match, names)) and os.path.isfile(os.path.join(above, "pyvenv.cfg"))
+
+
+def find_starts(words: Words, before: tuple[int, int], plain: frozenset[str] = frozenset()) -> list[int]:
+    """Find where a wrapper's command may start: a word after an option may be its value.
+
+    `before` says how many words stand before the command, `plain` which options have no value.
+    """
+    found: set[int] = set()
+    looked: set[tuple[int, int]] = set()
+    todo = [(1, 0)]
+    while todo:
+        at, skipped = todo.pop()
+        if at >= len(words) or (at, skipped) in looked:
+            continue
+        looked.add((at, skipped))
+        word = words[at]
+        if word == "--" or word in plain or (not word.startswith("-") and "=" in word):
+            todo.append((at + 1, skipped))
+        elif word.startswith("-"):
+            todo += [(at + 1, skipped), (at + 2, skipped)]
+        else:
+            found |= {at} if skipped >= before[0] else set()
+            todo += [(at + 1, skipped + 1)] if skipped < before[1] else []
+    return sorted(found)[:MOST_STARTS]
+
+
+def find_inner(words: Words) -> tuple[list[Words], bool]:
+    """Find what a wrapper may run, and say whether that is certain."""
+    before = _BEFORE.get(words[0], (0, 0))
+    starts = find_starts(words, before)
+    return [words[start:] for start in starts], words[0] in WRAPPERS and starts == [1 + before[0]]
+
+
+def find_scripts(words: Words) -> Iterator[str]:
+    """Find the texts among a wrapper's words that a shell may read as commands."""
+    if words[0] == "eval":
+        yield " ".join(words[1:])
+        return
+    for start in find_starts(words, _BEFORE.get(words[0], (0, 0))):
+        if _LINE.search(words[start]):
+            yield words[start]
+    for word in words[1:]:
+        if word.startswith("--") and _LINE.search(word):
+            yield word.partition("=")[2]
+        elif word.startswith("-") and _LINE.search(word):
+            yield from (word[start:] for start in range(2, min(5, len(word))))
+        elif words[0] == "socat" and ":" in word:
+            yield word.partition(":")[2]
+
+
+def find_executed(words: Words) -> Iterator[Words]:
+    """Find what `find -exec` and its like would run."""
+    starts = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
+    if words[0] in {"find", "fd", "fdfind"}:
+        places = [index for index, word in enumerate(words) if word in starts]
+        yield from (words[place + 1 :] for place in places[:MOST_STARTS] if words[place + 1 :])

@@ -1,0 +1,119 @@
+"""Lines that once ran unasked: each asks now, or is denied; everyday lines still need no person."""
+
+from pathlib import Path
+
+import pytest
+
+from asyncagents.domain.permission import decide
+from asyncagents.domain.session import Rule
+from asyncagents.engine.tool import Ask
+from asyncagents.tools.shell_places import Where
+from asyncagents.tools.shell_rules import asks, split
+from tests.flows.hostile import Yard
+from tests.flows.hostile_holes import DENIED, HOLES, Hole
+from tests.flows.hostile_yard import fill, plant_holes
+from tests.unit.tools.everyday_commands import AT_HOME, EVERYDAY
+
+EVERYTHING = Rule(permission="*", pattern="*", action="allow")
+NO_REMOVING = Rule(permission="bash", pattern="rm *", action="deny")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Yard:
+    return plant_holes(tmp_path_factory.mktemp("holes"))
+
+
+def judge(place: Yard, command: str, workdir: str = "") -> tuple[Ask, ...]:
+    start = place.root / fill(workdir, place).lstrip("/") if workdir else place.root
+    assert start.is_dir()
+    return asks(fill(command, place), directory=place.root, start=start, home=Path("/home/someone"))
+
+
+@pytest.mark.spec("A-03", "A-04")
+@pytest.mark.parametrize("hole", HOLES, ids=lambda hole: f"{hole.command} {hole.workdir}")
+def test_what_an_attack_ran_unasked_asks(hole: Hole, place: Yard) -> None:
+    found = judge(place, hole.command, hole.workdir)
+    assert any(ask.also or ask.permission == "external_directory" for ask in found)
+
+
+@pytest.mark.spec("A-03", "A-04")
+@pytest.mark.parametrize("command", DENIED)
+def test_a_denied_program_is_denied_by_every_spelling_and_behind_every_wrapper(
+    command: str, place: Yard
+) -> None:
+    found = judge(place, command)
+    actions = {decide((EVERYTHING, NO_REMOVING), ask.permission, ask.patterns) for ask in found}
+    assert "deny" in actions, [ask.patterns for ask in found]
+
+
+@pytest.mark.parametrize("path", ["/proc/self/cwd", "/proc/thread-self/cwd", "//proc/./self/cwd", "here"])
+def test_what_differs_from_process_to_process_is_not_taken_for_the_project(
+    path: str, place: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen from this process the path lies in the project, seen from the shell it does not."""
+    monkeypatch.chdir(place.root / "deep")
+    found = judge(place, f"cat {path}/../outside/secret.txt")
+    assert [ask.permission for ask in found] == ["external_directory", "bash"]
+
+
+@pytest.mark.parametrize(
+    "command", ["grep x -- *", "wc -- *", "ls ./*", "cat ./-*", "rm -- -exec", "sort -- *"]
+)
+def test_after_two_dashes_or_a_slash_no_name_is_an_option(command: str, place: Yard) -> None:
+    """The folder has files with names of options."""
+    assert [(ask.permission, ask.also) for ask in judge(place, command, "names")] == [("bash", ())]
+
+
+def test_a_project_whose_own_path_has_a_link_is_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.txt").write_text("")
+    (tmp_path / "named").symlink_to("real")
+    root = tmp_path / "named"
+    found = asks("mv a.txt b.txt && cat b.txt", directory=root, start=root, home=Path("/home/someone"))
+    assert [(ask.permission, ask.also) for ask in found] == [("bash", ())]
+
+
+def test_there_are_enough_holes_and_all_differ() -> None:
+    assert len(set(HOLES)) == len(HOLES) >= 2 * 47
+    assert len(set(DENIED)) == len(DENIED)
+    assert len(set(EVERYDAY)) == len(EVERYDAY) >= 60
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("everyday")
+    for name in ("src/one.py", "src/two.py", "tests/x.py", "scripts/build.sh", "README.md", "a.txt", "b.txt"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("x")
+    virtual = root / ".venv" / "bin"
+    virtual.mkdir(parents=True)
+    (virtual.parent / "pyvenv.cfg").write_text("")
+    (virtual / "python").symlink_to("/usr/bin/python3")
+    return root
+
+
+@pytest.mark.spec("A-03")
+@pytest.mark.parametrize("command", EVERYDAY)
+def test_an_everyday_line_is_judged_by_the_rules_alone(command: str, project: Path) -> None:
+    found = asks(command, directory=project, start=project, home=Path("/home/someone"))
+    assert [(ask.permission, ask.also) for ask in found] == [("bash", ())], found[-1].metadata
+
+
+@pytest.mark.parametrize("command", AT_HOME)
+def test_a_line_that_leaves_the_project_is_clear_all_the_same(command: str, project: Path) -> None:
+    found = asks(command, directory=project, start=project, home=Path("/home/someone"))
+    assert [(ask.permission, ask.also) for ask in found] == [("external_directory", ()), ("bash", ())]
+
+
+@pytest.mark.parametrize(
+    ("home", "asked"), [("/home/some one", True), ("/home/*", True), ("", True), ("/home/someone", False)]
+)
+def test_an_unquoted_home_is_one_word_only_if_its_value_is(home: str, asked: bool, project: Path) -> None:
+    values = Where(str(project), str(project), home)
+    assert split("echo $HOME/x", values).asks_always == asked
+    assert not split('echo "$HOME/x"', values).asks_always
+
+
+def test_the_program_of_a_virtual_environment_goes_by_its_path(project: Path) -> None:
+    *_, ask = asks(".venv/bin/python -m x", directory=project, start=project, home=Path("/home/someone"))
+    assert ask.patterns == (".venv/bin/python -m x",)
