@@ -1,6 +1,5 @@
 """The tool bash: a command under the user's rules, ended with all that it started."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools import shell_rules
 from asyncagents.tools.described import described
 from asyncagents.tools.process import Ended, Processes
+from asyncagents.tools.threads import Threads
 
 DEFAULT = 120_000
 LONGEST = 600_000
@@ -34,9 +34,11 @@ class Bash(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def bash(processes: Processes, *, home: Path) -> Tool[Bash]:
+def bash(processes: Processes, *, home: Path, threads: Threads | None = None) -> Tool[Bash]:
+    planning = threads or Threads()
+
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
-        return await asyncio.to_thread(
+        return await planning.run(
             shell_rules.asks,
             args.command,
             directory=Path(context.directory),

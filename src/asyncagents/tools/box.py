@@ -61,13 +61,13 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
     files, seen = doors.files, doors.seen
     tools: list[AnyTool] = [
         read(files, seen),
-        list_files(files, seen),
-        glob(files, seen),
+        list_files(files, seen, doors.processes),
+        glob(files, seen, doors.processes),
         grep(files, seen, doors.processes),
         edit(files, seen),
         write(files, seen),
         patch(files, seen),
-        bash(doors.processes, home=bench.home),
+        bash(doors.processes, home=bench.home, threads=files.threads),
         webfetch(bench.web),
         todowrite(bench.todos, bench.ids),
         todoread(bench.todos),
@@ -75,5 +75,5 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
         wait(bench.clock),
     ]
     if skills:
-        tools.append(skill(skills))
+        tools.append(skill(skills, files.threads))
     return tuple(capped(tool, bench.output) for tool in tools)

@@ -17,6 +17,8 @@ from asyncagents.tools.mcp import open_servers
 from asyncagents.tools.projects import Extensions, Projects
 from asyncagents.tools.web import open_web
 
+REST_SECONDS = 2.0
+
 Delegating: TypeAlias = Callable[[DelegationConfig], Sequence[AnyTool]]
 Open: TypeAlias = Callable[[Store, Ids, Delegating], Projects]
 
@@ -33,6 +35,7 @@ async def open_coding(
     """`config` counts in every directory; without one, the files of each do."""
     environment = system_environment()
     forget_old(output, clock.now())
+    made: list[Projects] = []
     async with open_web() as web, open_servers(output) as servers:
 
         def furnish(store: Store, ids: Ids, delegating: Delegating) -> Projects:
@@ -46,8 +49,14 @@ async def open_coding(
                 servers=servers,
                 delegating=delegating,
             )
-            return Projects(
+            projects = Projects(
                 environment, bench, clock=clock, config=config, tools=tools, extensions=extensions
             )
+            made.append(projects)
+            return projects
 
-        yield furnish
+        try:
+            yield furnish
+        finally:
+            for projects in made:
+                await projects.rest(REST_SECONDS)

@@ -14,6 +14,7 @@ from asyncagents.tools.folder import MOST_BYTES, Entry, Folder
 from asyncagents.tools.place import Inside, Outside, Place
 from asyncagents.tools.replacing import put
 from asyncagents.tools.stamp import Content, Stamp, stamp
+from asyncagents.tools.threads import Threads
 
 _LONGEST_PATH = 4_000
 _LOCKS = 64
@@ -47,6 +48,7 @@ class Files:
         self.root = os.path.realpath(root)
         self._home = str(home or Path.home())
         self._open_folder = open_folder or best_open()
+        self.threads = Threads()
         self._locks = tuple(RLock() for _ in range(_LOCKS))
 
     def place(self, path: str, directory: str = "") -> Place:

@@ -18,6 +18,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.process_hunt import Hunt
 from asyncagents.tools.process_output import Output
 from asyncagents.tools.process_running import Alone, Kept, Order, Running
+from asyncagents.tools.threads import Threads
 
 MARKER = "ASYNCAGENTS_PROCESS"
 CAP = 30_000
@@ -28,6 +29,8 @@ LAST_WORDS = 5.0
 NAMESPACE = ("--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/", "--proc", "/proc", "--")
 
 TRIAL = 10.0
+SEARCHES = 2
+HUNTS = 8
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
@@ -63,6 +66,9 @@ class Processes:
         self._supervisor = supervisor and _has_interpreter()
         self._found: Containment | None = None
         self._finding = asyncio.Lock()
+        self._threads = Threads(HUNTS)
+        self.searches = asyncio.Semaphore(SEARCHES)
+        """One for each search of files that runs; what is beyond waits."""
 
     def with_variables(self, more: Mapping[str, str]) -> "Processes":
         """The same, with an environment that has these too."""
@@ -96,7 +102,7 @@ class Processes:
 
     async def attach(self, command: Sequence[str], *, cwd: Path, ends: "Ends") -> Running:
         """Start it between pipes; whoever asked for it ends it."""
-        hunt = _hunt()
+        hunt = self._hunt()
         hunt.pipe = f"pipe:[{os.fstat(ends.output).st_ino}]"
         way = await self.containment()
         argv = (*self._namespace, *command) if way == "namespace" else tuple(command)
@@ -106,7 +112,7 @@ class Processes:
     async def _run(
         self, way: "_Way", timeout: float | None, output: Output, on_output: OnOutput | None
     ) -> Ended:
-        hunt = _hunt()
+        hunt = self._hunt()
         async with _pipe(hunt) as (reader, write):
             try:
                 running = await self._start(way, write, hunt)
@@ -139,6 +145,10 @@ class Processes:
         except (OSError, ValueError) as error:
             raise ToolError(refused(error, way.cwd)) from error
 
+    def _hunt(self) -> Hunt:
+        marker = f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}"
+        return Hunt(marker, self._threads)
+
     async def _find(self) -> Containment:
         if self._namespace and await self._works(_Way((*self._namespace, "true"), Path("/"))):
             return "namespace"
@@ -167,10 +177,6 @@ class _Way(Struct, frozen=True):
     cwd: Path
     supervised: bool = False
     ends: Ends | None = None
-
-
-def _hunt() -> Hunt:
-    return Hunt(f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}")
 
 
 def _has_interpreter() -> bool:

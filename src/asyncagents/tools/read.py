@@ -1,6 +1,5 @@
 """`read`: a file with line numbers, or what a folder holds."""
 
-import asyncio
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -33,13 +32,13 @@ class Read(Struct, frozen=True, rename="camel"):
 
 def read(files: Files, seen: Seen) -> Tool[Read]:
     async def plan(args: Read, context: ToolContext) -> tuple[Ask, ...]:
-        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
+        place = await files.threads.run(files.place, args.file_path, context.directory)
         seen.plan(context.call_id, Planned(place))
         return read_asks("read", place)
 
     async def run(args: Read, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        return await asyncio.to_thread(_run, files, seen, args, (place, context))
+        return await files.threads.run(_run, files, seen, args, (place, context))
 
     return Tool("read", Read, run, plan=plan, effect="none", description=described("read"))
 

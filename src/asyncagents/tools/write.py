@@ -1,6 +1,5 @@
 """`write`: a whole file, new or in place of one that is known."""
 
-import asyncio
 from contextlib import suppress
 from typing import Annotated
 
@@ -25,12 +24,12 @@ class Write(Struct, frozen=True, rename="camel"):
 
 def write(files: Files, seen: Seen) -> Tool[Write]:
     async def plan(args: Write, context: ToolContext) -> tuple[Ask, ...]:
-        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
-        return await asyncio.to_thread(preview, files, seen, _change(args, place), context)
+        place = await files.threads.run(files.place, args.file_path, context.directory)
+        return await files.threads.run(preview, files, seen, _change(args, place), context)
 
     async def run(args: Write, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        return await asyncio.to_thread(do, files, seen, _change(args, place), context)
+        return await files.threads.run(do, files, seen, _change(args, place), context)
 
     return Tool("write", Write, run, plan=plan, effect="idempotent", description=described("write"))
 
