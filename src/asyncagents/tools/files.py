@@ -10,7 +10,7 @@ from threading import RLock
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.beneath import OpenFolder, best_open, make_by_walk, open_root, real_path
-from asyncagents.tools.folder import MOST_BYTES, Entry, Folder
+from asyncagents.tools.folder import MOST_BYTES, Entry, Folder, TooLarge
 from asyncagents.tools.place import Inside, Outside, Place
 from asyncagents.tools.replacing import put
 from asyncagents.tools.stamp import Content, Stamp, stamp
@@ -72,10 +72,10 @@ class Files:
         except ToolError:
             return False
 
-    def read(self, place: Place) -> Content:
+    def read(self, place: Place, most: int = MOST_BYTES) -> Content:
         """The whole of a regular file; `Missing` if there is none."""
         with self._parent(place) as (folder, name):
-            data, about = Folder(folder).read(name)
+            data, about = Folder(folder).read(name, most)
         owner = about.st_uid, about.st_gid
         return Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner)
 
@@ -188,9 +188,9 @@ def _told(place: Place, error: OSError) -> ToolError:
         case errno.ENXIO:
             return ToolError(f"{place.name} is a device, pipe or socket; the file tools open only files.")
         case errno.EFBIG:
-            most = MOST_BYTES // (1024 * 1024)
+            most = (error.most if isinstance(error, TooLarge) else MOST_BYTES) // (1024 * 1024)
             return ToolError(
-                f"{place.name} is larger than {most} MiB; look at parts of it with grep or bash."
+                f"{place.name} is larger than {most} MiB; look at parts of it, or change it, by a command."
             )
         case errno.ESTALE | errno.EEXIST:
             return ToolError(f"{place.name} was changed meanwhile, nothing was written; read it again first.")

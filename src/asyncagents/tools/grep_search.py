@@ -18,6 +18,7 @@ from asyncagents.domain.permission import Effective
 from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
+from asyncagents.tools.folder import MOST_SEARCHED
 from asyncagents.tools.glob_pattern import fitting
 from asyncagents.tools.grep_filter import worth_a_look
 from asyncagents.tools.grep_lines import MOST_MATCHES, Expression, FileLines, LineSearch, Match
@@ -132,7 +133,7 @@ def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
     """A file that is named itself is looked into anyway."""
     top = search.place
     if not files.is_folder(top):
-        files.read(top)  # an error about the file itself is the answer
+        files.read(top, MOST_SEARCHED)  # an error about the file itself is the answer
         return _Chosen(paths=(top.parts,))
     wanted = fitting(search.include, top.parts) if search.include is not None else _everything
     walked = walk(files, top, wanted)

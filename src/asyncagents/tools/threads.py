@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST = 4
+MOST = 2
 IDLE_SECONDS = 10.0
 """After so long without work a thread ends."""
 

@@ -14,7 +14,7 @@ from asyncagents.tools.files import Files
 from asyncagents.tools.place import Place
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.stamp import Content, Stamp
-from asyncagents.tools.text import encode, in_the_manner_of
+from asyncagents.tools.text import MOST_TEXT, encode, in_the_manner_of
 
 
 class Write(Struct, frozen=True, rename="camel"):
@@ -34,13 +34,18 @@ def write(files: Files, seen: Seen) -> Tool[Write]:
     return Tool("write", Write, run, plan=plan, effect="idempotent", description=described("write"))
 
 
+def _beginning(data: bytes) -> bytes:
+    """Enough whole lines of a file to see how they end."""
+    return data if len(data) <= MOST_TEXT else data[: data.rfind(b"\n", 0, MOST_TEXT) + 1]
+
+
 def _change(args: Write, place: Place) -> Change:
     def made(before: Content | None, known: Stamp | None) -> bytes:
         new = encode(args.content, "content")
         if before is None:
             return new
         with suppress(UnicodeDecodeError):  # of what is no text there is no manner to keep
-            new = encode(in_the_manner_of(before.data.decode(), args.content), "content")
+            new = encode(in_the_manner_of(_beginning(before.data).decode(), args.content), "content")
         # A second run after a crash finds its own work: nothing is lost, nothing is to be done.
         if known is None and new != before.data:
             raise ToolError(

@@ -151,6 +151,8 @@ async def test_a_folder_named_with_a_wildcard_cannot_be_allowed_for_always(desk:
 
 async def test_a_file_too_large_is_refused_with_a_hint(desk: Desk) -> None:
     with desk.put("big", "").open("wb") as file:
-        file.truncate(65 * 1024 * 1024)
-    with pytest.raises(ToolError, match="larger than 64 MiB; look at parts of it with grep or bash"):
+        file.truncate(11 * 1024 * 1024)
+    with pytest.raises(
+        ToolError, match="larger than 10 MiB; look at parts of it, or change it, by a command"
+    ):
         await desk.call("read", filePath="big")
