@@ -17,6 +17,7 @@ class Place:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _file_at(path)
+        self._is_filled = self._file is not None and path.stat().st_size > 0
         self._logs: dict[Path, _File] = {}
 
     @property
@@ -32,7 +33,7 @@ class Place:
         if self._file is None:  # a file that only SQLite sees: there is nothing to compare
             return
         _compare(self._path, self._file)
-        if not os.stat(self._path).st_size:
+        if self._is_filled and not os.stat(self._path).st_size:
             raise _gone(self._path, "emptied")
         for suffix in LOGS:
             log = self._path.with_name(self._path.name + suffix)
