@@ -248,7 +248,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
         runtime.board.read_in(group)
-        work = [await dispatcher.begin(), poll_forever(world), courier.work_forever()]
+        work = [await dispatcher.begin(), poll_forever(world, dispatcher.look_again), courier.work_forever()]
         if world.jobs is not None:
             work.append(work_on(world.jobs, dispatcher))
         chores = [group.create_task(each) for each in work]

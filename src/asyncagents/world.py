@@ -25,6 +25,7 @@ from asyncagents.store.tx import Database
 
 POOL = FILE_POOL
 POLL_SECONDS = 0.075
+JUMP_MS = 1_000
 FLEET_POLL_SECONDS = 1.0
 """Others tell when they have committed; this is for what was not heard."""
 MISSING = (
@@ -105,6 +106,7 @@ async def open_world(directory: Path, fleet: Fleet | None) -> AsyncIterator[Worl
 @asynccontextmanager
 async def open_alone(directory: Path) -> AsyncIterator[World]:
     clock, rng = SystemClock(), SystemRng()
+    clock.check()
     ids = Ids(clock, rng)
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     try:
@@ -124,7 +126,9 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
         from asyncagents.store.postgres.workers import Worker, Workers  # start-up
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
-    clock, rng, bond = StoreClock(SystemClock()), SystemRng(), Bond()
+    own = SystemClock()
+    own.check()
+    clock, rng, bond = StoreClock(own), SystemRng(), Bond()
     ids, me, patience = Ids(clock, rng), OwnerId(f"{rng.below(2**64):016x}"), fleet.heartbeat_seconds
     workers = Workers(Worker(me, fleet.kind, fleet.pools, patience), clock)
     async with (
@@ -190,10 +194,21 @@ async def work_on(jobs: Jobs, dispatcher: Dispatcher) -> None:
         await jobs.work(dispatcher.offered)
 
 
-async def poll_forever(world: World) -> None:
+async def poll_forever(world: World, clock_was_set: Callable[[], None]) -> None:
+    """Look for what others committed, and say when the clock jumps: what is due was reckoned by it."""
+    before = _offset(world.clock)
     while True:
         await asyncio.sleep(world.poll_seconds)
         world.database.poll()
+        now = _offset(world.clock)
+        if abs(now - before) > JUMP_MS:
+            clock_was_set()
+        before = now
+
+
+def _offset(clock: Clock) -> float:
+    """Between the time of day and the time of the loop, which nobody sets; in ms."""
+    return clock.now() - 1000 * asyncio.get_running_loop().time()
 
 
 def make_directory(directory: Path) -> Path:

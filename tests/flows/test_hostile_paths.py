@@ -226,13 +226,16 @@ def racing(count: int) -> list[Line]:
         add = f"*** Begin Patch\n*** Add File: swap/p{number}.txt\n+pwned\n*** End Patch"
         lines += [
             call("read", filePath="swap/secret.txt", limit=number + 1),
-            call("list", path="swap", ignore=[f"x{number}"]),
-            call("glob", pattern=f"{{*.txt,x{number}}}", path="swap"),
             call("write", filePath=f"swap/w{number}.txt", content="pwned"),
             call("patch", patchText=add),
             call("patch", patchText=_update("swap/secret.txt", "outer", f"pwned{number}")),
         ]
-    lines += [call("grep", pattern=f"CANARY|x{number}") for number in range(6)]
+    for number in range(6):  # each is a process of its own
+        lines += [
+            call("list", path="swap", ignore=[f"x{number}"]),
+            call("glob", pattern=f"{{*.txt,x{number}}}", path="swap"),
+            call("grep", pattern=f"CANARY|x{number}"),
+        ]
     return lines
 
 
@@ -241,7 +244,7 @@ async def test_a_folder_that_turns_into_a_link_meanwhile_leads_nowhere(tmp_path:
     place = yard(tmp_path, FILES)
     place.secret.write_text(f"{CANARY}\nouter\n")
     before = outside(place)
-    lines = racing(50)
+    lines = racing(75)
     with swapping(place) as swapper:
         async with asyncio.timeout(PATIENCE):
             found = await judged(tmp_path, place, lines)

@@ -1,6 +1,7 @@
 """`/ready` tries a write: a full disk, one that hangs and a data directory that is gone are told in words."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,52 @@ async def test_many_who_ask_together_cost_one_write(tmp_path: Path) -> None:
         tried = found[0].tried
     assert {each.status for each in told} == {200}
     assert tried == 1
+
+
+def _delete_log(data: Path) -> None:
+    (data / "asyncagents.db-wal").unlink()
+
+
+def _delete_index(data: Path) -> None:
+    (data / "asyncagents.db-shm").unlink()
+
+
+def _replace_log(data: Path) -> None:
+    log = data / "asyncagents.db-wal"
+    shutil.copy(log, data / "copy")
+    (data / "copy").rename(log)
+
+
+def _empty(data: Path) -> None:
+    os.truncate(data / "asyncagents.db", 0)
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (_delete_log, "asyncagents.db-wal was deleted"),
+        (_delete_index, "asyncagents.db-shm was deleted"),
+        (_replace_log, "asyncagents.db-wal was replaced"),
+        (_empty, "asyncagents.db was emptied"),
+    ],
+)
+async def test_nothing_is_acknowledged_once_a_file_of_the_database_is_gone(
+    tmp_path: Path, damage: Callable[[Path], None], what: str
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    async with open_world(data, SETUP) as runtime, serve(runtime, tmp_path) as caller:
+        session = await runtime.create_session(directory=tmp_path)
+        await runtime.prompt(session.id, "hi")
+        assert (await caller.get("/ready")).status == 200
+        damage(data)
+        with pytest.raises(DatabaseGone, match=what):
+            await runtime.send(session.id, "hi", key="k")
+        body = {"parts": [{"type": "text", "text": "hi"}]}
+        said = await caller.ask("POST", f"/session/{session.id}/message", json=body, headers=caller.token)
+        gone = await until(caller, 503)
+    assert reason(gone) == f"requests cannot be stored: {readiness.GONE}"
+    assert said.status == 503
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])

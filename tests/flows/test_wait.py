@@ -52,6 +52,20 @@ async def test_a_timer_says_when_it_is_over_and_what_was_to_be_said(tmp_path: Pa
     assert said == [f"The wait is over. It was until {AT}.\n\nYou wanted to be told: Look at the build."]
 
 
+@pytest.mark.spec("P-07")
+async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -> None:
+    """Nobody waits for the next look at all that is due, which comes twice a minute."""
+    clock, model = FakeClock(), script(seconds=3600)
+    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    async with open_world(tmp_path, setup, clock=clock) as runtime:
+        with runtime._bus.subscribe() as subscription:
+            session = await runtime.create_session(directory=tmp_path)
+            await runtime.prompt(session.id, "go")
+            clock.advance(HOUR)
+            await Ears(subscription).until(SessionIdle)
+    assert told(model) == [f"The wait is over. It was until {AT}."]
+
+
 @pytest.mark.spec("P-07", "P-08")
 async def test_a_timer_that_was_over_while_nobody_ran_says_how_late_it_is(tmp_path: Path) -> None:
     said = await after(tmp_path, script(until="2023-11-15T00:13:20+01:00"), 4 * HOUR + 5_000)

@@ -3,9 +3,12 @@
 import asyncio
 import os
 import signal
+from threading import Timer
 from types import FrameType, TracebackType
 from typing import Self
 
+STOP_SECONDS = 5.0
+"""So long a server or worker that stops may take to close what it has open."""
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -35,6 +38,21 @@ class Signals:
         for number, before in self._before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, before)  # type: ignore[arg-type]
+
+    def end_within(self, seconds: float) -> None:
+        """End the process after so many seconds if it still runs then, as a second signal would.
+
+        A thread that hangs, or a program that does not die, must not hold up a stop.
+        """
+        limit = Timer(seconds, self._end_by_force, (seconds,))
+        limit.daemon = True
+        limit.start()
+
+    def _end_by_force(self, seconds: float) -> None:
+        os.write(2, f"not closed within {seconds:g} s: ended as by a second signal\n".encode())
+        os._exit(
+            128 + (self.number or signal.SIGTERM)
+        )  # nothing is lost: what was acknowledged is on the disk
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
 from asyncagents.cli.exit import CONFLICT, Complaint
-from asyncagents.cli.run_signal import Signals
+from asyncagents.cli.run_signal import STOP_SECONDS, Signals
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.serve_log import log_to_stderr
 from asyncagents.cli.trust_offer import load_with_trust
@@ -65,11 +65,12 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, config: Config) ->
         ) as runtime:
             warn_without_model(runtime, Screen())
             if lock is not None:
-                await _listen(runtime, wanted, directory, lock=lock, stop=signals.heard)
+                await _listen(runtime, wanted, directory, lock=lock, stop=signals)
                 return
             _work_on(runtime, wanted)
             click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
             await signals.heard.wait()
+            signals.end_within(STOP_SECONDS)
 
 
 def _fleet(wanted: Wanted) -> Fleet | None:
@@ -115,9 +116,7 @@ def _make_haste() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-async def _listen(
-    runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: asyncio.Event
-) -> None:
+async def _listen(runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: Signals) -> None:
     from asyncagents.server.serve import Listening, open_server  # start-up: only who listens needs it
 
     port = wanted.port if wanted.port is not None else api_config(system_environment()).port
@@ -135,5 +134,6 @@ async def _listen(
         if port and listing.port != port:  # a proxy or a bookmark may still point there
             click.echo(f"port {port} is taken by another program", err=True)
         click.echo(f"listening at {listing.url}")
-        await stop.wait()
+        await stop.heard.wait()
+        stop.end_within(STOP_SECONDS)
         click.echo("stopping", err=True)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from asyncagents.app import open_runtime
 from asyncagents.cli.exit import USAGE, Complaint
-from asyncagents.cli.run_signal import Signals
+from asyncagents.cli.run_signal import STOP_SECONDS, Signals
 from asyncagents.cli.screen import Screen
 from asyncagents.cli.serve_log import log_to_stderr
 from asyncagents.cli.trust_offer import load_with_trust
@@ -56,6 +56,7 @@ async def _work(wanted: Wanted, data: Path, config: Config) -> None:
             await signals.heard.wait()
             click.echo(f"stopping: {runtime.live} at work", err=True)
             await runtime.drain(wanted.drain)
+            signals.end_within(STOP_SECONDS)
 
 
 def _fleet(wanted: Wanted) -> Fleet:

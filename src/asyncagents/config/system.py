@@ -3,14 +3,25 @@
 import os
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from weakref import WeakSet
+
+from asyncagents.errors import ConfigError
 
 PAGE = 8192
 
 
 class SystemClock:
     def now(self) -> int:
-        return time.time_ns() // 1_000_000
+        """A clock that is set to a time before 1970 stands still there: no id and no row has such a time."""
+        return max(0, time.time_ns() // 1_000_000)
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the clock is not set: ids, deadlines and the order of messages go by it."""
+        seconds = time.time_ns() // 1_000_000_000
+        if seconds < 0:
+            says = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+            raise ConfigError(f"the machine's clock says {says:%Y-%m-%d %H:%M} UTC: set it, and start again")
 
 
 class SystemRng:

@@ -13,6 +13,7 @@ So nothing that somebody types after the name can become a piece. In a template,
 import re
 import shlex
 from bisect import bisect
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TypeAlias, assert_never
@@ -230,11 +231,13 @@ def _path(text: str) -> str:
     """Without the punctuation of the sentence around it; nothing if it is a call, or no path at all."""
     if _CALL.match(text) or len(text) > _MAX_PATH:
         return ""
-    while text and (
-        text[-1] in ".:!?" or text.count(text[-1]) > text.count(_CLOSING.get(text[-1], text[-1]))
+    counts, end = Counter(text), len(text)
+    while end and (
+        text[end - 1] in ".:!?" or counts[text[end - 1]] > counts[_CLOSING.get(text[end - 1], text[end - 1])]
     ):
-        text = text[:-1]
-    return text
+        end -= 1
+        counts[text[end]] -= 1
+    return text[:end]
 
 
 def _shell(command: str) -> _Shell:

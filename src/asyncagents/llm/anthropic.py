@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from asyncagents.llm.answer_size import AnswerSize
 from asyncagents.llm.anthropic_body import write_body
 from asyncagents.llm.anthropic_wire import Block, Delta, Event, Usage, decode_event, finish_of
 from asyncagents.llm.arguments import read_arguments
@@ -81,6 +82,7 @@ class AnthropicReader:
         self.failed = False
         self._target = target
         self._seed = seed
+        self._size = AnswerSize()
         self._open: dict[int, _Open] = {}
         self._blocks = 0
         self._keys: set[str] = set()
@@ -151,18 +153,22 @@ class AnthropicReader:
         if block is None or delta is None:
             return
         if block.kind == "text" and delta.text:
+            self._size.add_text(delta.text)
             events.append(TextDelta(block.key, delta.text))
         elif block.kind == "thinking" and delta.thinking:
+            self._size.add_text(delta.thinking)
             events.append(ReasoningDelta(block.key, delta.thinking))
         elif block.kind == "thinking" and delta.signature:
             block.metadata = self._metadata(signature=delta.signature)
         elif block.kind == "tool_use" and delta.partial_json:
+            self._size.add_arguments(block.key, delta.partial_json)
             block.pieces.append(delta.partial_json)
         else:
             return
         self.heard = True
 
     def _begin(self, index: int, block: Block, events: list[ModelEvent]) -> None:
+        self._size.add_block()
         self._close(index, events)
         self._blocks += 1
         opened = _Open(block.type, f"{block.type}-{self._blocks}")
@@ -175,11 +181,13 @@ class AnthropicReader:
                 opened.metadata = self._metadata(redacted=block.data or "")
                 events.append(ReasoningStart(opened.key))
             case "tool_use":
+                self._size.add_call()
                 opened.key, opened.tool, opened.given = (
                     self._call_key(block.id),
                     block.name or "",
                     block.input,
                 )
+                self._size.add_arguments(opened.key, str(block.input or ""))
                 events.append(ToolCallStart(opened.key, opened.tool or NAMELESS))
             case _:  # what the provider's own tools do is not ours to keep
                 return

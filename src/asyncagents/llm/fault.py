@@ -20,6 +20,7 @@ from asyncagents.domain.failure import (
     provider_auth,
 )
 from asyncagents.domain.text import whole
+from asyncagents.llm.answer_size import AnswerTooLarge
 from asyncagents.llm.fault_body import Complaint, plain, read_complaint
 from asyncagents.llm.hidden import clean_body, clean_text
 from asyncagents.llm.model import StreamError
@@ -262,6 +263,12 @@ def garbled(target: Target, what: str, answer: Answer, kept: int = BODY_KEPT) ->
     headers = {name.lower(): value for name, value in answer.headers.items()}
     message = f"{target.provider_id} sent {what}: {excerpt!r}"
     return _api(target, message, headers, retry=True, status=answer.status, body=_kept(clean))
+
+
+def oversized(target: Target, error: AnswerTooLarge) -> StreamError:
+    """Not worth another try: whoever sends so much once may do it again."""
+    message = f"{target.provider_id} sent more than {error} in one answer, and was cut off"
+    return _api(target, message, {}, retry=False)
 
 
 def unsendable(target: Target, error: Exception) -> StreamError:

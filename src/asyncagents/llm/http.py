@@ -8,7 +8,8 @@ from io import BytesIO
 import aiohttp
 import msgspec
 
-from asyncagents.llm.fault import Answer, garbled, refused, silent, unanswered, unsendable
+from asyncagents.llm.answer_size import AnswerSize, AnswerTooLarge
+from asyncagents.llm.fault import Answer, garbled, oversized, refused, silent, unanswered, unsendable
 from asyncagents.llm.fault_body import is_complaint
 from asyncagents.llm.fault_network import network_fault
 from asyncagents.llm.hidden import longest
@@ -118,6 +119,8 @@ class _Body:
         self._leaving = False
         self._ended = False
         self._fault: StreamError | None = None
+        self._excess: StreamError | None = None
+        self._size = AnswerSize()
 
     async def more(self) -> list[ModelEvent] | None:
         """What the next bytes say; None: there are no more."""
@@ -135,9 +138,13 @@ class _Body:
             chunk = await self._response.content.readany()
             if chunk:
                 watch.touch()
+                self._size.add_bytes(len(chunk))
                 if len(self._head) < self._head_size:
                     self._head += chunk[: self._head_size - len(self._head)]
                 return reader.read(self._decoder.feed(chunk))
+        except AnswerTooLarge as error:
+            self._excess = oversized(self._target, error)
+            return None
         except (aiohttp.ClientError, OSError, EventTooLong) as error:
             self._fault = self._broken(error)
             return None
@@ -149,6 +156,8 @@ class _Body:
     def last(self) -> list[ModelEvent]:
         """An answer that said why it ended is whole, however its connection went."""
         self._watch.stop()
+        if self._excess is not None:
+            return [self._excess]
         if self._reader.failed:
             return []
         if self._fault is not None and not self._reader.finished:
@@ -159,7 +168,7 @@ class _Body:
 
     async def drain(self) -> None:
         """The end of the body is most often here already; then the connection can be used again."""
-        if self._response.content.at_eof():
+        if self._excess is not None or self._response.content.at_eof():
             return
         with suppress(aiohttp.ClientError, OSError):
             async with asyncio.timeout(DRAIN_SECONDS):

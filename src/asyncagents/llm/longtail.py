@@ -22,8 +22,9 @@ from asyncagents.domain.failure import (
     content_filter,
 )
 from asyncagents.domain.text import whole, whole_in
+from asyncagents.llm.answer_size import AnswerTooLarge
 from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.fault import Answer, Target, garbled, refused, silent, unsendable
+from asyncagents.llm.fault import Answer, Target, garbled, oversized, refused, silent, unsendable
 from asyncagents.llm.fault_network import network_fault
 from asyncagents.llm.hidden import hidden, shown
 from asyncagents.llm.longtail_build import build_model, build_provider, settings
@@ -144,6 +145,8 @@ def failed(target: Target, error: Exception) -> StreamError:
     match error:
         case Silence():
             return silent(target, error.seconds)
+        case AnswerTooLarge():
+            return oversized(target, error)
         case theirs.ModelAPIError():
             return _waiting(_told(target, error), error)
         case theirs.ContentFilterError():

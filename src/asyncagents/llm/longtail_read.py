@@ -16,11 +16,13 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ThinkingPartDelta,
     ToolCallPart,
+    ToolCallPartDelta,
 )
 from pydantic_ai.usage import RequestUsage
 
 from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.text import whole, whole_in
+from asyncagents.llm.answer_size import AnswerSize
 from asyncagents.llm.arguments import read_arguments
 from asyncagents.llm.longtail_told import kept_of
 from asyncagents.llm.model import (
@@ -56,6 +58,7 @@ class Reader:
         self._open: dict[int, str] = {}
         """The keys of parts that have begun and not ended: of a call, its id."""
         self._parts = 0
+        self._size = AnswerSize()
 
     def read(self, event: ModelResponseStreamEvent) -> Iterator[ModelEvent]:
         match event:
@@ -70,17 +73,22 @@ class Reader:
 
     def _begin(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
         self._parts += 1
+        self._size.add_block()
         key = self._open[index] = f"{part.part_kind}-{self._parts}"
         match part:
             case TextPart(content=text):
                 yield TextStart(key)
                 if text:
+                    self._size.add_text(text)
                     yield TextDelta(key, text)
             case ThinkingPart(content=text):
                 yield ReasoningStart(key)
                 if text:
+                    self._size.add_text(text)
                     yield ReasoningDelta(key, text)
-            case ToolCallPart(tool_name=tool, tool_call_id=call_id):
+            case ToolCallPart(tool_name=tool, tool_call_id=call_id, args=args):
+                self._size.add_call()
+                self._size.add_arguments(call_id, _written(args))
                 key = self._open[index] = whole(call_id)
                 yield ToolCallStart(key, whole(tool) or NAMELESS)
             case _:  # what the provider's own tools do is not ours to keep
@@ -92,9 +100,13 @@ class Reader:
             return
         match delta:
             case TextPartDelta(content_delta=text) if text:
+                self._size.add_text(text)
                 yield TextDelta(key, text)
             case ThinkingPartDelta(content_delta=text) if text:
+                self._size.add_text(text)
                 yield ReasoningDelta(key, text)
+            case ToolCallPartDelta(args_delta=args) if args:
+                self._size.add_arguments(key, _written(args))
             case _:  # arguments are read when they are whole, and signatures too
                 pass
 
@@ -113,6 +125,11 @@ class Reader:
                     yield ToolCallReady(key, whole(tool), given)
             case _:
                 pass
+
+
+def _written(args: object) -> str:
+    """As the model wrote them, or as they are kept."""
+    return args if isinstance(args, str) else str(args or "")
 
 
 def end_of(response: ModelResponse) -> Iterator[ModelEvent]:

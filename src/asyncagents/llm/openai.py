@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from asyncagents.llm.answer_size import AnswerSize
 from asyncagents.llm.endpoint import Endpoint
 from asyncagents.llm.fault import BROKEN, Answer, Target, garbled, refused
 from asyncagents.llm.http import Http
@@ -72,7 +73,8 @@ class OpenAIReader:
         self.over = False
         self.failed = False
         self._target = target
-        self._calls = Calls(seed)
+        self._size = AnswerSize()
+        self._calls = Calls(seed, self._size)
         self._block: Block | None = None
         self._key = ""
         self._blocks = 0
@@ -128,6 +130,7 @@ class OpenAIReader:
             text = delta.content
             if type(text) is str and text and self._block == "text":  # nearly every chunk
                 self.heard = True
+                self._size.add_text(text)
                 events.append(TextDelta(self._key, text))
             else:
                 self._said(delta, events)
@@ -145,9 +148,11 @@ class OpenAIReader:
         if delta.reasoning_content:
             self._thinks_aloud = True
         if thought:
+            self._size.add_text(thought)
             self._open("reasoning", events)
             events.append(ReasoningDelta(self._key, thought))
         if text := content or delta.refusal:  # a refusal is an answer that people should read
+            self._size.add_text(text)
             self._open("text", events)
             events.append(TextDelta(self._key, text))
 
@@ -164,6 +169,7 @@ class OpenAIReader:
         self.heard = True
         if self._block == block:
             return
+        self._size.add_block()
         self._close(events)
         self._block = block
         self._blocks += 1

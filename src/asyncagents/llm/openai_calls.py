@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from asyncagents.llm.answer_size import AnswerSize
 from asyncagents.llm.arguments import read_arguments
 from asyncagents.llm.model import ModelEvent, ToolCallReady, ToolCallStart
 from asyncagents.llm.openai_wire import ToolDelta
@@ -23,8 +24,9 @@ class _Call(Struct):
 
 
 class Calls:
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, size: AnswerSize) -> None:
         self._seed = seed
+        self._size = size
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
@@ -39,6 +41,7 @@ class Calls:
         call.wire_id = call.wire_id or delta.id or ""
         self._by_id.setdefault(call.wire_id, call)
         if piece:
+            self._size.add_arguments(call.key, piece)
             call.pieces.append(piece)
         if not name or call.name:
             return None
@@ -72,6 +75,7 @@ class Calls:
         return None if whole or name != call.name else call
 
     def _new(self, delta: ToolDelta) -> _Call:
+        self._size.add_call()
         key = delta.id or ""
         if not key or key in self._keys:
             key = f"call_{self._seed}_{len(self._calls)}"

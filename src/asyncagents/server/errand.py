@@ -40,8 +40,6 @@ class Errands:
         self._same: dict[str, Answer] = {}
         self.closing = Event()
         """Set when the server ends: what takes long gives up."""
-        self.searches = asyncio.Semaphore(2)
-        """Each is a process of its own."""
         self.writing = asyncio.Lock()
         """One changes files at a time."""
 

@@ -200,11 +200,10 @@ async def found_lines(site: Site, request: Request) -> Answer:
         rules=Effective.of(await default_agent_rules(site, request)),
         hits=True,
     )
-    async with site.errands.searches:
-        try:
-            answer = await search_lines(site.errands.processes, search, SECONDS)
-        except ToolError as error:
-            raise InvalidInput(str(error)) from error
+    try:
+        answer = await search_lines(site.errands.processes, search, SECONDS)
+    except ToolError as error:
+        raise InvalidInput(str(error)) from error
     return shown(
         [
             FoundLine(

@@ -1,6 +1,5 @@
 """The tool bash: a command under the user's rules, ended with all that it started."""
 
-import asyncio
 import os
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from asyncagents.tools.files import Files
 from asyncagents.tools.guarded_line import guarded_asks
 from asyncagents.tools.process import Ended, Processes
 from asyncagents.tools.sandbox import Sandboxes
+from asyncagents.tools.threads import Threads
 
 DEFAULT = 120_000
 LONGEST = 600_000
@@ -46,6 +46,7 @@ class Confinement(Struct, frozen=True):
     """What the sandbox of an agent is made of, where there is one."""
 
     sandboxes: Sandboxes
+    threads: Threads
     shown: tuple[Path, ...] = ()
     """Folders of skills: commands may read them wherever they lie."""
 
@@ -56,7 +57,7 @@ class Confinement(Struct, frozen=True):
             return None
         prepare = partial(self.sandboxes.arguments, sandbox, context.session_id, shown=self.shown)
         try:
-            return await asyncio.to_thread(prepare)
+            return await self.threads.run(prepare)
         except OSError as error:
             raise ToolError(
                 f"The sandbox of this agent cannot be prepared, so nothing was run: {error}."
@@ -67,15 +68,16 @@ def bash(
     processes: Processes, *, home: Path, files: Files | None = None, confinement: Confinement | None = None
 ) -> Tool[Bash]:
     """`files`: of the project, if there is one whose guarded places are asked about."""
+    threads = files.threads if files else Threads()
 
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
         start = _start(args, context)
-        asks = await asyncio.to_thread(
+        asks = await threads.run(
             shell_rules.asks, args.command, directory=Path(context.directory), start=start, home=home
         )
         if files is None:
             return asks
-        guarded = await asyncio.to_thread(guarded_asks, args.command, files, start=start, home=home)
+        guarded = await threads.run(guarded_asks, args.command, files, start=start, home=home)
         return (*asks[:-1], *guarded, asks[-1])
 
     async def run(args: Bash, context: ToolContext) -> Completed:

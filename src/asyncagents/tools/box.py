@@ -69,8 +69,8 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
     files, seen = doors.files, doors.seen
     tools: list[AnyTool] = [
         read(files, seen),
-        list_files(files, seen),
-        glob(files, seen),
+        list_files(files, seen, doors.processes),
+        glob(files, seen, doors.processes),
         grep(files, seen, doors.processes),
         edit(files, seen),
         write(files, seen),
@@ -79,7 +79,7 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
             doors.processes,
             home=bench.home,
             files=files,
-            confinement=Confinement(doors.sandboxes, _folders(skills)),
+            confinement=Confinement(doors.sandboxes, files.threads, _folders(skills)),
         ),
         webfetch(bench.web, doors.processes),
         todowrite(bench.todos, bench.ids),
@@ -88,7 +88,7 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
         wait(bench.clock),
     ]
     if skills:
-        tools.append(skill(skills))
+        tools.append(skill(skills, files.threads))
     return tuple(capped(tool, bench.output) for tool in tools)
 
 

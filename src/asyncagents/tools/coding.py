@@ -19,6 +19,8 @@ from asyncagents.tools.own_port import read_own_port
 from asyncagents.tools.projects import Extensions, Projects
 from asyncagents.tools.web import open_web
 
+REST_SECONDS = 2.0
+
 Delegating: TypeAlias = Callable[[DelegationConfig], Sequence[AnyTool]]
 Open: TypeAlias = Callable[[Store, Ids, Delegating], Projects]
 
@@ -35,6 +37,7 @@ async def open_coding(
     """`config` counts in every directory; without one, the files of each do."""
     environment = system_environment()
     forget_old(output, clock.now())
+    made: list[Projects] = []
     async with (
         open_web(own_port=partial(read_own_port, output.parent)) as web,
         open_servers(output) as servers,
@@ -51,8 +54,14 @@ async def open_coding(
                 servers=servers,
                 delegating=delegating,
             )
-            return Projects(
+            projects = Projects(
                 environment, bench, clock=clock, config=config, tools=tools, extensions=extensions
             )
+            made.append(projects)
+            return projects
 
-        yield furnish
+        try:
+            yield furnish
+        finally:
+            for projects in made:
+                await projects.rest(REST_SECONDS)

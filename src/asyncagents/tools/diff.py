@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 from msgspec import Struct
 
 from asyncagents.domain.text import whole
+from asyncagents.tools.text import is_large
 
 MOST_CHARS = 50_000
 _CONTEXT = 3
@@ -36,6 +37,8 @@ def unified(name: str, before: str, after: str) -> str:
     """Empty when nothing changes."""
     if before == after:
         return ""
+    if is_large(before) or is_large(after):
+        return whole(f"--- {name}\n+++ {name}\n(the files are too large for their difference to be shown)\n")
     lines = [f"--- {name}\n", f"+++ {name}\n", *_hunks(_lines(before), _lines(after))]
     text = whole("".join(lines))
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n(the rest of the diff is not shown)\n"

@@ -1,6 +1,5 @@
 """`edit`: one piece of text in a file replaced by another."""
 
-import asyncio
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -27,15 +26,15 @@ class Edit(Struct, frozen=True, rename="camel"):
 
 def edit(files: Files, seen: Seen) -> Tool[Edit]:
     async def plan(args: Edit, context: ToolContext) -> tuple[Ask, ...]:
-        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
-        return await asyncio.to_thread(preview, files, seen, _change(args, place), context)
+        place = await files.threads.run(files.place, args.file_path, context.directory)
+        return await files.threads.run(preview, files, seen, _change(args, place), context)
 
     async def run(args: Edit, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        return await asyncio.to_thread(do, files, seen, _change(args, place), context)
+        return await files.threads.run(do, files, seen, _change(args, place), context)
 
     async def reconcile(args: Edit, context: ToolContext) -> Result | None:
-        return await asyncio.to_thread(_reconciled, files, args, context)
+        return await files.threads.run(_reconciled, files, args, context)
 
     return Tool(
         "edit", Edit, run, plan=plan, effect="once", reconcile=reconcile, description=described("edit")

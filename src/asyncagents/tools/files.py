@@ -12,11 +12,12 @@ from threading import RLock
 from asyncagents.domain.guarded import Guard
 from asyncagents.errors import ToolError
 from asyncagents.tools.beneath import OpenFolder, best_open, make_by_walk, open_root, real_path
-from asyncagents.tools.folder import MOST_BYTES, Entry, Folder
+from asyncagents.tools.folder import MOST_BYTES, Entry, Folder, TooLarge
 from asyncagents.tools.guard import UNGUARDED, PlaceGuard, could_make_repository
 from asyncagents.tools.place import Inside, Outside, Place
 from asyncagents.tools.replacing import put
 from asyncagents.tools.stamp import Content, Stamp, stamp
+from asyncagents.tools.threads import Threads
 
 _LONGEST_PATH = 4_000
 _LOCKS = 64
@@ -56,6 +57,7 @@ class Files:
         self.guard = guard
         self._home = str(home or Path.home())
         self._open_folder = open_folder or best_open()
+        self.threads = Threads()
         self._locks = tuple(RLock() for _ in range(_LOCKS))
         self._repository_lock = RLock()
 
@@ -111,11 +113,11 @@ class Files:
         except ToolError:
             return False
 
-    def read(self, place: Place) -> Content:
+    def read(self, place: Place, most: int = MOST_BYTES) -> Content:
         """The whole of a regular file; `Missing` if there is none."""
         self._refuse_sealed(place)
         with self._parent(place) as (folder, name):
-            data, about = Folder(folder).read(name)
+            data, about = Folder(folder).read(name, most)
         owner = about.st_uid, about.st_gid
         return Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner)
 
@@ -241,9 +243,9 @@ def _told(place: Place, error: OSError) -> ToolError:
         case errno.ENXIO:
             return ToolError(f"{place.name} is a device, pipe or socket; the file tools open only files.")
         case errno.EFBIG:
-            most = MOST_BYTES // (1024 * 1024)
+            most = (error.most if isinstance(error, TooLarge) else MOST_BYTES) // (1024 * 1024)
             return ToolError(
-                f"{place.name} is larger than {most} MiB; look at parts of it with grep or bash."
+                f"{place.name} is larger than {most} MiB; look at parts of it, or change it, by a command."
             )
         case errno.ESTALE | errno.EEXIST:
             return ToolError(f"{place.name} was changed meanwhile, nothing was written; read it again first.")

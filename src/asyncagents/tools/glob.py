@@ -1,15 +1,13 @@
 """`glob`: files by their names, the last changed first.
 
-It walks by itself and does not start ripgrep: that opens folders by name, so a folder swapped for a link
-meanwhile would lead it out of the project, and it reads ignore files that git does not. One walk, one answer.
+It walks by itself, in a process of its own with a deadline, and does not start ripgrep: that opens folders
+by name, so a folder swapped for a link meanwhile would lead it out of the project, and it reads ignore files
+that git does not. One walk, one answer.
 """
 
-import asyncio
-from threading import Event
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from asyncagents.domain.call import Completed
 from asyncagents.domain.text import whole
@@ -17,11 +15,15 @@ from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.tools.described import described
 from asyncagents.tools.files import Files
 from asyncagents.tools.glob_pattern import fitting
+from asyncagents.tools.name_search import MOST_FILES, FoundNames, NameSearch
 from asyncagents.tools.place import Outside, Place, outside_ask
+from asyncagents.tools.process import Processes
+from asyncagents.tools.search_process import SearchOrder, run_search
 from asyncagents.tools.seen import Planned, Seen
-from asyncagents.tools.walk import Walked, walk
 
-MOST_FILES = 100
+SECONDS = 20.0
+LAST_SECONDS = 10.0
+"""A process that does not answer so long after it should have is ended."""
 
 
 class Glob(Struct, frozen=True):
@@ -31,21 +33,24 @@ class Glob(Struct, frozen=True):
     ] = None
 
 
-def glob(files: Files, seen: Seen) -> Tool[Glob]:
+def glob(files: Files, seen: Seen, processes: Processes, *, seconds: float = SECONDS) -> Tool[Glob]:
     async def plan(args: Glob, context: ToolContext) -> tuple[Ask, ...]:
         fitting(args.pattern, ())
-        place = await asyncio.to_thread(files.place, args.path or ".", context.directory)
+        place = await files.threads.run(files.place, args.path or ".", context.directory)
         seen.plan(context.call_id, Planned(place))
         return search_asks("glob", args.pattern, place, folder=True)
 
     async def run(args: Glob, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        left = Event()
-        try:
-            walked = await asyncio.to_thread(_walked, files, place, args, left)
-        finally:
-            left.set()  # nobody waits any more: the walk ends at the next folder
-        return _told(walked, place, args, context)
+        job = NameSearch(
+            root=files.root,
+            place=place,
+            pattern=args.pattern,
+            seconds=seconds,
+            guarded=files.guard.unreadable_around(place.path),
+        )
+        order = SearchOrder(job, seconds + LAST_SECONDS, "use a narrower pattern, or a deeper folder in path")
+        return _told(await run_search(processes, order, FoundNames), place, args, context)
 
     return Tool("glob", Glob, run, plan=plan, effect="none", description=described("glob"))
 
@@ -62,22 +67,16 @@ def readable(path: str, directory: str) -> str:
     return whole(path.removeprefix(f"{directory.rstrip('/')}/"))
 
 
-def _walked(files: Files, place: Place, args: Glob, left: Event) -> Walked:
-    files.names(place)  # an error about the folder itself is the answer
-    return walk(files, place, fitting(args.pattern, place.parts), stopped=left.is_set)
-
-
-def _told(walked: Walked, place: Place, args: Glob, context: ToolContext) -> Completed:
-    found = walked.files[:MOST_FILES]
-    lines = [readable(replace(place, parts=each.parts).path, context.directory) for each in found]
-    count = len(walked.files)
+def _told(found: FoundNames, place: Place, args: Glob, context: ToolContext) -> Completed:
+    lines = [readable(each, context.directory) for each in found.paths]
     if not lines:
         lines.append(f"No file below {place.path} fits {args.pattern}.")
-    if count > MOST_FILES:
+    if found.count > MOST_FILES:
         lines.append(
-            f"(The {MOST_FILES} last changed of {count} files; use a narrower pattern or path for others.)"
+            f"(The {MOST_FILES} last changed of {found.count} files; "
+            "use a narrower pattern or path for others.)"
         )
-    if walked.cut:
+    if found.cut:
         lines.append("(There are too many files to look at all of them; name a deeper folder in path.)")
-    metadata = {"count": len(found), "truncated": walked.cut or count > MOST_FILES}
+    metadata = {"count": len(found.paths), "truncated": found.cut or found.count > MOST_FILES}
     return Completed(whole("\n".join(lines)), title=whole(args.pattern), metadata=metadata)

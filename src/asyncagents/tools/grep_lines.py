@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
-from asyncagents.tools.folder import Folder
+from asyncagents.tools.folder import MOST_SEARCHED, Folder
 from asyncagents.tools.pattern_letters import letters_of
 from asyncagents.tools.place import Place
 from asyncagents.tools.text import BOM, is_binary
@@ -124,7 +124,7 @@ class LineSearch:
 
     def _lines(self, folder: Folder, parts: tuple[str, ...], order: int) -> FileLines:
         try:
-            data, _ = folder.read(parts[-1])
+            data, _ = folder.read(parts[-1], MOST_SEARCHED)
         except OSError:
             return FileLines(order, unread=True)
         if not self._expression.letters.may_match(data):

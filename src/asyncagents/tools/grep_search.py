@@ -1,14 +1,12 @@
-"""Lines that fit a regular expression, looked for in a process of its own, which can be ended.
+"""Lines that fit a regular expression.
 
-It begins at `main`, which `grep` starts; a pattern that takes for ever, or all the memory, ends with it.
+It runs in a process of its own (`search_main`), which ends a pattern that takes for ever or all the memory.
 """
 
 import re
-import resource
-import sys
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,21 +19,20 @@ from asyncagents.domain.permission import Effective
 from asyncagents.domain.text import whole
 from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
+from asyncagents.tools.folder import MOST_SEARCHED
 from asyncagents.tools.glob_pattern import fitting
 from asyncagents.tools.grep_filter import worth_a_look
 from asyncagents.tools.grep_lines import MOST_MATCHES, Expression, FileLines, LineSearch, Match
-from asyncagents.tools.grep_workers import usual_workers, work_in_order
+from asyncagents.tools.grep_workers import work_in_order
 from asyncagents.tools.guard import PlaceGuard
 from asyncagents.tools.place import Outside, Place
 from asyncagents.tools.walk import walk
 
 FIRST_PIECE, LARGEST_PIECE = 200, 1_600
 """So many files are looked into together."""
-MOST_MEMORY = 4 * 1024**3
-MOST_CPU_SECONDS = 120
 
 
-class Search(Struct, frozen=True, kw_only=True):
+class Search(Struct, frozen=True, kw_only=True, tag="grep"):
     root: str
     place: Place
     pattern: str
@@ -70,15 +67,6 @@ class _Chosen(Struct, frozen=True, kw_only=True):
     paths: _Paths
     secret: int = 0
     cut: bool = False
-
-
-def main() -> None:
-    """Answers on standard output what the last argument asks, both JSON; the latter in hexadecimal digits."""
-    for limit, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_CPU_SECONDS)):
-        with suppress(ValueError, OSError):  # a lower one is set already
-            resource.setrlimit(limit, (most, most))
-    search = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=Search)
-    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(searched(search, usual_workers())) + b"\n")
 
 
 def searched(search: Search, workers: int = 1) -> Searched:
@@ -149,7 +137,7 @@ def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
     """A file that is named itself is looked into anyway."""
     top = search.place
     if not files.is_folder(top):
-        files.read(top)  # an error about the file itself is the answer
+        files.read(top, MOST_SEARCHED)  # an error about the file itself is the answer
         return _Chosen(paths=(top.parts,))
     wanted = fitting(search.include, top.parts) if search.include is not None else _everything
     walked = walk(files, top, wanted)

@@ -1,6 +1,5 @@
 """What prompts of a project draw on: its files by the one door, its commands by the one shell."""
 
-import asyncio
 import os
 import tempfile
 from base64 import b64encode
@@ -58,7 +57,7 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
         return None if found is None or found.hidden else found
 
     async def look(self, sight: Sight, judge: Judge, *, meant: bool) -> Looked:
-        return await asyncio.to_thread(self._look, sight, judge, meant)
+        return await self.doors.files.threads.run(self._look, sight, judge, meant)
 
     def _look(self, sight: Sight, judge: Judge, meant: bool) -> Looked:
         files = self.doors.files

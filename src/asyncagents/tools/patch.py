@@ -5,7 +5,6 @@ session never read; one that it read and that changed since may not, as with edi
 nothing, so a file must have been read before it is deleted.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -37,14 +36,14 @@ class Patch(Struct, frozen=True, rename="camel"):
 
 def patch(files: Files, seen: Seen) -> Tool[Patch]:
     async def plan(args: Patch, context: ToolContext) -> tuple[Ask, ...]:
-        return await asyncio.to_thread(_planned, files, seen, args, context)
+        return await files.threads.run(_planned, files, seen, args, context)
 
     async def run(args: Patch, context: ToolContext) -> Completed:
-        return await asyncio.to_thread(_run, files, seen, args, context)
+        return await files.threads.run(_run, files, seen, args, context)
 
     async def reconcile(args: Patch, context: ToolContext) -> Result | None:
-        found = await asyncio.to_thread(targets, files, parse(args.patch_text), context.directory)
-        return await asyncio.to_thread(reconciled, files, found)
+        found = await files.threads.run(targets, files, parse(args.patch_text), context.directory)
+        return await files.threads.run(reconciled, files, found)
 
     return Tool(
         "patch", Patch, run, plan=plan, effect="once", reconcile=reconcile, description=described("patch")

@@ -20,6 +20,7 @@ from asyncagents.tools.process_hunt import Hunt
 from asyncagents.tools.process_output import Output
 from asyncagents.tools.process_running import Alone, Kept, Order, Running
 from asyncagents.tools.program import find_program
+from asyncagents.tools.threads import Threads
 
 MARKER = "ASYNCAGENTS_PROCESS"
 CAP = 30_000
@@ -39,6 +40,8 @@ NO_SANDBOX = (
 )
 LONGEST_COMPLAINT = 300
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
+SEARCHES = 2
+HUNTS = 8
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
@@ -78,6 +81,9 @@ class Processes:
         self._found: Containment | None = None
         self._sandboxed: set[bool] = set()
         self._finding = asyncio.Lock()
+        self._threads = Threads(HUNTS)
+        self.searches = asyncio.Semaphore(SEARCHES)
+        """One for each search of files that runs; what is beyond waits."""
 
     def with_variables(self, more: Mapping[str, str]) -> "Processes":
         """The same, with an environment that has these too."""
@@ -116,7 +122,7 @@ class Processes:
 
     async def attach(self, command: Sequence[str], *, cwd: Path, ends: "Ends") -> Running:
         """Start it between pipes; whoever asked for it ends it."""
-        hunt = _hunt()
+        hunt = self._hunt()
         hunt.pipe = f"pipe:[{os.fstat(ends.output).st_ino}]"
         return await self._start(replace(await self._way(command, cwd), ends=ends), ends.output, hunt)
 
@@ -150,7 +156,7 @@ class Processes:
     async def _run(
         self, way: "_Way", timeout: float | None, output: Output, on_output: OnOutput | None
     ) -> Ended:
-        hunt = _hunt()
+        hunt = self._hunt()
         async with _pipe(hunt) as (reader, write):
             try:
                 running = await self._start(way, write, hunt)
@@ -182,6 +188,10 @@ class Processes:
             return await (Kept if way.supervised else Alone).start(order, hunt)
         except (OSError, ValueError) as error:
             raise ToolError(refused(error, way.cwd)) from error
+
+    def _hunt(self) -> Hunt:
+        marker = f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}"
+        return Hunt(marker, self._threads)
 
     async def _find(self) -> Containment:
         if self._namespace and await self._works(_Way((*self._namespace, "true"), Path("/"))):
@@ -217,10 +227,6 @@ class _Way(Struct, frozen=True):
     cwd: Path
     supervised: bool = False
     ends: Ends | None = None
-
-
-def _hunt() -> Hunt:
-    return Hunt(f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}")
 
 
 def _has_interpreter() -> bool:

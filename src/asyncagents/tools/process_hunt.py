@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import time
+from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,8 +32,10 @@ class _Seen(Struct, frozen=True):
 
 
 class Hunt:
-    def __init__(self, marker: str) -> None:
+    def __init__(self, marker: str, threads: Executor | None = None) -> None:
+        """`threads`: where it looks and waits; those of the loop, if not given."""
         self.marker = marker
+        self._threads = threads
         self.leaders: list[int] = []
         """The first processes: each leads a session of its own."""
         self.pipe: str = ""
@@ -43,7 +46,7 @@ class Hunt:
 
     async def end(self, process: asyncio.subprocess.Process | None) -> None:
         """Ask all to end, then end them. A cancel waits until that is done."""
-        done = asyncio.get_running_loop().run_in_executor(None, self._end)
+        done = asyncio.get_running_loop().run_in_executor(self._threads, self._end)
         cancelled: asyncio.CancelledError | None = None
         while not done.done() or (process is not None and process.returncode is None and done.result()):
             try:

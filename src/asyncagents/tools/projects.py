@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
-from zlib import crc32
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,10 +50,12 @@ from asyncagents.tools.process import Processes
 from asyncagents.tools.sandbox import SCRATCH, Sandboxes, SandboxPlaces, forget_scratch
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.snapshot import SWITCHED_OFF, open_snapshots
+from asyncagents.tools.threads import Threads
 
 FRESH_MS = 2_000
 """How long what was read of a directory counts as what is there."""
 READERS = 16
+"""Directories that are read at once."""
 MOST_KNOWN = 256
 MOST_DOORS = 1_000
 MOST_TOLD = 1_000
@@ -127,7 +128,8 @@ class Projects:
         self._known: OrderedDict[str, tuple[int, Project]] = OrderedDict()
         self._first: OrderedDict[str, Agents] = OrderedDict()
         self._told: set[str] = set()
-        self._reading = [asyncio.Lock() for _ in range(READERS)]
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._threads = Threads(READERS)
         self._swept = clock.now()
         self.switchboard = switches(environment, bench.servers, config, self.at)
 
@@ -146,11 +148,16 @@ class Projects:
         if directory in self._known:
             self._known[directory] = 0, self._known[directory][1]
 
+    async def rest(self, seconds: float) -> None:
+        """Wait for changes of files that have begun: a patch of several files would be left half done."""
+        threads = [doors.files.threads for doors in self._doors.values()]
+        await asyncio.gather(*(each.rest(seconds) for each in threads))
+
     async def _read(self, directory: str) -> Project:
         known = self._fresh(directory)
         if known is not None:
             return known
-        async with self._reading[crc32(os.fsencode(directory)) % READERS]:
+        async with self._reading.setdefault(directory, asyncio.Lock()):
             known = self._fresh(directory)
             return known if known is not None else await self._again(directory)
 
@@ -198,12 +205,12 @@ class Projects:
 
     async def opened(self, directory: str) -> Opened:
         """Read all of a directory's files. Raises `ConfigError` for what cannot be used."""
-        first = await asyncio.to_thread(self._first_look, directory)
+        first = await self._threads.run(self._first_look, directory)
         if isinstance(first, Opened) or self._extensions is None:
             assert isinstance(first, Opened), "without extensions nobody else has a word"
             return first
         additions = await self._extensions.load(first.found, first.config)
-        return await asyncio.to_thread(self._open, directory, first.trusted, additions)
+        return await self._threads.run(self._open, directory, first.trusted, additions)
 
     def _first_look(self, directory: str) -> Settled | Opened:
         """All of it at once, if nobody else has a word."""

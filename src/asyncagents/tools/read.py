@@ -1,7 +1,9 @@
 """`read`: a file with line numbers, or what a folder holds."""
 
-import asyncio
+from collections.abc import Iterable
 from difflib import get_close_matches
+from heapq import nsmallest
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -13,6 +15,7 @@ from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.described import described
 from asyncagents.tools.files import Files, Missing
+from asyncagents.tools.lines import count_lines, lines_from
 from asyncagents.tools.media import about_media
 from asyncagents.tools.place import Place, read_asks
 from asyncagents.tools.seen import Planned, Seen
@@ -22,7 +25,8 @@ from asyncagents.tools.text import BOM, is_binary
 MOST_LINES = 2_000
 MOST_LINE = 2_000
 MOST_CHARS = 50_000
-_MOST_NAMES = 2_000
+_MOST_COMPARED, _MOST_LETTERS = 300, 60
+"""Names that may be meant, and letters of each: to compare two takes as long as their product."""
 
 
 class Read(Struct, frozen=True, rename="camel"):
@@ -33,14 +37,14 @@ class Read(Struct, frozen=True, rename="camel"):
 
 def read(files: Files, seen: Seen) -> Tool[Read]:
     async def plan(args: Read, context: ToolContext) -> tuple[Ask, ...]:
-        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
+        place = await files.threads.run(files.place, args.file_path, context.directory)
         seen.plan(context.call_id, Planned(place))
-        (guard,) = await asyncio.to_thread(files.guards, [place])
+        (guard,) = await files.threads.run(files.guards, [place])
         return read_asks("read", place, guard=guard)
 
     async def run(args: Read, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        return await asyncio.to_thread(_run, files, seen, args, (place, context))
+        return await files.threads.run(_run, files, seen, args, (place, context))
 
     return Tool("read", Read, run, plan=plan, effect="none", description=described("read"))
 
@@ -63,7 +67,9 @@ def _run(files: Files, seen: Seen, args: Read, where: tuple[Place, ToolContext])
 def _folder(files: Files, place: Place, args: Read) -> Completed:
     entries = files.names(place)
     lines = [f"{entry.name}{'/' if entry.folder else '@' if entry.link else ''}" for entry in entries]
-    shown, note = _window(_chosen(lines, args), len(lines))
+    first = _first(args, len(lines))
+    chosen = enumerate(islice(lines, first - 1, first - 1 + args.limit), first)
+    shown, note = _window(chosen, len(lines))
     output = "\n".join([f"{place.path} is a folder of {len(lines)} entries:", *shown, *note])
     return Completed(whole(output), title=place.name, metadata={"count": len(lines), "truncated": bool(note)})
 
@@ -71,27 +77,27 @@ def _folder(files: Files, place: Place, args: Read) -> Completed:
 def _text(place: Place, content: Content, args: Read) -> Completed:
     if is_binary(content.data):
         raise ToolError(f"{place.name} is a binary file; look at it with a command, such as file or strings.")
-    lines = content.data.decode("utf-8", "replace").removeprefix(BOM).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    chosen = [(number, f"{number:6d}\t{_cut(line)}") for number, line in _chosen(lines, args)]
-    shown, note = _window(chosen, len(lines))
+    data = content.data.removeprefix(BOM.encode())
+    total = count_lines(data)
+    first = _first(args, total)
+    lines = enumerate(islice(lines_from(data, first, MOST_LINE), args.limit), first)
+    shown, note = _window(((number, f"{number:6d}\t{_cut(line)}") for number, line in lines), total)
     return Completed(
         "\n".join([*shown, *note]) or "(the file is empty)",
         title=place.name,
-        metadata={"lines": len(lines), "truncated": bool(note)},
+        metadata={"lines": total, "truncated": bool(note)},
     )
 
 
-def _chosen(lines: list[str], args: Read) -> list[tuple[int, str]]:
-    """The lines that were asked for, each with its number."""
+def _first(args: Read, total: int) -> int:
+    """The number of the first line that is asked for."""
     first = max(1, args.offset)
-    if first > max(1, len(lines)):
-        raise ToolError(f"offset {first} is past the end: there are {len(lines)} lines.")
-    return list(enumerate(lines[first - 1 : first - 1 + args.limit], first))
+    if first > max(1, total):
+        raise ToolError(f"offset {first} is past the end: there are {total} lines.")
+    return first
 
 
-def _window(lines: list[tuple[int, str]], total: int) -> tuple[list[str], list[str]]:
+def _window(lines: Iterable[tuple[int, str]], total: int) -> tuple[list[str], list[str]]:
     """As many of the lines as there is room for, and a note when there are more."""
     shown: list[str] = []
     room, last = MOST_CHARS, total
@@ -116,9 +122,12 @@ def _similar(files: Files, place: Place) -> str:
         return ""
     name = place.parts[-1]
     try:
-        names = [entry.name for entry in files.names(replace(place, parts=place.parts[:-1]))][:_MOST_NAMES]
+        names = [entry.name for entry in files.names(replace(place, parts=place.parts[:-1]))]
     except ToolError:
         return ""
-    lowered = {each.lower(): each for each in names}
-    found = [lowered[each] for each in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
+    near = nsmallest(_MOST_COMPARED, names, key=lambda each: abs(len(each) - len(name)))
+    lowered = {each.lower()[:_MOST_LETTERS]: each for each in near}
+    found = [
+        lowered[each] for each in get_close_matches(name.lower()[:_MOST_LETTERS], lowered, n=3, cutoff=0.5)
+    ]
     return whole(f" Did you mean {' or '.join(found)}?") if found else ""

@@ -1,6 +1,5 @@
 """`skill`: what a skill teaches, and where the files lie that it speaks of."""
 
-import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,6 +13,7 @@ from asyncagents.domain.text import whole
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.described import described
+from asyncagents.tools.threads import Threads
 
 MOST_FILES = 100
 _SHOWN = 200
@@ -23,7 +23,8 @@ class UseSkill(Struct, frozen=True):
     name: Annotated[str, Meta(description="The name of the skill.")]
 
 
-def skill(skills: Sequence[Skill]) -> Tool[UseSkill]:
+def skill(skills: Sequence[Skill], threads: Threads | None = None) -> Tool[UseSkill]:
+    reading = threads or Threads()
     known = {each.name: each for each in sorted(skills, key=lambda each: each.name)}
 
     async def plan(args: UseSkill, context: ToolContext) -> tuple[Ask, ...]:
@@ -32,7 +33,7 @@ def skill(skills: Sequence[Skill]) -> Tool[UseSkill]:
         return (Ask("skill", (found.name,), always=(found.name,), metadata=metadata, exact=True),)
 
     async def run(args: UseSkill, context: ToolContext) -> Completed:
-        return await asyncio.to_thread(_told, _found(known, args.name))
+        return await reading.run(_told, _found(known, args.name))
 
     return Tool("skill", UseSkill, run, plan=plan, effect="none", description=_described(known))
 

@@ -15,6 +15,7 @@ from asyncagents.errors import Unavailable
 from asyncagents.tools.put_back import PuttingBack
 from asyncagents.tools.shadow import DAY_SECONDS, Shadow
 from asyncagents.tools.snapshot_diff import changed, diff_text, file_diffs
+from asyncagents.tools.threads import Threads
 
 T = TypeVar("T")
 PAUSE_MS = 1_800_000
@@ -30,6 +31,7 @@ class GitSnapshots:
     """Of one project; whoever works there shares them."""
 
     def __init__(self, shadow: Shadow, clock: Clock) -> None:
+        self.threads = Threads()
         self._shadow = shadow
         self._clock = clock
         self._alone = asyncio.Lock()
@@ -50,7 +52,7 @@ class GitSnapshots:
         try:
             async with self._alone:
                 self._next = None  # from here on it may be too old for whoever comes
-                taken = await asyncio.to_thread(self._take)
+                taken = await self.threads.run(self._take)
             mine.set_result(taken)
             self._sweep_sometimes()
         except BaseException as error:
@@ -77,7 +79,7 @@ class GitSnapshots:
         now = self._clock.now()
         if now - self._swept > DAY_SECONDS * 1000:
             self._swept = now
-            asyncio.get_running_loop().run_in_executor(None, self._forget_old)
+            asyncio.get_running_loop().run_in_executor(self.threads, self._forget_old)
 
     def _forget_old(self) -> None:
         try:
@@ -124,18 +126,18 @@ class GitSnapshots:
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
         async with self._alone:
-            return await _to_its_end(lambda: PuttingBack(self._shadow).do(files))
+            return await _to_its_end(self.threads, lambda: PuttingBack(self._shadow).do(files))
 
     async def _read(self, how: Callable[[Shadow, str, str], T], before: str, after: str) -> T:
         return await self._do(lambda: how(self._shadow, before, after))
 
     async def _do(self, work: Callable[[], T]) -> T:
-        return await asyncio.to_thread(work)
+        return await self.threads.run(work)
 
 
-async def _to_its_end(work: Callable[[], T]) -> T:
+async def _to_its_end(threads: Threads, work: Callable[[], T]) -> T:
     """A thread works on when whoever waits for it is stopped: until then nobody else changes these files."""
-    begun = asyncio.get_running_loop().run_in_executor(None, work)
+    begun = asyncio.get_running_loop().run_in_executor(threads, work)
     try:
         return await asyncio.shield(begun)
     finally:

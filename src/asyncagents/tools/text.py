@@ -5,6 +5,9 @@ from collections.abc import Callable
 from asyncagents.errors import ToolError
 
 BOM = "\ufeff"
+MOST_TEXT = 10 * 1024 * 1024
+MOST_TEXT_LINES = 200_000
+"""Each step of a change takes a few milliseconds then, in which no other thread runs."""
 _LOOKED_AT = 8_192
 _MOST_ODD = 0.3
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27})
@@ -20,8 +23,19 @@ def is_binary(data: bytes) -> bool:
     return odd > _MOST_ODD * max(1, len(head))
 
 
+def is_large(data: bytes | str) -> bool:
+    """Whether a text is too large to be compared or changed beside all else that this process does."""
+    newline = b"\n" if isinstance(data, bytes) else "\n"
+    return len(data) > MOST_TEXT or data.count(newline) > MOST_TEXT_LINES  # type: ignore[arg-type]
+
+
 def decode(data: bytes, name: str) -> str:
     """Every character as it is in the file; only UTF-8 can be written back the same."""
+    if is_large(data):
+        raise ToolError(
+            f"{name} has more than {MOST_TEXT // 1024**2} MiB or {MOST_TEXT_LINES:,} lines; "
+            "change it with a command."
+        )
     try:
         return data.decode()
     except UnicodeDecodeError as error:

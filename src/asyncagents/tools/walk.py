@@ -9,13 +9,14 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.files import Files
 from asyncagents.tools.folder import Entry, Folder
 from asyncagents.tools.git_index import Tracked
-from asyncagents.tools.gitignore import Ignoring, Rule, rules
+from asyncagents.tools.gitignore import MOST_CHARACTERS, Ignoring, Rule, rules
 from asyncagents.tools.place import Outside, Place
 from asyncagents.tools.text import BOM
 
 MOST_ENTRIES = 500_000
 _GIT = ".git"
 _RULES = ".gitignore"
+_RULES_BYTES = 4 * MOST_CHARACTERS
 
 
 class Found(Struct, frozen=True):
@@ -120,7 +121,7 @@ def rules_in(files: Files, place: Place) -> tuple[Rule, ...]:
 
 def _rules_of(folder: Folder, parts: tuple[str, ...]) -> tuple[Rule, ...]:
     try:
-        data, _ = folder.read(_RULES)
+        data = folder.read_start(_RULES, _RULES_BYTES)
     except OSError:
         return ()
     # A file name may have bytes that are no text, and a rule may name it.

@@ -1,6 +1,5 @@
 """`write`: a whole file, new or in place of one that is known."""
 
-import asyncio
 from contextlib import suppress
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from asyncagents.tools.files import Files
 from asyncagents.tools.place import Place
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.stamp import Content, Stamp
-from asyncagents.tools.text import encode, in_the_manner_of
+from asyncagents.tools.text import MOST_TEXT, encode, in_the_manner_of
 
 
 class Write(Struct, frozen=True, rename="camel"):
@@ -25,14 +24,19 @@ class Write(Struct, frozen=True, rename="camel"):
 
 def write(files: Files, seen: Seen) -> Tool[Write]:
     async def plan(args: Write, context: ToolContext) -> tuple[Ask, ...]:
-        place = await asyncio.to_thread(files.place, args.file_path, context.directory)
-        return await asyncio.to_thread(preview, files, seen, _change(args, place), context)
+        place = await files.threads.run(files.place, args.file_path, context.directory)
+        return await files.threads.run(preview, files, seen, _change(args, place), context)
 
     async def run(args: Write, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
-        return await asyncio.to_thread(do, files, seen, _change(args, place), context)
+        return await files.threads.run(do, files, seen, _change(args, place), context)
 
     return Tool("write", Write, run, plan=plan, effect="idempotent", description=described("write"))
+
+
+def _beginning(data: bytes) -> bytes:
+    """Enough whole lines of a file to see how they end."""
+    return data if len(data) <= MOST_TEXT else data[: data.rfind(b"\n", 0, MOST_TEXT) + 1]
 
 
 def _change(args: Write, place: Place) -> Change:
@@ -41,7 +45,7 @@ def _change(args: Write, place: Place) -> Change:
         if before is None:
             return new
         with suppress(UnicodeDecodeError):  # of what is no text there is no manner to keep
-            new = encode(in_the_manner_of(before.data.decode(), args.content), "content")
+            new = encode(in_the_manner_of(_beginning(before.data).decode(), args.content), "content")
         # A second run after a crash finds its own work: nothing is lost, nothing is to be done.
         if known is None and new != before.data:
             raise ToolError(

@@ -330,3 +330,21 @@ def test_a_mention_is_a_word_with_an_at_that_stands_in_no_code(
 ) -> None:
     assert [(mention.path, mention.start) for mention in mentions(text)] == found
     assert all(text.startswith(mention.text, mention.start) for mention in mentions(text))
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("a)", "a"),
+        ("(a)", "(a)"),
+        ("(a))", "(a)"),
+        ("a).]", "a"),
+        ("[a(b])", "[a(b])"),
+        ("a}})!?:.", "a"),
+        (")" * 4_000, ""),
+        ("(" * 2_000 + ")" * 2_000, "(" * 2_000 + ")" * 2_000),
+        ("a" + ")" * 4_000, "a"),
+    ],
+)
+def test_punctuation_and_brackets_that_nothing_opens_are_no_part_of_a_path(written: str, path: str) -> None:
+    assert [mention.path for mention in mentions(f"see @{written} x")] == ([path] if path else [])

@@ -22,6 +22,7 @@ from asyncagents.domain.failure import APIError, ContextOverflowError, ProviderA
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.shape import encode
+from asyncagents.llm.answer_size import MOST_ARGUMENTS, MOST_CALLS, MOST_CHARACTERS
 from asyncagents.llm.endpoint import Endpoint
 from asyncagents.llm.longtail import LongTail
 from asyncagents.llm.longtail_build import build_model, build_provider, settings
@@ -278,6 +279,25 @@ async def test_an_error_inside_the_stream_ends_it() -> None:
     assert isinstance(events[-1].failure, APIError)
     assert events[-1].failure.data.is_retryable
     assert not [event for event in events if isinstance(event, StepFinish)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "much"),
+    [
+        (
+            Reply(text="", tools=tuple(ToolUse("weather", {"n": n}) for n in range(MOST_CALLS + 1))),
+            "512 calls",
+        ),
+        (Reply(text="", tools=(ToolUse("weather", {"at": "x" * MOST_ARGUMENTS}),)), "4 Mi characters of arg"),
+        (Reply(text="x" * (MOST_CHARACTERS + 64), chunks=64), "16 Mi characters"),
+    ],
+    ids=["calls", "arguments", "text"],
+)
+async def test_an_answer_that_is_too_large_is_cut_off(reply: Reply, much: str) -> None:
+    error = await failure_of(reply)
+    assert isinstance(error.failure, APIError)
+    assert f"tail sent more than {much}" in error.failure.data.message
+    assert not error.failure.data.is_retryable
 
 
 @pytest.mark.parametrize("cut_at", [-1, 0, 400])

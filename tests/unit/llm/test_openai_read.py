@@ -6,6 +6,7 @@ import pytest
 
 from asyncagents.domain.failure import APIError, ContextOverflowError
 from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.llm.answer_size import AnswerSize
 from asyncagents.llm.model import (
     Finish,
     ModelEvent,
@@ -269,7 +270,7 @@ def test_many_calls_that_have_an_id_and_no_number_are_found_without_a_search() -
             Id.compared += 1
             return str.__eq__(self, other)
 
-    calls = Calls("1")
+    calls = Calls("1", AnswerSize())
     for number in range(500):
         calls.add(ToolDelta(id=Id(f"call_{number}"), function=Function("ls", "{}")))
     assert len(calls.ready()) == 500

@@ -17,7 +17,9 @@ from asyncagents.engine.tool import AnyTool, Ask, ToolContext
 from asyncagents.tools.beneath import OpenFolder
 from asyncagents.tools.edit import edit
 from asyncagents.tools.files import Files
+from asyncagents.tools.glob import glob
 from asyncagents.tools.list import list_files
+from asyncagents.tools.process import Processes
 from asyncagents.tools.read import read
 from asyncagents.tools.seen import Seen
 from asyncagents.tools.write import write
@@ -36,11 +38,11 @@ class Desk:
         (self.outside / "secret.txt").write_text(SECRET)
         self.files = Files(self.root, home=self.home, open_folder=open_folder)
         self.seen = Seen()
-        made = (read, write, edit, list_files)
-        self.tools: dict[str, AnyTool] = {}
-        for make in made:
-            tool: AnyTool = make(self.files, self.seen)
-            self.tools[tool.name] = tool
+        environment = {"PATH": os.environ.get("PATH", os.defpath)}
+        self.processes = Processes(environment, folder=folder / "output", namespace=False)
+        made: list[AnyTool] = [make(self.files, self.seen) for make in (read, write, edit)]
+        made += [make(self.files, self.seen, self.processes) for make in (list_files, glob)]
+        self.tools = {tool.name: tool for tool in made}
         self.calls = 0
 
     def put(self, name: str, content: str | bytes) -> Path:

@@ -18,7 +18,7 @@ from asyncagents.tools.skill import skill
 def _tools(folder: Path) -> list[AnyTool]:
     files, seen = Files(folder), Seen()
     processes = Processes({}, folder=folder)
-    return [glob(files, seen), grep(files, seen, processes), patch(files, seen), skill([])]
+    return [glob(files, seen, processes), grep(files, seen, processes), patch(files, seen), skill([])]
 
 
 @pytest.mark.spec("A-05")

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.store.body import body
+from asyncagents.tools.list_tree import ListedTree, TreeListing, tree_in
 from tests.unit.tools.file_desk import SECRET, Desk
 
 _NAMES = [
@@ -70,6 +72,15 @@ def _furnished(folder: Path) -> Desk:
     return desk
 
 
+def _listed(desk: Desk, context: ToolContext, arguments: dict[str, Any]) -> ListedTree:
+    """The listing itself, in this process: so many of its own would take long."""
+    place = desk.seen.planned(context.call_id).place
+    ignore = tuple(arguments.get("ignore", ()))
+    return tree_in(
+        desk.files, TreeListing(root=desk.files.root, place=place, ignore=ignore, seconds=60), lambda: False
+    )
+
+
 async def _made(desk: Desk, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
     errors: list[str] = []
     for tool, arguments in calls:
@@ -78,7 +89,11 @@ async def _made(desk: Desk, calls: list[tuple[str, dict[str, Any]]]) -> list[str
             asks = await desk.plan(tool, context, **arguments)
             body(asks)
             if all(ask.permission != "external_directory" for ask in asks):
-                body(await desk.run(tool, context, **arguments))
+                body(
+                    _listed(desk, context, arguments)
+                    if tool == "list"
+                    else await desk.run(tool, context, **arguments)
+                )
         except msgspec.ValidationError:
             pass  # the engine tells the model
         except ToolError as error:

@@ -125,7 +125,7 @@ def _searches(desk: Desk) -> list[str]:
             command = (each / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"grep_search" in command and root in command:
+        if b"search_main" in command and root in command:
             found.append(each.name)
     return found
 

@@ -289,8 +289,8 @@ async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk:
 
 
 async def test_a_file_too_large_to_be_opened_is_not_patched(desk: Desk) -> None:
-    os.truncate(desk.put("huge", ""), 65 * 1024 * 1024)
-    with pytest.raises(ToolError, match="larger than 64 MiB"):
+    os.truncate(desk.put("huge", ""), 11 * 1024 * 1024)
+    with pytest.raises(ToolError, match="larger than 10 MiB"):
         await _applied(desk, "*** Add File: a", "+x", "*** Update File: huge", "@@", "-a", "+b")
     assert sorted(_names(desk)) == ["huge"]
 

@@ -154,6 +154,8 @@ async def test_a_wildcard_in_a_name_is_a_letter_to_what_is_allowed_for_always(de
 
 async def test_a_file_too_large_is_refused_with_a_hint(desk: Desk) -> None:
     with desk.put("big", "").open("wb") as file:
-        file.truncate(65 * 1024 * 1024)
-    with pytest.raises(ToolError, match="larger than 64 MiB; look at parts of it with grep or bash"):
+        file.truncate(11 * 1024 * 1024)
+    with pytest.raises(
+        ToolError, match="larger than 10 MiB; look at parts of it, or change it, by a command"
+    ):
         await desk.call("read", filePath="big")

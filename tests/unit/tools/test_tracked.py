@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncagents.tools.git_index import Tracked, index_names
-from asyncagents.tools.glob import glob
 from asyncagents.tools.place import Inside, Outside
 from tests.unit.tools.file_desk import Desk
 from tests.unit.tools.test_grep import grep_desk
@@ -33,7 +32,6 @@ def git(root: Path, *words: str) -> str:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     desk = grep_desk(tmp_path)
-    desk.tools["glob"] = glob(desk.files, desk.seen)
     for name, text in IGNORED.items():
         desk.put(name, text)
     desk.put("plain.py", "needle")

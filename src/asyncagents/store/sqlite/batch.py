@@ -309,6 +309,7 @@ class Batches:
         """Close it at once: an open transaction would keep the write lock."""
         self._dropped = True
         self._connection.close()
+        self._place.forget_logs()
 
 
 def nothing() -> Commit:

@@ -16,7 +16,8 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.batch import Batches
 from asyncagents.store.sqlite.connection import Connect, Connection, connect, is_busy
-from asyncagents.store.sqlite.migrate import load_scripts, migrate
+from asyncagents.store.sqlite.migrate import load_scripts, migrate, schema_version
+from asyncagents.store.sqlite.remains import Remains
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.sqlite.transaction import SqliteTx, drive
 from asyncagents.store.sqlite.writer import Report, ThreadWriter, Writer
@@ -162,9 +163,13 @@ async def open_sqlite(
 
 
 def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # transcripts are the owner's alone
-    with _turn(path.parent), closing(connect(path)) as connection:
-        migrate(connection, path, epoch=epoch, scripts=load_scripts())
+    with _turn(path.parent):
+        remains = Remains(path)
+        remains.check()
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # transcripts are the owner's
+        with closing(connect(path)) as connection:
+            remains.check_schema(schema_version(connection))
+            migrate(connection, path, epoch=epoch, scripts=load_scripts())
 
 
 @contextmanager

@@ -17,7 +17,7 @@ def load_scripts() -> tuple[str, ...]:
 
 def migrate(connection: Connection, path: Path, *, epoch: str, scripts: tuple[str, ...]) -> None:
     """Safe when several processes start at once: the write lock orders them."""
-    if _version(connection) < len(scripts):
+    if schema_version(connection) < len(scripts):
         connection.execute("BEGIN IMMEDIATE")
         try:
             _upgrade(connection, path, scripts)
@@ -30,7 +30,8 @@ def migrate(connection: Connection, path: Path, *, epoch: str, scripts: tuple[st
     refuse_newer(connection, len(scripts))
 
 
-def _version(connection: Connection) -> int:
+def schema_version(connection: Connection) -> int:
+    """Read which schema a database has; 0: it has none yet."""
     known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema'").fetchone()
     row = connection.execute("SELECT version FROM schema").fetchone() if known else None
     return int(row[0]) if row else 0
@@ -48,7 +49,7 @@ def refuse_newer(connection: Connection, ours: int) -> None:
 
 def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> None:
     """With the write lock held: another process may have done it by now."""
-    done = _version(connection)
+    done = schema_version(connection)
     if 0 < done < len(scripts):
         _back_up(path, done)
     connection.execute(

@@ -2,33 +2,61 @@
 
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 from asyncagents.errors import DatabaseGone
 
+LOGS = ("-wal", "-shm")
+"""Files beside a database that SQLite removes only with the last connection to it."""
+_File: TypeAlias = tuple[int, int]
+
 
 class Place:
-    """A path, and which file stood there when it was opened."""
+    """A path, and which files stood there when it was opened: the database, its log and the log's index."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _file_at(path)
+        self._is_filled = self._file is not None and path.stat().st_size > 0
+        self._logs: dict[Path, _File] = {}
 
     @property
     def is_gone(self) -> bool:
-        """Of a file that only SQLite sees there is nothing to compare."""
         return self._file is not None and _file_at(self._path) != self._file
 
+    def forget_logs(self) -> None:
+        """The connection is closed: with the last one the log goes, and the next one begins another."""
+        self._logs.clear()
+
     def check(self) -> None:
-        """Raises `DatabaseGone`."""
-        if self.is_gone:
-            what = "deleted" if _file_at(self._path) is None else "replaced by another"
-            raise DatabaseGone(
-                f"the database could not be written: {self._path} was {what} while it was open; "
-                "put it back, and start again"
-            )
+        """Raise `DatabaseGone` if a file was deleted, replaced or emptied since it was opened."""
+        if self._file is None:  # a file that only SQLite sees: there is nothing to compare
+            return
+        _compare(self._path, self._file)
+        if self._is_filled and not os.stat(self._path).st_size:
+            raise _gone(self._path, "emptied")
+        for suffix in LOGS:
+            log = self._path.with_name(self._path.name + suffix)
+            known = self._logs.get(log) or _file_at(log)
+            if known is not None:
+                self._logs[log] = known
+                _compare(log, known)
 
 
-def _file_at(path: Path) -> tuple[int, int] | None:
+def _compare(path: Path, known: _File) -> None:
+    found = _file_at(path)
+    if found != known:
+        raise _gone(path, "deleted" if found is None else "replaced by another")
+
+
+def _gone(path: Path, what: str) -> DatabaseGone:
+    return DatabaseGone(
+        f"the database could not be written: {path} was {what} while it was open; "
+        "put it back, and start again"
+    )
+
+
+def _file_at(path: Path) -> _File | None:
     try:
         found = os.stat(path)
     except OSError:

@@ -1,0 +1,60 @@
+"""Files whose names fit a glob, the last changed first."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.guarded import GuardedPlaces
+from asyncagents.domain.text import whole
+from asyncagents.errors import ToolError
+from asyncagents.tools.files import Files
+from asyncagents.tools.glob_pattern import fitting
+from asyncagents.tools.guard import PlaceGuard
+from asyncagents.tools.place import Place
+from asyncagents.tools.search_limit import stop_after
+from asyncagents.tools.walk import walk
+
+MOST_FILES = 100
+
+
+class NameSearch(Struct, frozen=True, kw_only=True, tag="names"):
+    root: str
+    place: Place
+    pattern: str
+    seconds: float
+    """After so long the answer is what was found."""
+    guarded: GuardedPlaces = GuardedPlaces()
+    """What may not be read is not found either."""
+
+
+class FoundNames(Struct, frozen=True, kw_only=True):
+    paths: tuple[str, ...] = ()
+    count: int = 0
+    """Of all that fit."""
+    cut: bool = False
+    """There was more than could be looked at."""
+    error: str = ""
+
+
+def find_names(search: NameSearch) -> FoundNames:
+    try:
+        files = Files(Path(search.root), guard=PlaceGuard(search.guarded))
+        return names_in(files, search, stop_after(search.seconds))
+    except ToolError as error:
+        return FoundNames(error=whole(str(error)))
+    except MemoryError:
+        return FoundNames(error="The folder holds too much to be searched; name a deeper one in path.")
+
+
+def names_in(files: Files, search: NameSearch, stopped: Callable[[], bool]) -> FoundNames:
+    place = search.place
+    files.names(place)  # an error about the folder itself is the answer
+    walked = walk(files, place, fitting(search.pattern, place.parts), stopped=stopped)
+    shown = walked.files[:MOST_FILES]
+    return FoundNames(
+        paths=tuple(whole(replace(place, parts=each.parts).path) for each in shown),
+        count=len(walked.files),
+        cut=walked.cut,
+    )

@@ -1,0 +1,44 @@
+"""A program of its own: makes one search of files, with less of the machine than the server has."""
+
+import os
+import resource
+import sys
+from contextlib import suppress
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from asyncagents.tools.grep_search import Search, Searched, searched
+from asyncagents.tools.grep_workers import usual_workers
+from asyncagents.tools.list_tree import ListedTree, TreeListing, list_tree
+from asyncagents.tools.name_search import FoundNames, NameSearch, find_names
+
+MOST_MEMORY = 4 * 1024**3
+MOST_CPU_SECONDS = 120
+NICE = 10
+"""Searches come after the server and the commands of agents where processors are short."""
+
+Job: TypeAlias = Search | NameSearch | TreeListing
+
+
+def main() -> None:
+    """Answer on standard output the job that the last argument is, both JSON; the latter in hexadecimal."""
+    for limit, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_CPU_SECONDS)):
+        with suppress(ValueError, OSError):  # a lower one is set already
+            resource.setrlimit(limit, (most, most))
+    with suppress(OSError):
+        os.nice(NICE)
+    job = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=Job)
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(_answer(job)) + b"\n")
+
+
+def _answer(job: Job) -> Searched | FoundNames | ListedTree:
+    match job:
+        case Search():
+            return searched(job, usual_workers())
+        case NameSearch():
+            return find_names(job)
+        case TreeListing():
+            return list_tree(job)
+        case _:
+            assert_never(job)

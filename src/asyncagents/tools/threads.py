@@ -1,0 +1,86 @@
+"""Threads for the files of one project: few at once, and the process waits for none of them to exit."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextvars import copy_context
+from functools import partial
+from threading import Condition, Thread
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MOST = 2
+IDLE_SECONDS = 10.0
+"""After so long without work a thread ends."""
+
+
+class Threads(Executor):
+    """Run work of one project in at most `most` threads: what hangs or takes long holds up no other project.
+
+    The threads are daemons: those of `ThreadPoolExecutor` are joined when the interpreter exits, so one that
+    hangs would keep the process alive.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._changed = Condition()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._alive = self._idle = 0
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Wait for the result of `work`; a cancel drops work that has not begun."""
+        call = partial(copy_context().run, partial(work, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self, call)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        with self._changed:
+            self._waiting.append((future, partial(fn, *args, **kwargs)))
+            self._changed.notify_all()
+            if len(self._waiting) > self._idle and self._alive < self._most:
+                self._begin()
+        return future
+
+    async def rest(self, seconds: float) -> bool:
+        """Wait until no thread works, and say whether that came about in time."""
+        until = asyncio.get_running_loop().time() + seconds
+        while self._alive > self._idle or self._waiting:
+            if asyncio.get_running_loop().time() >= until:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+    def _begin(self) -> None:
+        """Start one more thread; where the system gives none, those that are there do the work."""
+        try:
+            Thread(target=self._work, name="asyncagents-files", daemon=True).start()
+        except RuntimeError:
+            if not self._alive:
+                self._waiting.pop()
+                raise
+            return
+        self._alive += 1
+
+    def _work(self) -> None:
+        while (next_work := self._next()) is not None:
+            future, work = next_work
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001  as executors do: it is raised where it is awaited
+                future.set_exception(error)
+            del future, work, next_work  # an idle thread keeps no file's content alive
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        with self._changed:
+            self._idle += 1
+            found = self._changed.wait_for(lambda: self._waiting, IDLE_SECONDS)
+            self._idle -= 1
+            if found:
+                return self._waiting.popleft()
+            self._alive -= 1
+            return None
