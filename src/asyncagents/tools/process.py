@@ -30,7 +30,6 @@ NAMESPACE = ("--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/", "--pr
 
 TRIAL = 10.0
 SEARCHES = 2
-HUNTS = 8
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
@@ -66,7 +65,7 @@ class Processes:
         self._supervisor = supervisor and _has_interpreter()
         self._found: Containment | None = None
         self._finding = asyncio.Lock()
-        self._threads = Threads(HUNTS)
+        self._threads = Threads()
         self.searches = asyncio.Semaphore(SEARCHES)
         """One for each search of files that runs; what is beyond waits."""
 
