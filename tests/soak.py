@@ -144,6 +144,7 @@ COUNTS = (
     ("restarts", 20, "restarts of its database"),
     ("crowd", 10_000, "sessions that wait before another project's"),
     ("wakes", 400, "wakes of sessions at rest, by another process"),
+    ("hostile", 200, "prompts while another project's tools do their worst"),
     ("replays", 40, "logs of each kind of worlds, replayed on PostgreSQL"),
     ("races", 500, "writes of each of sixteen writers, against readers of changes"),
     ("flows", 1, "all flows and contracts on PostgreSQL (0 leaves them out)"),
@@ -166,6 +167,7 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
         (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
         (of.disconnects > 0, ("tests.e2e.event_streams", "--cuts", str(of.disconnects))),
         (of.signals + of.restarts + of.crowd + of.wakes > 0, ("tests.e2e.fleet_siege", *_siege(of))),
+        (of.hostile > 0, ("tests.e2e.hostile_load", "--calls", "40", "--prompts", str(of.hostile))),
         (of.replays > 0, ("tests.simulation.replay", "--first", "10000", "--seeds", str(of.replays))),
         (of.races > 0, ("tests.flows.feed_race", "--writes", str(of.races))),
     ]

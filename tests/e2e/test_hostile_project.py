@@ -83,7 +83,7 @@ async def test_lists_of_a_hostile_project_hold_up_no_other_and_end_with_their_se
 @pytest.mark.parametrize("tool", ["list", "glob"])
 async def test_a_stop_is_quick_while_a_hostile_project_is_searched(tmp_path: Path, tool: str) -> None:
     async with open_stage(tmp_path) as (desk, server, person, _):
-        make_hostile(desk.project)
+        make_hostile(desk.project, names=12_000)
         given = {"path": "."} if tool == "list" else {"pattern": "**/*.txt"}
         session = await person.session(desk.project)
         await person.send(session, "go", [{"text": "", "tools": [{"name": tool, "args": given}]}])

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from asyncagents.tools.come_last import come_last
+
 MOST_WORKERS = 4
 _SIZE = 8
 T = TypeVar("T")
@@ -57,6 +59,7 @@ def _begin(pieces: Sequence[T], work: Callable[[T], bytes]) -> _Worker:
         os.close(write)
         return _Worker(pid, read)
     try:
+        come_last()
         os.close(read)
         for piece in pieces:
             done = work(piece)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-PIECE = 256 * 1024
+PIECE = 32 * 1024
 _LONGEST_CHARACTER = 4
 
 

@@ -41,7 +41,6 @@ NO_SANDBOX = (
 LONGEST_COMPLAINT = 300
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 SEARCHES = 2
-HUNTS = 8
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
@@ -81,7 +80,7 @@ class Processes:
         self._found: Containment | None = None
         self._sandboxed: set[bool] = set()
         self._finding = asyncio.Lock()
-        self._threads = Threads(HUNTS)
+        self._threads = Threads()
         self.searches = asyncio.Semaphore(SEARCHES)
         """One for each search of files that runs; what is beyond waits."""
 

@@ -1,6 +1,5 @@
 """A program of its own: makes one search of files, with less of the machine than the server has."""
 
-import os
 import resource
 import sys
 from contextlib import suppress
@@ -8,6 +7,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from asyncagents.tools.come_last import come_last
 from asyncagents.tools.grep_search import Search, Searched, searched
 from asyncagents.tools.grep_workers import usual_workers
 from asyncagents.tools.list_tree import ListedTree, TreeListing, list_tree
@@ -15,8 +15,6 @@ from asyncagents.tools.name_search import FoundNames, NameSearch, find_names
 
 MOST_MEMORY = 4 * 1024**3
 MOST_CPU_SECONDS = 120
-NICE = 10
-"""Searches come after the server and the commands of agents where processors are short."""
 
 Job: TypeAlias = Search | NameSearch | TreeListing
 
@@ -26,8 +24,7 @@ def main() -> None:
     for limit, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_CPU_SECONDS)):
         with suppress(ValueError, OSError):  # a lower one is set already
             resource.setrlimit(limit, (most, most))
-    with suppress(OSError):
-        os.nice(NICE)
+    come_last()
     job = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=Job)
     sys.stdout.buffer.write(b"\n" + msgspec.json.encode(_answer(job)) + b"\n")
 

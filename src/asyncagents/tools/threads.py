@@ -12,37 +12,55 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST = 2
+MOST = 4
+STUCK_SECONDS = 1.0
+"""If no work ends for so long, another thread takes up what waits."""
 IDLE_SECONDS = 10.0
 """After so long without work a thread ends."""
 
 
 class Threads(Executor):
-    """Run work of one project in at most `most` threads: what hangs or takes long holds up no other project.
+    """Run work of one project in threads of its own: what hangs or takes long holds up no other project.
 
-    The threads are daemons: those of `ThreadPoolExecutor` are joined when the interpreter exits, so one that
-    hangs would keep the process alive.
+    One thread works, for threads that compute take turns with the event loop, which waits for each of them;
+    only if that one hangs do others begin, up to `most`. They are daemons: those of `ThreadPoolExecutor` are
+    joined when the interpreter exits, so one that hangs would keep the process alive.
     """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._changed = Condition()
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._alive = self._idle = 0
+        self._alive = self._idle = self._done = 0
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait for the result of `work`; a cancel drops work that has not begun."""
         call = partial(copy_context().run, partial(work, *args, **kwargs))
-        return await asyncio.get_running_loop().run_in_executor(self, call)
+        future, done = asyncio.get_running_loop().run_in_executor(self, call), self._done
+        try:
+            while not (await asyncio.wait({future}, timeout=STUCK_SECONDS))[0]:
+                if self._done == done:
+                    self._widen()
+                done = self._done
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        return future.result()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         with self._changed:
             self._waiting.append((future, partial(fn, *args, **kwargs)))
             self._changed.notify_all()
-            if len(self._waiting) > self._idle and self._alive < self._most:
+            if not self._alive:
                 self._begin()
         return future
+
+    def _widen(self) -> None:
+        """Let one more thread work, if there is anything to do."""
+        with self._changed:
+            if len(self._waiting) > self._idle and self._alive < self._most:
+                self._begin()
 
     async def rest(self, seconds: float) -> bool:
         """Wait until no thread works, and say whether that came about in time."""
@@ -73,6 +91,7 @@ class Threads(Executor):
                 future.set_result(work())
             except BaseException as error:  # noqa: BLE001  as executors do: it is raised where it is awaited
                 future.set_exception(error)
+            self._done += 1
             del future, work, next_work  # an idle thread keeps no file's content alive
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:

@@ -1,0 +1,93 @@
+"""Threads of a project: what hangs there holds up neither its other work nor the end of the process."""
+
+import asyncio
+import subprocess
+import sys
+from contextvars import ContextVar
+from threading import Event, current_thread
+
+import pytest
+
+from asyncagents.tools import come_last, threads
+from asyncagents.tools.threads import Threads
+from tests.flows.kit import PATIENCE
+
+EXITS = """
+from threading import Event
+from asyncagents.tools.threads import Threads
+Threads().submit(Event().wait)
+"""
+YIELDS = """
+import os
+from asyncagents.tools.come_last import come_last
+come_last()
+print(os.nice(0), flush=True)
+while os.sched_getscheduler(0) != os.SCHED_IDLE:
+    sum(range(10_000))
+print("idle")
+"""
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "STUCK_SECONDS", 0.05)
+
+
+async def test_one_thread_does_all_the_work_as_long_as_it_gets_on() -> None:
+    own = Threads()
+    names = await asyncio.gather(*(own.run(lambda: current_thread().ident) for _ in range(50)))
+    assert len(set(names)) == 1
+    assert current_thread().ident not in names
+
+
+async def test_work_that_hangs_holds_up_no_other_until_all_threads_hang() -> None:
+    own, free = Threads(most=3), Event()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        hanging = [group.create_task(own.run(free.wait)) for _ in range(2)]
+        assert await own.run(lambda: "done") == "done"
+        hanging.append(group.create_task(own.run(free.wait)))
+        while own._waiting or own._idle:  # noqa: ASYNC110  the third thread takes it up
+            await asyncio.sleep(0.01)
+        last = group.create_task(own.run(lambda: "last"))
+        done, _ = await asyncio.wait({last}, timeout=0.3)
+        assert not done
+        assert not await own.rest(0.01)
+        free.set()
+    assert last.result() == "last"
+    assert await own.rest(PATIENCE)
+
+
+async def test_work_that_has_not_begun_is_dropped_with_whoever_waits_for_it() -> None:
+    own, free, begun = Threads(most=1), Event(), Event()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        group.create_task(own.run(free.wait))
+        dropped = group.create_task(own.run(begun.set))
+        await asyncio.sleep(0)
+        dropped.cancel()
+        await asyncio.wait({dropped})
+        free.set()
+        await own.run(lambda: None)
+    assert not begun.is_set()
+
+
+async def test_a_failure_and_the_context_come_through() -> None:
+    said: ContextVar[str] = ContextVar("said")
+    said.set("here")
+    assert await Threads().run(said.get) == "here"
+    with pytest.raises(ZeroDivisionError):
+        await Threads().run(lambda: 1 // 0)
+
+
+def test_a_process_ends_though_a_thread_hangs() -> None:
+    done = subprocess.run([sys.executable, "-c", EXITS], timeout=PATIENCE, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this policy")
+def test_a_search_that_computes_for_long_leaves_the_processors_to_others() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", YIELDS], timeout=4 * PATIENCE, check=True, capture_output=True, text=True
+    )
+    nice, idle = done.stdout.split()
+    assert int(nice) >= come_last.NICE
+    assert idle == "idle"
