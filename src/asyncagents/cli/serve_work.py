@@ -27,7 +27,7 @@ from asyncagents.server.discovery import Lock
 
 COLLECT_AFTER = 10_000
 """New objects."""
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.001
 """So long the thread that has committed waits for the loop, which has much else to do."""
 
 
