@@ -31,11 +31,14 @@ _SHELL_FILES = (
     ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc", ".envrc", ".direnvrc", ".xonshrc",
     ".pam_environment", ".tmux.conf", ".screenrc", ".vimrc", ".vim", ".exrc", ".emacs", ".emacs.d",
     ".pythonrc", ".pythonstartup", ".pdbrc", ".gdbinit", ".lldbinit", ".irbrc", ".Rprofile", ".lesskey",
-    ".lessfilter",
+    ".lessfilter", ".gvimrc", ".ideavimrc", ".spacemacs", ".kakrc", ".wezterm.lua", ".xbindkeysrc",
+    ".psqlrc", ".sqliterc", ".ghci", ".pryrc", ".Renviron", ".ipython", ".jupyter", ".julia/config",
+    ".curlrc", ".wgetrc", ".mailcap", ".mavenrc", ".bazelrc", ".subversion",
 )  # fmt: skip
 _CONFIG_SHELL = (
     "fish", "bash", "zsh", "direnv", "nushell", "xonsh", "elvish", "powershell", "starship.toml", "tmux",
-    "nvim", "vim", "emacs", "gdb", "readline",
+    "nvim", "vim", "emacs", "gdb", "readline", "helix", "kak", "zed", "kitty", "wezterm", "alacritty",
+    "zellij", "mise", "micro",
 )  # fmt: skip
 _GIT_FILES = (
     ".gitconfig",
@@ -61,7 +64,8 @@ _PROGRAM_FOLDERS = (
     "bin", ".local/bin", ".local/lib", ".local/share/pipx", ".local/share/uv", ".local/share/mise",
     ".cargo/bin", ".cargo/config", ".cargo/config.toml", ".cargo/env", "go/bin", ".npm-global", ".nvm",
     ".volta", ".bun/bin", ".deno/bin", ".pyenv", ".rbenv", ".asdf", ".sdkman", ".gem", ".krew",
-    ".dotnet/tools",
+    ".dotnet/tools", ".rustup", ".rye", ".local/share/pnpm", ".docker/cli-plugins", ".gradle/init.d",
+    ".gradle/init.gradle", ".nix-profile",
 )  # fmt: skip
 _KEY_FILES = (
     ".ssh", ".gnupg", ".netrc", "_netrc", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".pip",

@@ -27,6 +27,7 @@ _OUTPUT = re.compile(r"output-[^/]*\.txt")
 _SHORT = re.compile(r"([^~]{1,6})~[0-9]+")
 _LETTERS_OF_SHORT = 6
 _OBEYED = frozenset({"config", "config.worktree", "commondir", "hooks", "head"})
+_FILE_PIECES = frozenset({"config", "config.worktree", "commondir", "head"})
 _PIECES = _OBEYED | {"gitdir", "info", "objects", "refs", "packed-refs", "modules", "worktrees"}
 
 
@@ -162,6 +163,11 @@ def makes_repository(piece: str, present: Collection[str]) -> bool:
 def is_piece(name: str) -> bool:
     """Whether a repository has a file or folder of this name at its top."""
     return fold_name(name) in _PIECES
+
+
+def is_file_piece(name: str) -> bool:
+    """Whether git wants a file of this name, so that a folder is none of its."""
+    return fold_name(name) in _FILE_PIECES
 
 
 def is_repository(present: Collection[str]) -> bool:

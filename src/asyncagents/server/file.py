@@ -21,7 +21,7 @@ from asyncagents.server.errand import NoFile
 from asyncagents.server.file_index import Names
 from asyncagents.server.given import DIRECTED, DIRECTORY, directory, flag, number, one
 from asyncagents.server.http import Answer, Request, shown
-from asyncagents.server.place import default_agent_rules, environment
+from asyncagents.server.place import default_agent_rules, environment, place_guard
 from asyncagents.server.query import Query
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.tools.files import Files
@@ -30,6 +30,7 @@ from asyncagents.tools.git_index import Tracked
 from asyncagents.tools.gitignore import Ignoring
 from asyncagents.tools.grep import LONGEST, SECONDS, search_lines
 from asyncagents.tools.grep_search import Search
+from asyncagents.tools.guard import UNGUARDED, PlaceGuard
 from asyncagents.tools.place import Inside
 from asyncagents.tools.text import is_binary
 from asyncagents.tools.walk import rules_above, rules_in, walk
@@ -114,13 +115,14 @@ async def content(site: Site, request: Request) -> Answer:
     path = one(request, "path")
     if not path:
         raise InvalidInput("say which file: path=src/main.py, from the directory")
-    rules = await default_agent_rules(site, request)
-    return shown(await site.errands.run(partial(_content, directory(site, request), path, rules)))
+    rules, guard = await default_agent_rules(site, request), await place_guard(site, request)
+    return shown(await site.errands.run(partial(_content, directory(site, request), path, rules, guard)))
 
 
-def _content(where: str, path: str, rules: tuple[Rule, ...]) -> FileContent:
-    """What the rules ask about whoever asks here may see: he would be asked. What they deny is denied."""
-    files, top = _opened(where)
+def _content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGuard) -> FileContent:
+    """What the rules ask about whoever asks here may see: he would be asked. What they deny is denied, and
+    what no tool opens is not opened here either."""
+    files, top = _opened(where, guard)
     place = _inside(files, top, path)
     if evaluate(rules, "read", place.name) == "deny":
         raise InvalidInput(f"{place.name} may not be read: a rule for read denies it")
@@ -192,12 +194,14 @@ async def found_lines(site: Site, request: Request) -> Answer:
         raise InvalidInput(
             f"say what to look for: pattern, a regular expression of up to {LONGEST} characters"
         )
-    files, top = await site.errands.run(partial(_opened, directory(site, request)))
+    guard = await place_guard(site, request)
+    files, top = await site.errands.run(partial(_opened, directory(site, request), guard))
     search = Search(
         root=files.root,
         place=top,
         pattern=pattern,
         rules=Effective.of(await default_agent_rules(site, request)),
+        guarded=guard.unreadable_around(top.path),
         hits=True,
     )
     try:
@@ -225,9 +229,9 @@ async def nothing(site: Site, request: Request) -> Answer:
     return shown([])
 
 
-def _opened(where: str) -> tuple[Files, Inside]:
+def _opened(where: str, guard: PlaceGuard = UNGUARDED) -> tuple[Files, Inside]:
     """The files of a project, whose rules count, and the directory in it."""
-    files = Files(project_root(environment(), Path(where)))
+    files = Files(project_root(environment(), Path(where)), guard=guard)
     top = files.place(where)
     assert isinstance(top, Inside), "a project's root is above its directories"
     return files, top

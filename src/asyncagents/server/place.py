@@ -13,6 +13,8 @@ from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.server.given import directory
 from asyncagents.server.http import Request
 from asyncagents.server.route import Site
+from asyncagents.tools.guard import UNGUARDED, PlaceGuard
+from asyncagents.tools.material import ProjectMaterial
 
 
 async def workplace(site: Site, request: Request) -> Workplace:
@@ -27,6 +29,13 @@ async def default_agent_rules(site: Site, request: Request) -> tuple[Rule, ...]:
     """Of who answers there if nobody is named."""
     place = await workplace(site, request)
     return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
+
+
+async def place_guard(site: Site, request: Request) -> PlaceGuard:
+    """Of the tools that work there."""
+    place = await workplace(site, request)
+    material = place.material if isinstance(place, Project) else None
+    return material.doors.files.guard if isinstance(material, ProjectMaterial) else UNGUARDED
 
 
 async def loaded(site: Site, request: Request) -> Loaded:

@@ -9,12 +9,16 @@ from pathlib import Path
 from asyncagents.tools.git_head import find_repository, small_file
 
 _MOST_BYTES = 1024 * 1024
-_MOST_FILES = 8
-_SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"[^"]*")?\s*\](.*)')
+_MOST_FILES = 64
+_SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"(?:\\.|[^"\\])*+")?\s*\](.*)')
 _SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*)")
 # Sections whose values are names of branches and addresses, and settings that are no program.
 _PLAIN = frozenset({"remote", "branch", "submodule", "user", "url"})
+_PROGRAMS = frozenset({"receivepack", "update", "uploadpack"})
+"""Settings of those sections that are."""
 _FOLDERS = frozenset({"hookspath", "path"})
+# A value may be a script of a shell; its words are taken apart roughly.
+_PARTING = re.compile(r"""[\s;|&()<>'"`]+""")
 
 
 def paths_named_by_git(root: str, home: str) -> tuple[str, ...]:
@@ -53,7 +57,7 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 def _paths(section: str, name: str, value: str) -> Iterator[str]:
     """Words that may be files: of a folder the whole value, of a command those with a slash."""
-    if section in _PLAIN or (section, name) == ("core", "worktree"):
+    if (section in _PLAIN and name not in _PROGRAMS) or (section, name) == ("core", "worktree"):
         return
     plain = re.sub(r"\s[#;].*$", "", value).strip().strip('"')
     if name in _FOLDERS:
@@ -63,7 +67,8 @@ def _paths(section: str, name: str, value: str) -> Iterator[str]:
         words = shlex.split(plain.replace('\\"', '"').removeprefix("!"))
     except ValueError:
         words = plain.split()
-    yield from (word for word in words if "/" in word and "://" not in word)
+    words += _PARTING.split(plain.removeprefix("!"))
+    yield from dict.fromkeys(word for word in words if "/" in word and "://" not in word)
 
 
 def _at_home(path: str, home: str) -> str:

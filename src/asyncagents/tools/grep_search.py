@@ -143,7 +143,7 @@ def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
     walked = walk(files, top, wanted)
     action = search.rules.about("read")
     named = {replace(top, parts=each.parts).name: each.parts for each in walked.files}
-    secret = tuple(f"{path}/" for path in files.guard.secrets_below(top.path))
+    secret = tuple(f"{path}/" for path in files.guard.secrets_around(top.path))
     allowed = {
         name: parts
         for name, parts in named.items()

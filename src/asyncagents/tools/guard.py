@@ -11,6 +11,7 @@ from asyncagents.domain.guarded import (
     GuardedPlaces,
     KnownPlace,
     guard_of,
+    is_file_piece,
     is_piece,
     is_repository,
     makes_repository,
@@ -70,6 +71,8 @@ class PlaceGuard:
             found += self._by_number(path)
         if not found and is_in_repository(path, beside):
             found.append(_REPOSITORY)
+        if not found and self._root and _is_named_by_git(path, self._home):
+            found.append(Guard("guarded", _NAMED))
         return strictest_guard(found)
 
     @cached_property
@@ -93,6 +96,12 @@ class PlaceGuard:
         found = secrets_below(split_path(path), self.places)
         return tuple(dict.fromkeys(each.path for each in found if os.path.lexists(each.path)))
 
+    def secrets_around(self, path: str) -> tuple[str, ...]:
+        """The same for who reads only what is below a folder: also the folder itself, if it lies in one."""
+        guard = self.of(path)
+        inside = guard is not None and guard.level != "guarded"
+        return (path,) if inside else self.secrets_below(path)
+
     def _by_number(self, path: str) -> Iterator[Guard]:
         if self._is_saved(path):
             return
@@ -112,19 +121,48 @@ UNGUARDED = PlaceGuard(GuardedPlaces())
 
 
 def is_in_repository(path: str, beside: Sequence[str] = ()) -> bool:
-    """Whether a file lies in what git takes for a repository, or makes its folder one with others."""
+    """Whether a file lies in what git takes for a repository, or makes its folder one with others.
+
+    A checkout in a bare repository is no part of it: git obeys nothing in there.
+    """
     parts = tuple(part for part in path.split("/") if part)
     for depth in range(len(parts)):
-        folder, piece = "/" + "/".join(parts[:depth]), parts[depth]
-        folder = folder.rstrip("/")
+        folder, piece = ("/" + "/".join(parts[:depth])).rstrip("/"), parts[depth]
+        is_last = depth == len(parts) - 1
         if not is_piece(piece) and not os.path.lexists(f"{folder}/HEAD"):
             continue
-        present = [name for name in _TELLING if os.path.lexists(f"{folder}/{name}")]
-        present += (
-            each.removeprefix(f"{folder}/").split("/")[0] for each in beside if each.startswith(f"{folder}/")
-        )
-        if is_repository(present) or makes_repository(piece, present):
+        present = [name for name in _TELLING if _is_present(f"{folder}/{name}")]
+        present += _first_names(folder, beside)
+        if is_repository(present):
+            if is_last or is_piece(piece) or not os.path.lexists(f"{folder}/{piece}/.git"):
+                return True
+        elif (is_last or not is_file_piece(piece)) and makes_repository(piece, present):
             return True
+    return False
+
+
+def _is_present(path: str) -> bool:
+    """Of the pieces that are files, folders of the same name do not count."""
+    if is_file_piece(os.path.basename(path)):
+        return os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path))
+    return os.path.lexists(path)
+
+
+def _first_names(folder: str, paths: Sequence[str]) -> Iterator[str]:
+    """Name what files below a folder make in it: files, or folders."""
+    for path in paths:
+        if path.startswith(f"{folder}/"):
+            name, *below = path.removeprefix(f"{folder}/").split("/")
+            if not (below and is_file_piece(name)):
+                yield name
+
+
+def _is_named_by_git(path: str, home: str) -> bool:
+    """Whether the configuration of the nearest repository names a file: as it is now, of submodules, too."""
+    for above in _upwards(os.path.dirname(path)):
+        if os.path.lexists(f"{above}/.git"):
+            named = map(os.path.realpath, paths_named_by_git(above, home))
+            return any(path == each or path.startswith(f"{each}/") for each in named)
     return False
 
 

@@ -7,13 +7,11 @@ from pathlib import Path
 
 from asyncagents.config.config import Config, McpConfig
 from asyncagents.domain.guarded import KnownPlace
+from asyncagents.tools.named_server import IMPORTED, find_server_code
 
 _PLUGIN = "the configuration names it as a plugin, or a plugin imports it"
 _SERVER = "the configuration starts it as a server of tools, or has that import it"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
-# Folders of a project from which modules are usually imported.
-_IMPORTED = ("", "src", "lib")
-_IMPORT_VARIABLES = frozenset({"CLASSPATH", "NODE_PATH", "PERL5LIB", "PYTHONPATH", "RUBYLIB"})
 
 
 def code_places(config: Config, root: Path, home: Path) -> tuple[KnownPlace, ...]:
@@ -33,35 +31,21 @@ def _plugin(name: str, root: Path, home: Path) -> Iterator[KnownPlace]:
         yield from _code(Path(path), _PLUGIN, (root, home))
     elif _MODULE.fullmatch(name):
         package = name.partition(":")[0].partition(".")[0]
-        for folder in _IMPORTED:
+        for folder in IMPORTED:
             yield KnownPlace(path=str(root / folder / package), why=_PLUGIN)
             yield KnownPlace(path=str(root / folder / f"{package}.py"), why=_PLUGIN)
 
 
 def _server(server: McpConfig, root: Path, home: Path) -> Iterator[KnownPlace]:
-    """List the files among the words of its command, and the folders that its variables import from.
+    """List what its command would run, and the folders that its variables import from.
 
     What lies beside such a file stays free, and so do folders in its command: most of them hold data.
     """
-    start = _folder(server.cwd, root, home)
-    glued = [value for option in server.command for value in _glued(option)]
-    for word in (*server.command, *glued):
-        path = start / _at_home(word, home)
-        if word and _is_path(word, path) and not path.is_dir():
-            yield KnownPlace(path=os.path.realpath(path), why=_SERVER)
-    for name in sorted(_IMPORT_VARIABLES & server.environment.keys()):
-        for word in filter(None, server.environment[name].split(os.pathsep)):
-            folder = Path(os.path.realpath(start / _at_home(word, home)))
-            if not _has_any(folder, (root, home)):
-                yield KnownPlace(path=str(folder), why=_SERVER)
-
-
-def _is_path(word: str, path: Path) -> bool:
-    """One that is still to be written is told by its slash."""
-    try:
-        return path.exists() or ("/" in word and not word.startswith("-") and "://" not in word)
-    except (OSError, ValueError):
-        return False
+    code = find_server_code(server, root, home)
+    yield from (KnownPlace(path=path, why=_SERVER) for path in code.files)
+    for folder in code.folders:
+        if not _has_any(Path(folder), (root, home)):
+            yield KnownPlace(path=folder, why=_SERVER)
 
 
 def _code(path: Path, why: str, tops: tuple[Path, Path]) -> Iterator[KnownPlace]:
@@ -83,17 +67,3 @@ def _has_any(folder: Path, tops: tuple[Path, Path]) -> bool:
     return any(
         folder == top or folder in top.parents for top in (Path(os.path.realpath(each)) for each in tops)
     )
-
-
-def _glued(word: str) -> Iterator[str]:
-    """The value of `--option=value`."""
-    if word.startswith("-") and "=" in word:
-        yield word.partition("=")[2]
-
-
-def _folder(cwd: str | None, root: Path, home: Path) -> Path:
-    return root if cwd is None else root / _at_home(cwd, home)
-
-
-def _at_home(path: str, home: Path) -> str:
-    return str(home) + path[1:] if path == "~" or path.startswith("~/") else path

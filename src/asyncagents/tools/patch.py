@@ -2,7 +2,7 @@
 
 The lines a patch gives as context prove that the model knows them, so a file may be patched that this
 session never read; one that it read and that changed since may not, as with edit. To delete proves
-nothing, so a file must have been read before it is deleted.
+nothing, so a file must have been read before it is deleted; to move one takes leave to read it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from asyncagents.tools.patch_reconcile import reconciled
 from asyncagents.tools.patch_steps import Step, carry_out
 from asyncagents.tools.patch_target import Target, bound, look, made, places_of, shown, targets
 from asyncagents.tools.patch_text import parse
-from asyncagents.tools.place import Outside, edit_asks
+from asyncagents.tools.place import Outside, Place, edit_asks, read_asks
 from asyncagents.tools.replace import NoMatch
 from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.stamp import Content, Stamp
@@ -63,7 +63,8 @@ def _planned(files: Files, seen: Seen, args: Patch, context: ToolContext) -> tup
         planned += (Planned(*each, guarded=guarded) for each in zip(target.places, shas, strict=True))
     first = planned[0]
     seen.plan(context.call_id, replace(first, more=tuple(planned[1:])))
-    return _asks(planned, _joined(diffs), guards)
+    moved = [target.place for target in chosen if target.to is not None]
+    return (*_asks(planned, _joined(diffs), guards), *_reads(moved))
 
 
 def _previewed(
@@ -93,6 +94,11 @@ def _asks(planned: list[Planned], diff: str, guards: Sequence[Guard | None]) -> 
         "before": " ".join(each.before or "" for each in planned),
     }
     return edit_asks(places, metadata, guards)
+
+
+def _reads(moved: Sequence[Place]) -> tuple[Ask, ...]:
+    """Under another name a file could be read by other rules: to move it takes leave to read it."""
+    return tuple(read_asks("read", place)[-1] for place in moved)
 
 
 def _run(files: Files, seen: Seen, args: Patch, context: ToolContext) -> Completed:

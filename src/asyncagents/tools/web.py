@@ -140,7 +140,7 @@ async def _read_page(url: str, response: aiohttp.ClientResponse) -> Page:
     if not (kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "yaml"))):
         raise ToolError(f"{url} is {kind}, not a text.")
     body = await read_body(response)
-    return Page(url, kind, decode_body(body.content, response.charset), body.cut)
+    return Page(url, kind, await decode_body(body.content, response.charset), body.cut)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Addresses of the web: one spelling for each, so that what is judged, asked for and dialled is the same."""
 
 import re
+from ipaddress import IPv6Address
 from urllib.parse import quote, urljoin
 
 from msgspec import Struct
@@ -102,7 +103,10 @@ def _host(written: str) -> str | None:
     if not written.startswith("["):
         return normalise_host(written)
     literal = find_literal(written[1:-1])
-    return literal if literal is not None and ":" in literal else None
+    if literal is None or ":" not in literal:
+        return None
+    old = IPv6Address(literal).ipv4_mapped  # the same place, which a rule names in the old way
+    return literal if old is None else str(old)
 
 
 def _path(written: str) -> str:

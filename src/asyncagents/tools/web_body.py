@@ -1,5 +1,6 @@
 """The body of a page: so much of it, however it is compressed, and as text, whatever it says it is."""
 
+import asyncio
 import codecs
 import zlib
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ _CHARSETS = frozenset(
         *("euc_jp", "euc_kr", "shift_jis", "iso2022_jp"),
     }
 )
+_MARKS = {
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+}
 
 
 class Body(Struct, frozen=True):
@@ -63,10 +68,25 @@ def _unpack(stream: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
         yield part
 
 
-def decode_body(content: bytes, charset: str | None) -> str:
-    """Decode as the page says, if that is a charset of the web; else as UTF-8."""
+async def decode_body(content: bytes, charset: str | None) -> str:
+    """Decode as the page says, if that is a charset of the web; else as UTF-8.
+
+    Bytes that are wrong take long, so others have their turn between two pieces.
+    """
+    known = _known_charset(charset)
+    if known in _MARKS and not content.startswith(_MARKS[known]):
+        known += "-le"  # what reads by pieces wants a mark where there is none
+    decoder = codecs.getincrementaldecoder(known)("replace")
+    pieces: list[str] = []
+    for start in range(0, len(content), _PIECE):
+        pieces.append(decoder.decode(content[start : start + _PIECE]))
+        await asyncio.sleep(0)
+    return "".join([*pieces, decoder.decode(b"", final=True)])
+
+
+def _known_charset(charset: str | None) -> str:
     try:
         known = codecs.lookup(charset or "utf-8").name
     except (LookupError, ValueError):  # ValueError: a NUL in it
-        known = "utf-8"
-    return content.decode(known if known in _CHARSETS else "utf-8", "replace")
+        return "utf-8"
+    return known if known in _CHARSETS else "utf-8"

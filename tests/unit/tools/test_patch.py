@@ -79,9 +79,10 @@ async def test_a_patch_is_shown_as_one_diff_asked_for_once_and_then_done(desk: D
     await _furnished(desk)
     before = _tree(desk)
     context = desk.context()
-    (ask,) = await desk.plan("patch", context, patchText=_patch(*FOUR))
+    ask, read = await desk.plan("patch", context, patchText=_patch(*FOUR))
     assert _tree(desk) == before
     assert ask.permission == "edit"
+    assert (read.permission, read.patterns) == ("read", ("d.py",))  # what is moved could be read elsewhere
     assert ask.patterns == ("a.py", "new/deep/b.py", "c.py", "d.py", "moved/e.py")
     assert ask.metadata["diff"].splitlines() == [
         *("--- a.py", "+++ a.py", "@@ -1,3 +1,3 @@", " one", "-two", "+2", " three"),

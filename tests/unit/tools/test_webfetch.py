@@ -251,8 +251,8 @@ async def test_a_page_that_stops_coming_is_given_up(tmp_path: Path, pieces: tupl
 @pytest.mark.parametrize(
     "charset", ["punycode", "utf-7", "idna", "zlib", "undefined", "unicode_escape", "x\0y"]
 )
-def test_a_charset_that_pages_do_not_have_counts_as_utf_8(charset: str) -> None:
-    assert decode_body("a-é+AGE-".encode(), charset) == "a-é+AGE-"
+async def test_a_charset_that_pages_do_not_have_counts_as_utf_8(charset: str) -> None:
+    assert await decode_body("a-é+AGE-".encode(), charset) == "a-é+AGE-"
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ def test_a_charset_that_pages_do_not_have_counts_as_utf_8(charset: str) -> None:
         ("EUC-KR", "가"),
     ],
 )
-def test_charsets_of_the_web_are_read(charset: str, text: str) -> None:
-    assert decode_body(text.encode(charset), charset) == text
+async def test_charsets_of_the_web_are_read(charset: str, text: str) -> None:
+    assert await decode_body(text.encode(charset), charset) == text
 
 
 async def test_what_has_no_address_is_refused(tmp_path: Path) -> None:

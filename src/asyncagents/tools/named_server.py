@@ -1,0 +1,130 @@
+"""Files that the command of a local server of tools would run: words, scripts, modules, variables."""
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from msgspec import Struct
+
+from asyncagents.config.config import McpConfig
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_MODULE_OPTIONS = ("-m", "--module")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+# A script of a shell is taken apart roughly: a word too many guards a file too many.
+_PARTING = re.compile(r"""[\s;|&()<>'"`]+""")
+_SCRIPT = re.compile(r"[^\s/]+\.(py|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|sh|bash|rb|pl|php|lua|jar|exs?)")
+# What interpreters find by less than its whole name.
+_ENDINGS = (".js", ".mjs", ".cjs", ".json", ".ts", ".py", ".sh")
+_IN_FOLDER = ("__main__.py", "index.js", "index.mjs", "index.ts", "mod.ts")
+# Folders of a project from which modules are usually imported.
+IMPORTED = ("", "src", "lib")
+_FOLDER_VARIABLES = frozenset(
+    {"CLASSPATH", "LD_LIBRARY_PATH", "NODE_PATH", "PERL5LIB", "PYTHONPATH", "RUBYLIB"}
+)
+_FILE_VARIABLES = frozenset(
+    {"BASH_ENV", "ENV", "LD_PRELOAD", "NODE_OPTIONS", "PERL5OPT", "PYTHONSTARTUP", "RUBYOPT"}
+)
+
+
+class ServerCode(Struct, frozen=True):
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    """All in them is imported."""
+
+
+def find_server_code(server: McpConfig, root: Path, home: Path) -> ServerCode:
+    """Find what the command names, as far as its words tell; what lies beside such a file stays free."""
+    start = root if server.cwd is None else root / at_home(server.cwd, home)
+    words = [word for option in server.command for word in _parted(option)]
+    assigned = [found for word in words if (found := _ASSIGNED.fullmatch(word))]
+    variables = {**server.environment, **{found[1]: found[2] for found in assigned}}
+    folders = [Path(path) for path in _folders(variables, start, home)]
+    words += [word for name in _FILE_VARIABLES & variables.keys() for word in _parted(variables[name])]
+    named = [start / at_home(word, home) for word in words]
+    inner = [path for path in named if _is_folder(path) and not _holds(path, root)]
+    files = [
+        *(path for word in words for path in _run(word, start, home)),
+        *(str(folder / name) for folder in inner for name in _IN_FOLDER),
+        *(path for word in words if _is_script(word) for path in _scripts(word, start, inner)),
+        *(path for word in _modules(words) for path in _module_files(word, [start, *inner, *folders])),
+    ]
+    return ServerCode(tuple(dict.fromkeys(map(os.path.realpath, files))), tuple(map(str, folders)))
+
+
+def at_home(path: str, home: Path) -> str:
+    return str(home) + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _parted(word: str) -> Iterator[str]:
+    """The word itself, the words of a script, and the values of `--option=value`."""
+    pieces = dict.fromkeys((word, *filter(None, _PARTING.split(word))))
+    for piece in pieces:
+        yield piece
+        if "=" in piece:
+            yield piece.partition("=")[2]
+
+
+def _folders(variables: dict[str, str], start: Path, home: Path) -> Iterator[str]:
+    for name in sorted(_FOLDER_VARIABLES & variables.keys()):
+        for word in filter(None, variables[name].split(os.pathsep)):
+            yield os.path.realpath(start / at_home(word, home))
+
+
+def _run(word: str, start: Path, home: Path) -> Iterator[str]:
+    """A file that is still to be written is told by its slash."""
+    path = start / at_home(word, home)
+    if not word or word.startswith("-") or "://" in word or _is_folder(path):
+        return
+    yield from (full for ending in _ENDINGS if _is_there(Path(full := f"{path}{ending}")))
+    if "/" in word or _is_there(path):
+        yield str(path)
+
+
+def _scripts(word: str, start: Path, inner: list[Path]) -> Iterator[str]:
+    """A script without a slash lies where the command starts, or in a folder that it changes to."""
+    found = [str(folder / word) for folder in inner if _is_there(folder / word)]
+    yield from found or (str(folder / word) for folder in (start, *inner))
+
+
+def _modules(words: list[str]) -> Iterator[str]:
+    """Modules that Python is told to run."""
+    for option, word in pairwise(words):
+        if option in _MODULE_OPTIONS and _MODULE.fullmatch(word):
+            yield word
+
+
+def _module_files(module: str, folders: list[Path]) -> Iterator[str]:
+    """A module is run after the packages that it lies in."""
+    names = module.split(".")
+    for top in (folder / each for folder in folders for each in IMPORTED):
+        for depth in range(1, len(names)):
+            yield str(top.joinpath(*names[:depth], "__init__.py"))
+        path = top.joinpath(*names)
+        yield from (f"{path}.py", str(path / "__init__.py"), str(path / "__main__.py"))
+
+
+def _is_script(word: str) -> bool:
+    return _SCRIPT.fullmatch(word) is not None
+
+
+def _holds(folder: Path, root: Path) -> bool:
+    """Whether the whole project lies in it."""
+    real, top = Path(os.path.realpath(folder)), Path(os.path.realpath(root))
+    return real == top or real in top.parents
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
