@@ -31,11 +31,11 @@ find {home} -type f -exec grep -H SECRET {{}} +
 mkdir -p m && unshare -Urm sh -c 'mount --rbind / m; cat m{home}/.netrc m{data}/token'
 unshare -Urpmf --mount-proc sh -c 'cat /proc/1/root{home}/.netrc'
 unshare -Urm sh -c 'umount -R {data}; cat {data}/token'
-unshare -Urm sh -c 'umount -l {home}/.netrc; cat {home}/.netrc'
+unshare -Urm sh -c 'umount -l {home}/.netrc; grep SECRET {home}/.netrc'
 unshare -Urm sh -c 'mount -t tmpfs t {home}; umount -l {home}; echo x >> {home}/notes'
 unshare -Urm sh -c 'mkdir -p m/old; mount --rbind / m; pivot_root m m/old; cat /old{home}/.netrc'
 unshare -Urm sh -c 'mount -o remount,bind,rw {home}/.netrc; echo x > {home}/.netrc'
-unshare -Urm sh -c 'mount --move {data} m; cat {data}/token'
+unshare -Urm sh -c 'mount --move {data} m; grep SECRET {data}/token'
 nsenter -t 1 -m -n -p sh -c 'cat {home}/.netrc'
 nsenter --net=/proc/1/ns/net sh -c 'cat {home}/.netrc'
 exec 9<{home} && cd /proc/self/fd/9 && echo x >> notes
