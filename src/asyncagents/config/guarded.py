@@ -113,6 +113,12 @@ def guarded_places(
     return GuardedPlaces(known=(*strict, *broad), output=str(output))
 
 
+def start_up_places(environment: Environment) -> tuple[Path, ...]:
+    """List what shells, git, the system and other programs of this user obey, and where they lie."""
+    places = (*_home(environment), *_by_variables(environment))
+    return tuple(Path(each.path) for each in places if each.level == "guarded")
+
+
 def _data(environment: Environment, root: Path, output: Path) -> Iterator[KnownPlace]:
     """The folder in use, and the usual one if that is another."""
     for folder in dict.fromkeys((output.parent, data_folder(environment, None)[0])):

@@ -17,22 +17,28 @@ _FORWARDED = frozenset(
     (
         "forwarded",
         "via",
-        "x-forwarded",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-port",
-        "x-forwarded-proto",
-        "x-forwarded-server",
+        "cdn-loop",
+        "client-ip",
+        "fastly-client-ip",
         "x-original-forwarded-for",
+        "x-original-host",
+        "x-azure-clientip",
+        "x-azure-socketip",
+        "x-envoy-external-address",
+        "x-remote-addr",
+        "wl-proxy-client-ip",
         "x-real-ip",
         "x-client-ip",
         "x-cluster-client-ip",
         "true-client-ip",
         "cf-connecting-ip",
+        "cf-ray",
         "fly-client-ip",
         "tailscale-user-login",
     )
 )
+_FORWARDED_KIN = ("x-forwarded", "tailscale-user-")
+"""What names of other such headers begin with."""
 _STATUS_CORS: Pairs = (
     ("access-control-allow-origin", "*"),
     ("access-control-allow-methods", "GET, OPTIONS"),
@@ -134,7 +140,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         host = _host(request.header("host"))
         if not self.is_loopback or host is None or not (_is_here(host) and _is_here(request.client)):
             return False
-        return _FORWARDED.isdisjoint([name.lower() for name, _ in request.headers])
+        return not any(_is_of_proxy(name.lower().replace("_", "-")) for name, _ in request.headers)
 
     def cors(self, request: Request) -> Pairs:
         """Say what browsers are told. A preflight is answered alike for all paths, so it reveals nothing;
@@ -152,6 +158,11 @@ class Gate(Struct, frozen=True, kw_only=True):
         for given in (_password(request.header("authorization")), *map(_decoded, _asked(request))):
             proven |= hmac.compare_digest(given, self.token.encode())
         return proven
+
+
+def _is_of_proxy(name: str) -> bool:
+    """Whether only something that hands requests on sends such a header."""
+    return name in _FORWARDED or name.startswith(_FORWARDED_KIN)
 
 
 def _password(header: str) -> bytes:

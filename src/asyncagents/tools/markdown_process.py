@@ -37,7 +37,7 @@ async def read_as_markdown(
     try:
         async with (
             asyncio.timeout(seconds),
-            open_piped(processes, _COMMAND, cwd=Path("/"), goodbye=0) as worker,
+            open_piped(processes.for_own_programs(), _COMMAND, cwd=Path("/"), goodbye=0) as worker,
         ):
             answer = await _ask(worker, page, most * _LONGEST_CHARACTER + _CHUNK)
         return msgspec.json.decode(answer, type=Markdown)

@@ -19,7 +19,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.process_hunt import Hunt
 from asyncagents.tools.process_output import Output
 from asyncagents.tools.process_running import Alone, Kept, Order, Running
-from asyncagents.tools.program import find_program
+from asyncagents.tools.program import LIBRARIES, find_program, keep_libraries
 from asyncagents.tools.threads import Threads
 
 MARKER = "ASYNCAGENTS_PROCESS"
@@ -34,6 +34,8 @@ EVERYTHING = ("--dev-bind", "/", "/", "--proc", "/proc")
 
 TRIAL = 10.0
 UNSHARE_NETWORK = "--unshare-net"
+# No name that is looked up on PATH: folders of the project may be there, and agents write in them.
+NOTHING = ("/bin/sh", "-c", ":")
 TRIAL_SANDBOX = ("--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 NO_SANDBOX = (
     "Nothing was run. Ask the user to install bubblewrap, or to change `sandbox`: `asyncagents doctor`."
@@ -74,6 +76,7 @@ class Processes:
         """`root`: of the project, where agents write: no program that holds them is looked for there."""
         self._environment = environment
         self._folder = folder
+        self._root = root
         self._bwrap = find_bwrap(environment.get("PATH"), outside=root)
         self._namespace = (self._bwrap, *NAMESPACE, *EVERYTHING, "--") if namespace and self._bwrap else ()
         self._supervisor = supervisor and _has_interpreter()
@@ -93,6 +96,12 @@ class Processes:
     def with_git_settings(self, settings: Mapping[str, str]) -> "Processes":
         """The same, with an environment that tells git how to behave."""
         return self.with_variables(with_git_settings(self._environment, settings))
+
+    def for_own_programs(self) -> "Processes":
+        """The same, for programs of ours: they load no library of the project."""
+        other = copy(self)
+        other._environment = keep_libraries(self._environment, outside=self._root)
+        return other
 
     async def containment(self) -> Containment:
         """How it is made sure here that nothing is left; tried once, not believed."""
@@ -136,7 +145,10 @@ class Processes:
         failure = await self.sandbox_failure(network=UNSHARE_NETWORK not in sandbox)
         if failure:
             raise ToolError(f"This agent's commands run in a sandbox alone, and {failure}. {NO_SANDBOX}")
-        return _Way((str(self._bwrap), *NAMESPACE, *sandbox, "--chdir", str(cwd), "--", *command), cwd)
+        libraries = self._environment.get(LIBRARIES)
+        given = ("--setenv", LIBRARIES, libraries) if libraries else ()
+        words = (str(self._bwrap), *NAMESPACE, *sandbox, *given, "--chdir", str(cwd), "--", *command)
+        return _Way(words, cwd, is_ours=True)
 
     async def sandbox_failure(self, *, network: bool) -> str:
         """Say why no sandbox works here, and nothing if one does; tried until it does."""
@@ -146,7 +158,7 @@ class Processes:
             if network in self._sandboxed:
                 return ""
             argv = (self._bwrap, *NAMESPACE, *TRIAL_SANDBOX, *(() if network else (UNSHARE_NETWORK,)))
-            said = await self._try(_Way((*argv, "--", "true"), Path("/")))
+            said = await self._try(_Way((*argv, "--", *NOTHING), Path("/"), is_ours=True))
             if said:
                 return f"bwrap does not work here ({said})"
             self._sandboxed.add(network)
@@ -175,6 +187,8 @@ class Processes:
     async def _start(self, way: "_Way", write: int, hunt: Hunt) -> Running:
         name, _, value = hunt.marker.partition("=")
         environment = {**self._environment, name: value}
+        if way.is_ours:
+            environment = keep_libraries(environment, outside=self._root)
         order = Order(
             argv=way.argv,
             environment=environment,
@@ -193,9 +207,9 @@ class Processes:
         return Hunt(marker, self._threads)
 
     async def _find(self) -> Containment:
-        if self._namespace and await self._works(_Way((*self._namespace, "true"), Path("/"))):
+        if self._namespace and await self._works(_Way((*self._namespace, *NOTHING), Path("/"), is_ours=True)):
             return "namespace"
-        if self._supervisor and await self._works(_Way(("/bin/sh", "-c", ":"), Path("/"), supervised=True)):
+        if self._supervisor and await self._works(_Way(NOTHING, Path("/"), supervised=True)):
             return "supervisor"
         return "session"
 
@@ -225,6 +239,8 @@ class _Way(Struct, frozen=True):
     argv: tuple[str, ...]
     cwd: Path
     supervised: bool = False
+    is_ours: bool = False
+    """It is bwrap that holds the command: no library of the project is loaded before it does."""
     ends: Ends | None = None
 
 

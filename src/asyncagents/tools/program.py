@@ -2,9 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from asyncagents.domain.sandbox import is_beneath
+
+LIBRARIES = "LD_LIBRARY_PATH"
+"""Where programs look for what they are linked with, before the folders of the system."""
 
 
 def find_program(name: str, path: str | None, *, outside: Path | None) -> str | None:
@@ -15,6 +19,14 @@ def find_program(name: str, path: str | None, *, outside: Path | None) -> str | 
         if found is not None and (outside is None or not _is_inside(found, outside)):
             return found
     return None
+
+
+def keep_libraries(environment: Mapping[str, str], *, outside: Path | None) -> dict[str, str]:
+    """Leave folders of the project out of those that libraries are loaded from: agents write there."""
+    folders = (environment.get(LIBRARIES) or "").split(os.pathsep)
+    kept = [each for each in folders if os.path.isabs(each) and not (outside and _is_inside(each, outside))]
+    rest = {name: value for name, value in environment.items() if name != LIBRARIES}
+    return {**rest, LIBRARIES: os.pathsep.join(kept)} if kept else rest
 
 
 def _is_inside(path: str, project: Path) -> bool:

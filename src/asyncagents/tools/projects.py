@@ -20,10 +20,10 @@ from asyncagents.config.commands import FoundCommands, find_commands
 from asyncagents.config.config import CompactionConfig, Config
 from asyncagents.config.env import Environment
 from asyncagents.config.git_settings import ALWAYS, with_git_settings
-from asyncagents.config.guarded import guarded_places
+from asyncagents.config.guarded import guarded_places, start_up_places
 from asyncagents.config.instructions import find_instructions
 from asyncagents.config.load import load
-from asyncagents.config.place import secret_places
+from asyncagents.config.place import FAMILIES, config_folder, secret_places
 from asyncagents.config.skills import find_skills
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.notice import Telling
@@ -233,6 +233,8 @@ class Projects:
         free = (str(self._bench.output), *(str(skill.path.parent) for skill in skills.skills.values()))
         laid = Agents(config, agents, home=str(environment.home), directories=free)
         doors = self._doors_of(root, config).guarded_by(self._guard(root, config))
+        confined = (each.sandbox for each in laid.list(hidden=True) if each.sandbox is not None)
+        doors.sandboxes.learn_writable(path for sandbox in confined for path in sandbox.write)
         tools = built_in(self._bench, doors, tuple(skills.skills.values()))
         commands = self._commands(place, config, trusted=trusted)
         added = [replace(each, tool=capped(each.tool, self._bench.output)) for each in additions.tools]
@@ -309,6 +311,8 @@ class Projects:
             home=self._environment.home,
             scratch=data / SCRATCH,
             ours=(data, config.data_dir, *secret_places(self._environment, root, tuple(config.included))),
+            folders=tuple(config_folder(self._environment, family) for family in FAMILIES),
+            obeyed=start_up_places(self._environment),
             program=(Path(sys.prefix), Path(__file__).parents[1]),
         )
 

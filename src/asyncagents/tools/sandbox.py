@@ -5,7 +5,6 @@ what people keep their keys in, are not there at all. A deeper place goes before
 """
 
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +17,8 @@ from msgspec import Struct
 from asyncagents.domain.sandbox import Sandbox, is_beneath
 from asyncagents.tools.cap import KEPT_MS
 from asyncagents.tools.process import UNSHARE_NETWORK
+from asyncagents.tools.scratch import remove_tree
+from asyncagents.tools.unix_socket import list_sockets
 
 Kind: TypeAlias = Literal["hide", "read", "write"]
 SCRATCH = "scratch"
@@ -49,6 +50,7 @@ _OF_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
 # Settings of the whole machine, which belong to root: it may write them without any capability.
 _MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr")
 _MOST_LINKS = 40
+_MOST_NAMED = 1000
 
 
 class SandboxPlaces(Struct, frozen=True, kw_only=True):
@@ -60,6 +62,10 @@ class SandboxPlaces(Struct, frozen=True, kw_only=True):
     """Holds a temporary folder for each session."""
     ours: tuple[Path, ...]
     """Data and configuration, which no command sees."""
+    folders: tuple[Path, ...] = ()
+    """Those of `ours` that programs look into: one that is missing where commands write is made."""
+    obeyed: tuple[Path, ...] = ()
+    """What programs obey when they start: read-only where the project holds it, as a home does."""
     program: tuple[Path, ...] = ()
     """Where our own program lies; it may be in the project."""
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp")
@@ -71,16 +77,28 @@ class Sandboxes:
 
     def __init__(self, places: SandboxPlaces) -> None:
         self._scratch = places.scratch
-        self._temporary = [each for each in places.temporary if _is_itself(each)]
+        self._temporary = list(dict.fromkeys(_real(places.temporary)))
         self._root = os.path.realpath(places.root)
         self._ours = places.ours
+        self._folders = places.folders
+        self._named: tuple[str, ...] = ()
         self._private = [os.path.join(places.home, each) for each in _PRIVATE]
         guarded = (os.path.join(self._root, each) for each in _GUARDED)
         programs = (path for each in places.program if is_beneath(path := os.path.realpath(each), self._root))
-        self._guarded = [path for path in (*guarded, *programs) if _is_itself(path)]
+        hidden = (*_real(self._ours), *_real(self._private))
+        obeyed = (
+            each
+            for each in map(str, places.obeyed)
+            if _is_in(each, [self._root]) and not _is_in(each, hidden)
+        )
+        self._guarded = [path for path in (*guarded, *programs, *obeyed) if _is_itself(path)]
         if os.path.isfile(git := os.path.join(self._root, ".git")) and _is_itself(git):
             self._guarded.append(git)
         self._known = [*self._guarded, *_real(self._ours), *_real(self._private)]
+
+    def learn_writable(self, paths: Iterable[str]) -> None:
+        """Learn what the sandboxes of all agents name: one may leave a link where another one writes."""
+        self._named = tuple(dict.fromkeys((*self._named, *paths)))[-_MOST_NAMED:]
 
     def arguments(self, sandbox: Sandbox, session_id: str, *, shown: Iterable[Path] = ()) -> tuple[str, ...]:
         """Say it for bwrap. Blocking: for a thread. `shown`: folders of ours that may be read."""
@@ -116,15 +134,24 @@ class Sandboxes:
 
     def _mounts(self, sandbox: Sandbox, shown: Iterable[Path]) -> dict[str, Kind]:
         """Find the real name of each place that is there; of two words for one the later counts."""
+        named = self._find_named(sandbox)
+        writable = [self._root, *self._writable(sandbox, named)]
+        self._make_folders(writable)
         ours, private = _real(self._ours), _real(self._private)
-        writable = [self._root, *(each for each in self._writable(sandbox) if not _is_in(each, ours))]
+        writable = [self._root, *(each for each in writable[1:] if not _is_in(each, ours))]
         # One that is gone could come back as a link that leads elsewhere: it is pinned and guarded no more.
         self._known = [each for each in self._known if _is_itself(each)]
         self._guarded = [each for each in self._guarded if _is_itself(each)]
-        pins = (each for each in _around(self._known, writable) if not _is_in(each, (*ours, *private)))
+        held = [each for each in named if _is_in(each, writable) and _is_itself(each)]
+        around = (*held, *_around((*self._known, *held), writable))
+        pins = [each for each in around if not _is_in(each, (*ours, *private))]
+        doors = [
+            *_real(_DOORS),
+            *([] if sandbox.network else self._find_sockets((*writable, *ours, *private))),
+        ]
         read = (*_OF_SYSTEM, *(_RESOLVER if sandbox.network else ()))
         return {
-            **_all(_real(_DOORS), "hide"),
+            **_all(doors, "hide"),
             **_all(_real(read), "read"),
             **_all(pins, "write"),
             **_all(private, "hide"),
@@ -134,16 +161,40 @@ class Sandboxes:
             **_all(self._guarded, "read"),
         }
 
-    def _writable(self, sandbox: Sandbox) -> Iterator[str]:
+    def _find_named(self, sandbox: Sandbox) -> list[str]:
+        """Find what commands of any agent may write besides the project; what is missing is made."""
+        found: list[str] = []
+        for each in sorted({*self._named, *sandbox.write}, key=_depth):
+            path = _resolve(each, [self._root], found)
+            if path is not None and path not in found:
+                with suppress(OSError):  # another agent's; whose it is gets the error
+                    os.makedirs(path, mode=0o700, exist_ok=True)
+                found.append(path)
+        return found
+
+    def _writable(self, sandbox: Sandbox, named: Sequence[str]) -> Iterator[str]:
         """Those that the user names; not what lies in a place that commands can change already."""
         found = [self._root]
         for each in sorted(sandbox.write, key=_depth):
-            path = _resolve(each, found)
+            path = _resolve(each, found, named)
             if path is not None:
                 if not os.path.lexists(path):
                     os.makedirs(path, mode=0o700)
                 found.append(path)
                 yield path
+
+    def _make_folders(self, writable: Sequence[str]) -> None:
+        """Make folders of ours that a command could make itself: what lies in them is obeyed at a start."""
+        for each in self._folders:
+            path = os.path.realpath(each)
+            if not os.path.lexists(path) and _is_in(path, writable):
+                os.makedirs(path, mode=0o700)
+                self._known.append(path)
+
+    def _find_sockets(self, left_out: Sequence[str]) -> list[str]:
+        """Find sockets of programs of this machine, which are reached without a network."""
+        known = (*left_out, *self._temporary, *_real(_DOORS))
+        return [each for each in list_sockets() if not _is_in(each, known)]
 
 
 def forget_scratch(folder: Path, now: int) -> None:
@@ -155,7 +206,7 @@ def forget_scratch(folder: Path, now: int) -> None:
                     entry.is_dir(follow_symlinks=False)
                     and now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000 > KEPT_MS
                 ):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    remove_tree(entry.path)
 
 
 def _all(paths: Iterable[str], kind: Kind) -> dict[str, Kind]:
@@ -202,8 +253,9 @@ def _is_itself(path: str) -> bool:
     return False
 
 
-def _resolve(path: str, writable: Iterable[str]) -> str | None:
-    """Follow links, but none that a command could have made: None for what lies in a writable place."""
+def _resolve(path: str, writable: Sequence[str], of_others: Sequence[str]) -> str | None:
+    """Follow links, but none that a command could have made: None for what lies in a writable place, and
+    for a link in a place that another agent's commands may write."""
     left, place, links = path.split(os.sep)[::-1], "/", 0
     while left:
         name = left.pop()
@@ -214,7 +266,7 @@ def _resolve(path: str, writable: Iterable[str]) -> str | None:
         place = os.path.dirname(place) if name == ".." else os.path.join(place, name)
         if os.path.islink(place):
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MOST_LINKS or _is_in(os.path.dirname(place), of_others):
                 return None
             target = os.readlink(place)
             place = "/" if os.path.isabs(target) else os.path.dirname(place)

@@ -40,7 +40,9 @@ class SearchOrder(Struct, frozen=True):
 async def run_search(processes: Processes, order: SearchOrder, answer: type[A]) -> A:
     """Raise `ToolError` if the search takes too long or cannot be done. Few of one project run at once."""
     async with processes.searches:
-        ended = await processes.run(_command(order.job), cwd=Path("/"), timeout=order.seconds, cap=_ANSWER)
+        ended = await processes.for_own_programs().run(
+            _command(order.job), cwd=Path("/"), timeout=order.seconds, cap=_ANSWER
+        )
     if ended.timed_out:
         raise ToolError(
             f"The search took longer than {order.seconds:g} seconds and was ended: {order.advice}."
