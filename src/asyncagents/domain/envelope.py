@@ -25,15 +25,18 @@ FILE = "file"
 _UNSEEN = (
     r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
     r"\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    r"\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\u2800\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff"
 )
 _GAP = rf"[\s{_UNSEEN}]*+"
 
 
+_DASH = r"[_\-\u2010-\u2015\u2212\ufe58\ufe63\uff0d\uff3f]"
+
+
 def _spelt(tag: str) -> str:
-    letters = ("[_-]" if letter in "_-" else letter for letter in tag)
-    return rf"[{_UNSEEN}]*+".join(letters)
+    letters = (_DASH if letter in "_-" else letter for letter in tag)
+    return _GAP.join(letters)
 
 
 def _name(*families: str) -> str:
@@ -43,7 +46,7 @@ def _name(*families: str) -> str:
 def _family(start: str) -> str:
     """Spell the tags that begin alike: where the beginning does not stand, none of them is tried."""
     ends = [tag.removeprefix(start) for tag in TAGS if tag.startswith(start)]
-    return rf"{_spelt(start)}[{_UNSEEN}]*+(?:{'|'.join(map(_spelt, ends))})"
+    return rf"{_spelt(start)}{_GAP}(?:{'|'.join(map(_spelt, ends))})"
 
 
 # `Promise<File>` is code. No tag of ours is written like this, so it is no danger to let it be.
@@ -53,8 +56,8 @@ _STARTS = ("task_", "system-")
 _FAMILIES = tuple(map(_family, _STARTS))
 _IN_TAG = {False: _name(*_FAMILIES), True: _name(*_FAMILIES, _spelt(FILE))}
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
-_CONTROLS = bytes((*range(9), *range(14, 28), 127))
-"""Those of the signs that are not seen that are ASCII."""
+_GAPS = bytes((*range(33), 127))
+"""Those of the signs that are not seen, and of the spaces, that are ASCII."""
 _BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
 _STARS = re.compile(r"\*{2,}")
 
@@ -79,10 +82,10 @@ def enclosed(text: str, *, files: bool = False) -> str:
 def _may_hold_tag(text: str) -> bool:
     """Look for the beginning of a tag without its `<`: most texts have none, and need no closer look."""
     if text.isascii():
-        seen = text.encode().translate(None, _CONTROLS).lower().replace(b"-", b"_")
+        seen = text.encode().translate(None, _GAPS).lower().replace(b"-", b"_")
         return b"task_" in seen or b"system_" in seen
-    squeezed = _HIDDEN.sub("", text).casefold().replace("-", "_")
-    return "task_" in squeezed or "system_" in squeezed
+    squeezed = "".join(_HIDDEN.sub("", text).casefold().split())
+    return "task" in squeezed or "system" in squeezed
 
 
 def opened(text: str, *, files: bool = False) -> str:

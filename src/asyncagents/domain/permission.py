@@ -27,6 +27,7 @@ GUARDED_PLACE = "guarded_place"
 _BY_NAME = frozenset({UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE})
 """Permissions that a rule for everything does not allow."""
 EXACT = "exact:"
+EVERYTHING = "*"
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 # Tools that ask for the permission of another name.
 _PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
@@ -61,7 +62,7 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
     rules: tuple[Rule, ...]
     tools: tuple[Rule, ...] = ()
     asks_anew: tuple[str, ...] = ()
-    """Permissions for which nothing that was approved for good counts."""
+    """Permissions for which nothing that was approved for good counts; `EVERYTHING`: all of them."""
     sandbox: Sandbox | None = None
     """Where commands run; None: outside any."""
 

@@ -30,6 +30,7 @@ from asyncagents.engine.checked import asked, checked, known_result
 from asyncagents.engine.hook import Hooks
 from asyncagents.engine.lasting import Lastings, secrets
 from asyncagents.engine.permission import Permissions, Standing, Wish
+from asyncagents.engine.prompt import repeated
 from asyncagents.engine.reach import Reach
 from asyncagents.engine.report import Report
 from asyncagents.engine.run import Run, told_to_stop
@@ -188,7 +189,9 @@ class Calls:
             async with asyncio.timeout(min(tool.timeout, PLAN_SECONDS)):
                 asks = asked(await tool.plan(args, context)) if tool.plan else ()
         except msgspec.ValidationError as error:
-            return Failed(f"The arguments do not fit {call.tool}: {shortened(str(error), 500)}.")
+            return Failed(
+                f"The arguments do not fit {call.tool}: {repeated(call.tool, shortened(str(error), 500))}."
+            )
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return self._failed(call, error)
         verdict = await self._permissions.permit(Wish(call, context, asks), place, session)

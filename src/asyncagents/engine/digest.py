@@ -5,9 +5,9 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.call import pending_text
+from asyncagents.domain.call import arrived, pending_text
 from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.envelope import enclosed
+from asyncagents.domain.envelope import enclosed, line
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId
 from asyncagents.domain.message import AssistantMessage
@@ -61,7 +61,7 @@ def digest(head: str, entries: Sequence[Entry], shown: frozenset[PartId], *, roo
 
 
 def _told(lines: list[list[Line]], text: int, output: int) -> list[str]:
-    return ["\n".join(line.cut(text, output) for line in of_entry) for of_entry in lines if of_entry]
+    return ["\n".join(each.cut(text, output) for each in of_entry) for of_entry in lines if of_entry]
 
 
 def _size(told: Sequence[str]) -> int:
@@ -120,16 +120,22 @@ def _part(who: str, part: Part | UnknownPart, shown: frozenset[PartId]) -> Itera
                 said = (
                     enclosed(said, files=True) if who == ASSISTANT else said
                 )  # all this is told as a person's
-                yield Line("System" if synthetic else who, said, essential=not synthetic)
+                came = synthetic and arrived(text) is not None  # an output, though it stands by itself
+                by = "Result" if came else "System" if synthetic else who
+                yield Line(by, said, essential=not synthetic)
         case FilePart(mime=mime, filename=name):
-            yield Line(who, f"[attached {name or 'a file'}, {mime}]", essential=True)
+            yield Line(who, _name_file(name, mime), essential=True)
         case SubtaskPart(agent=agent, prompt=prompt):
             yield Line(who, f"[asked @{agent}] {prompt}", essential=True)
         case ToolPart():
-            yield Line(f"Call of {part.tool}", enclosed(encode(part.state.input).decode(), files=True))
+            yield Line(f"Call of {line(part.tool)}", enclosed(encode(part.state.input).decode(), files=True))
             yield Line("Result", _result(part, shown))
         case _:
             pass
+
+
+def _name_file(name: str | None, mime: str) -> str:
+    return f"[attached {line(name or 'a file')}, {line(mime)}]"
 
 
 def _result(part: ToolPart, shown: frozenset[PartId]) -> str:
@@ -139,7 +145,7 @@ def _result(part: ToolPart, shown: frozenset[PartId]) -> str:
         case ToolCompleted(time=time) if time.compacted:
             return CLEARED
         case ToolCompleted(output=output, attachments=files):
-            names = [f"[attached {file.filename or 'a file'}, {file.mime}]" for file in files or ()]
+            names = [_name_file(file.filename, file.mime) for file in files or ()]
             return "\n".join((read_result(part.tool, output), *names))
         case ToolError(error=error):
             return f"failed: {read_result(part.tool, error)}"

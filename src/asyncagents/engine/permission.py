@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from asyncagents.domain.ask import PermissionRequest, ToolRef
 from asyncagents.domain.call import BY_HAND, Call, Failed, Open
 from asyncagents.domain.id import Ids
-from asyncagents.domain.permission import POLLING, Action, Effective, RuleSet
+from asyncagents.domain.permission import EVERYTHING, POLLING, Action, Effective, RuleSet, rules_of_tools
 from asyncagents.domain.port import Clock
 from asyncagents.domain.session import LaunchRights, Rule, Session, recall_launch
 from asyncagents.domain.shape import encode
+from asyncagents.engine.prompt import repeated
 from asyncagents.engine.tool import Ask, Policy, ToolContext
 from asyncagents.engine.workplace import TOO_LATE, Asking, Workplace, Workplaces, enter
 from asyncagents.errors import Damaged, InvalidInput, NotFound
@@ -25,7 +26,7 @@ DOOM_LOOP = 3
 
 _UNKNOWN = "?"
 """In place of the name of an agent that cannot be read: there is none of that name."""
-_ASK = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+_ASK = Rule(permission="*", pattern="*", action="ask")
 
 
 class Wish(Struct, frozen=True):
@@ -82,9 +83,16 @@ class Standing:
 def _find_rules(place: Workplace, session: Session) -> Effective:
     """Tell the rules of a session by its agent; one that is not there any more lets nothing pass unasked."""
     try:
-        return place.rules(session.agent or "", session) or _ASK
+        return place.rules(session.agent or "", session) or _without_agent(session)
     except InvalidInput:
-        return _ASK
+        return _without_agent(session)
+
+
+def _without_agent(session: Session) -> Effective:
+    """What is left of a session's rules: its denials count, and no approval answers an ask in its name."""
+    denials = tuple(rule for rule in session.permission or () if rule.action == "deny")
+    mapped = tuple(rule for rule in rules_of_tools(session.tools or {}) if rule.action == "deny")
+    return Effective((RuleSet((_ASK, *denials), mapped, asks_anew=(EVERYTHING,)),))
 
 
 class Permissions:
@@ -116,14 +124,14 @@ class Permissions:
             approved = await self._store.approvals(session.project_id)
             judged = wish.judged(place.policy(agent, rules, approved)) if approved else judged
         if denied := [ask for ask, action in judged if action == "deny"]:
-            return _denied(denied[0])
+            return _denied(call, denied[0])
         for ask, action in judged:
             if action == "ask" and not {ask_hash := plan_hash(call, ask), BY_HAND} & set(call.granted):
                 said = await _said(call, ask, place)
                 if said == "ask":
                     return place.asking.refusal or self._ask(call, ask, ask_hash, place.asking)
                 if said == "deny":
-                    return _denied(ask)
+                    return _denied(call, ask)
         return None
 
     async def rules(self, call: Call, place: Workplace, session: Session) -> Effective | None:
@@ -131,7 +139,7 @@ class Permissions:
         try:
             return await self._standing.rules(place, _agent(call, session), session)
         except InvalidInput:  # the agent is gone: it may do nothing unasked
-            return _ASK
+            return _without_agent(session)
 
     def _ask(self, call: Call, ask: Ask, ask_hash: str, asking: Asking) -> Open:
         request = PermissionRequest(
@@ -162,8 +170,8 @@ async def _said(call: Call, ask: Ask, place: Workplace) -> Action:
     return await place.hooks.permission(call, ask) if "permission.ask" in place.hooks.names else "ask"
 
 
-def _denied(ask: Ask) -> Failed:
-    return Failed(f"Not allowed here: {ask.permission} {', '.join(ask.patterns)}.")
+def _denied(call: Call, ask: Ask) -> Failed:
+    return Failed(f"Not allowed here: {ask.permission} {repeated(call.tool, ', '.join(ask.patterns))}.")
 
 
 def _agent(call: Call, session: Session) -> str:

@@ -14,6 +14,7 @@ from asyncagents.domain.call import Effect
 from asyncagents.domain.message import ModelRef
 from asyncagents.domain.notice import Telling
 from asyncagents.domain.permission import (
+    EVERYTHING,
     GUARDED_PLACE,
     LAUNCHING,
     TASK,
@@ -143,7 +144,7 @@ class Project:
         known = self.agents.get(agent)
         rules = rules or Effective.of(known.layers.rules)
         anew = rules.asks_anew.union(known.asks_anew)
-        approved = [rule for rule in approved if pattern_permission(rule.permission) not in anew]
+        approved = [rule for rule in approved if not {EVERYTHING, pattern_permission(rule.permission)} & anew]
 
         def decide(ask: Ask, context: ToolContext) -> Action:
             return judge_ask(ask, rules, approved)

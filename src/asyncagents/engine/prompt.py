@@ -206,6 +206,11 @@ def read_result(tool: str, text: str) -> str:
     return text if tool in DELEGATING else enclosed(text)
 
 
+def repeated(tool: str, words: str) -> str:
+    """Tell a model's own words back in an error of ours: of tools that delegate, it is read as it stands."""
+    return enclosed(words) if tool in DELEGATING else words
+
+
 def _result(part: ToolPart, shown: frozenset[PartId]) -> FromTool:
     if part.id in shown:
         return FromTool(part.call_id, part.tool, pending_text(part.call_id, part.tool))

@@ -3,7 +3,8 @@
 MOST_BYTES = 256 * 1024 * 1024
 """Of a stream, with all that its wire puts around the words: some hundred bytes for each of them."""
 MOST_CHARACTERS = 16 * 1024 * 1024
-"""Of text, thoughts and arguments together: a hundred times what the largest models write."""
+"""Of text, thoughts, their signatures, arguments and names together: a hundred times what the largest models
+write."""
 MOST_ARGUMENTS = 4 * 1024 * 1024
 """Characters of the arguments of one call."""
 MOST_CALLS = 512
@@ -37,7 +38,10 @@ class AnswerSize:
         if self._blocks > MOST_BLOCKS:
             raise AnswerTooLarge(f"{MOST_BLOCKS} texts and thoughts")
 
-    def add_call(self) -> None:
+    def add_call(self, *names: str | None) -> None:
+        """Count a call, and what names it: names are kept as the rest is."""
+        for name in names:
+            self.add_text(name or "")
         self._calls += 1
         if self._calls > MOST_CALLS:
             raise AnswerTooLarge(f"{MOST_CALLS} calls of tools")

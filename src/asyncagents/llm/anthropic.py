@@ -159,6 +159,7 @@ class AnthropicReader:
             self._size.add_text(delta.thinking)
             events.append(ReasoningDelta(block.key, delta.thinking))
         elif block.kind == "thinking" and delta.signature:
+            self._size.add_text(delta.signature)
             block.metadata = self._metadata(signature=delta.signature)
         elif block.kind == "tool_use" and delta.partial_json:
             self._size.add_arguments(block.key, delta.partial_json)
@@ -178,10 +179,11 @@ class AnthropicReader:
             case "thinking":
                 events.append(ReasoningStart(opened.key))
             case "redacted_thinking":
+                self._size.add_text(block.data or "")
                 opened.metadata = self._metadata(redacted=block.data or "")
                 events.append(ReasoningStart(opened.key))
             case "tool_use":
-                self._size.add_call()
+                self._size.add_call(block.id, block.name)
                 opened.key, opened.tool, opened.given = (
                     self._call_key(block.id),
                     block.name or "",

@@ -87,7 +87,7 @@ class Reader:
                     self._size.add_text(text)
                     yield ReasoningDelta(key, text)
             case ToolCallPart(tool_name=tool, tool_call_id=call_id, args=args):
-                self._size.add_call()
+                self._size.add_call(call_id, tool)
                 self._size.add_arguments(call_id, _written(args))
                 key = self._open[index] = whole(call_id)
                 yield ToolCallStart(key, whole(tool) or NAMELESS)
@@ -118,6 +118,7 @@ class Reader:
             case TextPart():
                 yield TextEnd(key)
             case ThinkingPart():
+                self._size.add_text(part.signature or "")
                 yield ReasoningEnd(key, kept_of(part, self._model_id))
             case ToolCallPart(tool_name=tool, args=args):
                 given = whole_in(args) if isinstance(args, dict) else read_arguments(args or "")

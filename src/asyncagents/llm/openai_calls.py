@@ -11,6 +11,9 @@ from asyncagents.llm.model import ModelEvent, ToolCallReady, ToolCallStart
 from asyncagents.llm.openai_wire import ToolDelta
 from asyncagents.llm.tool_name import NAMELESS
 
+MOST_READ = 128 * 1024 * 1024
+"""Characters: half a second's work, for a call of a hundred kilobytes in pieces of a word each."""
+
 
 class _Call(Struct):
     key: str
@@ -31,6 +34,8 @@ class Calls:
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._keys: set[str] = set()
+        self._read = 0
+        """Characters that were read to find out whether a call is complete."""
 
     def add(self, delta: ToolDelta) -> ToolCallStart | None:
         """A call has started once its name is known."""
@@ -45,6 +50,7 @@ class Calls:
             call.pieces.append(piece)
         if not name or call.name:
             return None
+        self._size.add_text(name)
         call.name = name
         return ToolCallStart(call.key, name)
 
@@ -71,11 +77,22 @@ class Calls:
             return call
         if delta.id and call.wire_id:
             return call if delta.id == call.wire_id else None
-        whole = bool(piece and call.pieces) and call.arguments is not None
+        whole = bool(piece) and self._is_whole(call)
         return None if whole or name != call.name else call
 
+    def _is_whole(self, call: _Call) -> bool:
+        """Say whether the arguments of a call are complete, as far as they may be read for that.
+
+        A server that repeats the name with each piece has all pieces read for each: what is no end of an
+        object is not read, and not more than `MOST_READ` in all.
+        """
+        if not call.pieces or not call.pieces[-1].rstrip().endswith(("}", '"')) or self._read > MOST_READ:
+            return False
+        self._read += sum(map(len, call.pieces))
+        return call.arguments is not None
+
     def _new(self, delta: ToolDelta) -> _Call:
-        self._size.add_call()
+        self._size.add_call(delta.id)
         key = delta.id or ""
         if not key or key in self._keys:
             key = f"call_{self._seed}_{len(self._calls)}"

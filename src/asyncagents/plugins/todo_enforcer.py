@@ -4,6 +4,7 @@ import hashlib
 
 from asyncagents.domain.continuation import continuation_keys
 from asyncagents.domain.control import Snapshot
+from asyncagents.domain.envelope import enclosed
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
 from asyncagents.domain.message import AssistantMessage
@@ -71,7 +72,9 @@ class TodoEnforcer:
 
 
 def reminder(left: tuple[Todo, ...]) -> str:
-    listed = "".join(f"- [ ] {' '.join(todo.content.split())} ({todo.status})\n" for todo in left)
+    listed = "".join(
+        f"- [ ] {enclosed(' '.join(todo.content.split()), files=True)} ({todo.status})\n" for todo in left
+    )
     return (
         "[SYSTEM REMINDER - TODO CONTINUATION]\n"
         f"You have {len(left)} incomplete TODO items:\n{listed}\n"

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 
 import mcp_types as types
@@ -14,6 +15,8 @@ from asyncagents.engine.served import Content
 
 NOTHING = "(the tool said nothing)"
 _LONGEST_NAME = 100
+_MIME = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?: ?; ?[\w.+-]{1,40}=[\w.+-]{1,40})?", re.ASCII)
+UNTYPED = "application/octet-stream"
 
 
 def result_of(result: types.CallToolResult) -> Completed | Failed:
@@ -69,9 +72,15 @@ def contents_of(
 
 def _content(content: types.TextResourceContents | types.BlobResourceContents) -> Content:
     if isinstance(content, types.TextResourceContents):
-        return Content(uri=content.uri, mime=content.mime_type or "text/plain", text=whole(content.text))
-    mime = content.mime_type or "application/octet-stream"
-    return Content(uri=content.uri, mime=mime, data=_decoded(content.blob))
+        return Content(
+            uri=content.uri, mime=_typed(content.mime_type or "text/plain"), text=whole(content.text)
+        )
+    return Content(uri=content.uri, mime=_typed(content.mime_type), data=_decoded(content.blob))
+
+
+def _typed(mime: str | None) -> str:
+    """Take what a server calls the type of a file for one only if it is: wires tell it in words of ours."""
+    return mime if mime and _MIME.fullmatch(mime) else UNTYPED
 
 
 def prompt_of(result: types.GetPromptResult) -> tuple[Content, ...]:
@@ -83,7 +92,7 @@ def prompt_of(result: types.GetPromptResult) -> tuple[Content, ...]:
 def _said(message: types.PromptMessage, *, named: bool) -> Content:
     match message.content:
         case types.ImageContent() | types.AudioContent() as block:
-            return Content(mime=block.mime_type, data=_decoded(block.data))
+            return Content(mime=_typed(block.mime_type), data=_decoded(block.data))
         case types.EmbeddedResource(resource=resource):
             return _content(resource)
         case block:

@@ -1,5 +1,6 @@
 """The hunks of a patch put into a text: each at the one place it fits, or not at all."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -8,20 +9,41 @@ from msgspec.structs import replace
 
 from asyncagents.domain.envelope import opened
 from asyncagents.tools.patch_text import Hunk
-from asyncagents.tools.replace import NoMatch, indent_of, indented
+from asyncagents.tools.replace import NoMatch, check_size, indent_of, indented
 from asyncagents.tools.text import BOM, crlf
 
 _SHOWN = 5
 _MOST_PLACES = 1_000
+_MOST_WORK = 2 * 1024**3
+"""Characters that are searched for the hunks of one file: some seconds, which no other call can end."""
+_LINE_WORK, _REGION_WORK = 500, 4_000
+"""What looking at one line by itself takes, and at one region, in characters that are searched."""
 
 
-class _Text(Struct, frozen=True):
+class _Text(Struct):
     """Lines without their line feeds; one on Windows keeps its carriage return."""
 
     lines: list[str]
     newline: bool
     bare: list[str]
     """Without carriage returns, to be compared."""
+    joined: dict[Callable[[str], str], str]
+    """All of them as one text, by how each was trimmed: made once for all hunks."""
+    work: int = 0
+
+    def as_one(self, trim: Callable[[str], str]) -> str:
+        if trim not in self.joined:
+            self.joined[trim] = _as_one(self.bare, trim)
+        self.spend(len(self.joined[trim]))
+        return self.joined[trim]
+
+    def spend(self, work: int) -> None:
+        self.work += work
+        if self.work > _MOST_WORK:
+            raise NoMatch(
+                "The patch has too many hunks for a file of this size: make several patches of it, "
+                "or write the file anew."
+            )
 
 
 class _Spot(Struct, frozen=True):
@@ -31,6 +53,11 @@ class _Spot(Struct, frozen=True):
     end: int
     hunk: Hunk
     indents: tuple[str, str] = ("", "")
+
+    @property
+    def growth(self) -> int:
+        """How many characters its new lines have at most."""
+        return sum(len(line.text) + len(self.indents[1]) for line in self.hunk.lines if line.sign == "+")
 
 
 def applied(text: str, hunks: Sequence[Hunk]) -> str:
@@ -42,6 +69,7 @@ def applied(text: str, hunks: Sequence[Hunk]) -> str:
     for one, other in pairwise(spots):
         if other.start < one.end or (other.start, other.end) == (one.start, one.end):
             raise NoMatch(f"{_named(other.hunk)} and {_named(one.hunk)} touch the same lines: make them one.")
+    check_size(len(text) + sum(spot.growth for spot in spots))
     lines: list[str] = []
     done = 0
     for spot in spots:
@@ -60,7 +88,7 @@ def _split(text: str, ending: str) -> _Text:
     bare = [line.removesuffix("\r") for line in lines]
     if not newline:
         lines[-1] += ending  # it may not be the last any more
-    return _Text(lines, newline, bare)
+    return _Text(lines, newline, bare, {})
 
 
 def _joined(lines: list[str], newline: bool, ending: str) -> str:
@@ -102,11 +130,11 @@ def _open_tags(hunk: Hunk) -> Hunk:
 
 def _fitting(split: _Text, hunk: Hunk) -> _Spot | None:
     for trim in (str, str.rstrip, str.strip):
-        starts = _places(split.bare, hunk.old, trim)
+        starts = _places(split.as_one(trim), _as_one(hunk.old, trim))
         if hunk.at_end:
             starts = [start for start in starts if start + len(hunk.old) == len(split.lines)]
         if len(starts) > 1 and hunk.headings:
-            starts = _below(split.bare, hunk, starts)
+            starts = _below(split, hunk, starts)
         if len(starts) == 1:
             return _found(split, hunk, starts[0])
         if starts:
@@ -129,17 +157,19 @@ def _insertion(split: _Text, hunk: Hunk) -> _Spot:
             f"{_named(hunk)} only adds lines and does not say where: add lines around them, "
             "or '*** End of File' after them."
         )
-    regions = _regions(split.bare, hunk.headings)
+    regions = _regions(split, hunk.headings)
     if len(regions) != 1:
         raise NoMatch(_many(hunk, [start for start, _ in regions]) if regions else _nowhere(hunk))
     start = regions[0][0] + 1
     return _Spot(start, start, hunk)
 
 
-def _places(lines: list[str], wanted: list[str], trim: Callable[[str], str]) -> list[int]:
-    """The lines at which all the wanted ones follow, compared once trimmed."""
-    text = "\n" + "\n".join(map(trim, lines)) + "\n"
-    sought = "\n" + "\n".join(map(trim, wanted)) + "\n"
+def _as_one(lines: list[str], trim: Callable[[str], str]) -> str:
+    return "\n" + "\n".join(map(trim, lines)) + "\n"
+
+
+def _places(text: str, sought: str) -> list[int]:
+    """The lines at which all the wanted ones follow."""
     found: list[int] = []
     at = line = counted = 0
     while len(found) < _MOST_PLACES and (at := text.find(sought, at)) >= 0:
@@ -150,21 +180,24 @@ def _places(lines: list[str], wanted: list[str], trim: Callable[[str], str]) -> 
     return found
 
 
-def _below(lines: list[str], hunk: Hunk, starts: list[int]) -> list[int]:
+def _below(split: _Text, hunk: Hunk, starts: list[int]) -> list[int]:
     """The first place below each line that the headings name."""
-    regions = _regions(lines, hunk.headings)
-    firsts = (next((at for at in starts if start <= at < end), None) for start, end in regions)
-    found = sorted({at for at in firsts if at is not None})
+    found: list[int] = []
+    for start, end in _regions(split, hunk.headings):  # in order, as the places are
+        first = bisect_left(starts, start)
+        if first < len(starts) and starts[first] < end:
+            found.append(starts[first])
     return found or starts
 
 
-def _regions(lines: list[str], headings: Sequence[str]) -> list[tuple[int, int]]:
+def _regions(split: _Text, headings: Sequence[str]) -> list[tuple[int, int]]:
     """From each line that the last heading names to the next such; inside those of the headings before."""
-    regions = [(0, len(lines))]
+    regions = [(0, len(split.bare))]
     for heading in headings:
         inner: list[tuple[int, int]] = []
         for start, end in regions:
-            at = _named_lines(lines, heading, start, end)
+            split.spend((end - start) * _LINE_WORK + _REGION_WORK)
+            at = _named_lines(split.bare, heading, start, end)
             inner += zip(at, [*at[1:], end], strict=False)  # no line, no region
         regions = inner
     return regions

@@ -14,6 +14,8 @@ MOVE, END_OF_FILE = "*** Move to:", "*** End of File"
 NO_NEWLINE = "\\ No newline at end of file"
 _NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@ ?")
 _SHOWN = 80
+MOST_FILES = 500
+"""Each is written to the disk, and no call can end that."""
 
 
 class Line(Struct, frozen=True):
@@ -64,6 +66,8 @@ def parse(text: str) -> tuple[Section, ...]:
     sections: list[Section] = []
     while not reader.take(END):
         sections.append(_section(reader))
+        if len(sections) > MOST_FILES:
+            raise ToolError(f"The patch names more than {MOST_FILES} files: make several patches of it.")
     reader.skip_blank()
     if reader.line is not None:
         raise reader.error(f"nothing after {END!r}")

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Callable
-
-from msgspec import Struct
+from itertools import islice
+from typing import TypeAlias
 
 from asyncagents.domain.envelope import opened
 from asyncagents.errors import ToolError
-from asyncagents.tools.text import endings_of
+from asyncagents.tools.text import MOST_TEXT, endings_of
 
 _SHOWN = 5
+_MOST_PLACES = 100
+"""So many places that nearly fit are counted: one alone is of use."""
 _ESCAPE = re.compile(r"\\([nrt'\"`\\$])")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -18,12 +20,8 @@ class NoMatch(ToolError):
     """What was to be replaced is not there, or not there once."""
 
 
-class Found(Struct, frozen=True):
-    """A stretch of the text, and what is to stand there."""
-
-    start: int
-    end: int
-    new: str
+Found: TypeAlias = tuple[list[tuple[int, int]], Callable[[int, int], str]]
+"""Stretches of the text, and what makes the text that is to stand in one of them."""
 
 
 def replace(text: str, old: str, new: str, *, every: bool = False) -> str:
@@ -36,10 +34,20 @@ def replace(text: str, old: str, new: str, *, every: bool = False) -> str:
     for wanted, fitted in ((old, ending(new)), (ending(old), ending(new))):
         count = text.count(wanted)
         if count == 1 or (count and every):
+            check_size(len(text) + count * (len(fitted) - len(wanted)))
             return text.replace(wanted, fitted)
         if count:
             raise NoMatch(_many(text, wanted, count))
     return _forgiving(text, old, new)
+
+
+def check_size(characters: int) -> None:
+    """A word that stands everywhere and becomes a long text would fill all memory, as would an indent."""
+    if characters > MOST_TEXT:
+        raise NoMatch(
+            f"The file would have more than {MOST_TEXT // 1024**2} Mi characters, so nothing was changed: "
+            "change it with a command."
+        )
 
 
 def _many(text: str, wanted: str, count: int) -> str:
@@ -57,13 +65,14 @@ def _many(text: str, wanted: str, count: int) -> str:
 def _forgiving(text: str, old: str, new: str) -> str:
     if old.strip():
         for way in (_by_trailing_space, _by_indentation, _by_escapes, _by_enclosed_tags):
-            found = way(text, old, new)
-            if len(found) == 1:
-                at = found[0]
-                return text[: at.start] + endings_of(text)(at.new) + text[at.end :]
-            if found:
+            spans, fit = way(text, old, new)
+            if len(spans) == 1:
+                start, end = spans[0]
+                return text[:start] + endings_of(text)(fit(start, end)) + text[end:]
+            if spans:
+                count = f"{len(spans)}{' or more' if len(spans) == _MOST_PLACES else ''}"
                 raise NoMatch(
-                    f"oldString is not in the file exactly, and nearly in {len(found)} places: "
+                    f"oldString is not in the file exactly, and nearly in {count} places: "
                     "read the file again and copy the text with more of its neighbouring lines."
                 )
     raise NoMatch(
@@ -72,56 +81,58 @@ def _forgiving(text: str, old: str, new: str) -> str:
     )
 
 
-def _by_trailing_space(text: str, old: str, new: str) -> list[Found]:
-    return [Found(*_cut(text, span, old), _cut_new(new, old)) for span in _line_spans(text, old, str.rstrip)]
+def _by_trailing_space(text: str, old: str, new: str) -> Found:
+    return _line_spans(text, old, str.rstrip), lambda start, end: _cut_new(new, old)
 
 
-def _by_indentation(text: str, old: str, new: str) -> list[Found]:
-    found = []
-    for start, end in _line_spans(text, old, str.strip):
-        fitted = indented(_cut_new(new, old), indent_of(old), indent_of(text[start:end]))
-        found.append(Found(*_cut(text, (start, end), old), fitted))
-    return found
+def _by_indentation(text: str, old: str, new: str) -> Found:
+    def fit(start: int, end: int) -> str:
+        return indented(_cut_new(new, old), indent_of(old), indent_of(text[start:end]))
+
+    return _line_spans(text, old, str.strip), fit
 
 
-def _by_escapes(text: str, old: str, new: str) -> list[Found]:
+def _by_escapes(text: str, old: str, new: str) -> Found:
     """The model escaped once too often."""
-    return _find_plain(text, old, _unescaped(old), _unescaped(new))
+    return _find_plain(text, old, _unescaped(old)), lambda start, end: _unescaped(new)
 
 
-def _by_enclosed_tags(text: str, old: str, new: str) -> list[Found]:
+def _by_enclosed_tags(text: str, old: str, new: str) -> Found:
     """The model copied what it read, where tags of ours are enclosed."""
-    return _find_plain(text, old, opened(old), opened(new))
+    return _find_plain(text, old, opened(old)), lambda start, end: opened(new)
 
 
-def _find_plain(text: str, old: str, meant: str, new: str) -> list[Found]:
+def _find_plain(text: str, old: str, meant: str) -> list[tuple[int, int]]:
     plain = endings_of(text)(meant)
     if plain == old or not plain:
         return []
-    spans = [match.start() for match in re.finditer(re.escape(plain), text)]
-    return [Found(start, start + len(plain), new) for start in spans]
+    found = islice(re.finditer(re.escape(plain), text), _MOST_PLACES)
+    return [match.span() for match in found]
 
 
 def _line_spans(text: str, old: str, trim: Callable[[str], str]) -> list[tuple[int, int]]:
-    """Where whole lines of the text equal those of `old` once trimmed: start, and end without line feed."""
+    """Where whole lines of the text equal those of `old` once trimmed: start, and end without its line end.
+
+    Not more than `_MOST_PLACES`: they may overlap, and each takes as long as `old` is.
+    """
     lines = text.split("\n")
     trimmed = "\n" + "\n".join(map(trim, lines)) + "\n"
     wanted = "\n" + "\n".join(map(trim, old.removesuffix("\n").split("\n"))) + "\n"
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    spans = []
+    spans: list[tuple[int, int]] = []
     at = line_at = counted = 0
-    while (at := trimmed.find(wanted, at)) >= 0:
+    while len(spans) < _MOST_PLACES and (at := trimmed.find(wanted, at)) >= 0:
         line_at += trimmed.count("\n", counted, at)
         counted = at
         last = line_at + wanted.count("\n") - 1
-        spans.append((starts[line_at], starts[last] - 1))
+        spans.append(_cut(text, (starts[line_at], starts[last] - 1)))
         at += 1
     return spans
 
 
-def _cut(text: str, span: tuple[int, int], old: str) -> tuple[int, int]:
+def _cut(text: str, span: tuple[int, int]) -> tuple[int, int]:
     """The line ending of the last line stays: `old` is read without its own."""
     start, end = span
     return start, end - 1 if end > start and text[end - 1] == "\r" and end < len(text) else end
@@ -139,6 +150,7 @@ def indent_of(block: str) -> str:
 def indented(new: str, was: str, now: str) -> str:
     """The new lines, moved as far as the old ones stand from where the model thought they were."""
     lines = new.split("\n")
+    check_size(len(new) + len(lines) * len(now))
     return "\n".join(
         now + line[len(was) :] if line.strip() and line.startswith(was) else line for line in lines
     )

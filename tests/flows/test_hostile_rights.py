@@ -1,0 +1,199 @@
+"""What a child may do when those above it change, vanish or were written by another hand."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncagents.archive.read import import_from
+from asyncagents.config.config import AgentConfig
+from asyncagents.domain.event import PermissionAsked
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.part import ToolError, ToolPart
+from asyncagents.domain.session import Rule
+from asyncagents.engine.runtime import Runtime
+from asyncagents.errors import AsyncAgentsError
+from asyncagents.llm.scripted import call, say
+from asyncagents.store.verb.change import Change
+from tests.flows.delegating import Scenes, child_of, until_quiet
+from tests.flows.kit import PATIENCE
+from tests.flows.moving import exported
+from tests.flows.test_child_rights import AGENTS, IDLE, WRITE, Scene, launching, scene
+
+BOSS = AgentConfig(mode="all", description="Leads.", permission={"task": "allow"})
+RUN = call("bash", command="touch ran", description="Leave a mark")
+OPEN = Rule(permission="*", pattern="*", action="allow")
+SCENES: Scenes = {
+    "approve": [[WRITE], [RUN], *IDLE],
+    "go": [[launching("asyncagents_task", prompt="think")], *IDLE],
+    "think": IDLE,
+    "try": [[WRITE], [RUN], [say("Tried.")]],
+}
+ASKING: dict[str, Any] = {"edit": "ask", "bash": "ask"}
+
+
+async def approve_all(on: Scene) -> None:
+    """Answer for good whatever the next prompt asks for, and remove what it made."""
+    await on.runtime.send(on.at.session_id, "approve", agent="build")
+    for _ in range(2):
+        asked = await on.at.ears.until(PermissionAsked)
+        await on.runtime.answer(asked.request.id, "always")
+    await until_quiet(on.runtime, on.at.session_id)
+    for made in ("a.txt", "ran"):
+        (on.root / made).unlink()
+
+
+async def try_it(on: Scene, child: SessionId, **more: Any) -> list[str]:
+    """Let a child try to write and to run; return what took effect, whatever was answered."""
+    async with asyncio.timeout(PATIENCE):
+        await on.runtime.send(child, "try", **more)
+        while True:
+            await asyncio.sleep(0.02)
+            if await on.runtime.asks() or await has_tried(on.runtime, child):
+                break
+    await on.runtime.abort(child)
+    return [made for made in ("a.txt", "ran") if (on.root / made).exists()]
+
+
+async def has_tried(runtime: Runtime, child: SessionId) -> bool:
+    return (await runtime.messages(child))[-1].text == "Tried."
+
+
+async def launched(on: Scene, agent: str, **more: Any) -> SessionId:
+    await on.say("go", agent, **more)
+    await until_quiet(on.runtime, on.at.session_id)
+    return await child_of(on.at, "Job")
+
+
+VANISHED: dict[str, tuple[str, dict[str, AgentConfig]]] = {
+    "an agent that was deleted": ("boss", AGENTS),
+    "an agent that is switched off": ("boss", {**AGENTS, "boss": AgentConfig(disable=True)}),
+    "plan, switched off": ("plan", {**AGENTS, "plan": AgentConfig(disable=True)}),
+}
+
+
+@pytest.mark.spec("A-03")
+@pytest.mark.parametrize("how", VANISHED)
+async def test_no_approval_answers_for_an_agent_above_that_is_gone(tmp_path: Path, how: str) -> None:
+    agent, after = VANISHED[how]
+    async with scene(tmp_path, SCENES, permission=ASKING, agent={**AGENTS, "boss": BOSS}) as on:
+        await approve_all(on)
+        child = await launched(on, agent)
+    async with scene(tmp_path, SCENES, permission=ASKING, agent=after) as on:
+        assert await try_it(on, child) == []
+
+
+@pytest.mark.spec("A-03", "Z-04")
+@pytest.mark.parametrize("by", ["rules", "map"])
+async def test_a_denial_of_a_session_outlives_its_agent(tmp_path: Path, by: str) -> None:
+    denied = Rule(permission="edit", pattern="*", action="deny")
+    async with scene(tmp_path, SCENES, agent={**AGENTS, "boss": BOSS}) as on:
+        if by == "rules":
+            await on.runtime.conversations.change(on.at.session_id, Change(permission=(denied,)))
+        child = await launched(on, "boss", **({"tools": {"write": False}} if by == "map" else {}))
+    async with scene(tmp_path, SCENES) as on:
+        assert "a.txt" not in await try_it(on, child)
+        parts = [part for entry in await on.runtime.messages(child) for part in entry.parts]
+    refused = [part for part in parts if isinstance(part, ToolPart) and isinstance(part.state, ToolError)]
+    assert [part.tool for part in refused if "Not allowed here" in _error(part)] == ["write"]
+
+
+def _error(part: ToolPart) -> str:
+    assert isinstance(part.state, ToolError)
+    return part.state.error
+
+
+LOOSER: dict[str, Any] = {
+    "a child that may do everything": Change(permission=(OPEN,)),
+    "a prompt that allows all tools": {"tools": {"write": True, "bash": True, "*": True}},
+    "another agent": {"agent": "build"},
+}
+
+
+@pytest.mark.spec("A-03", "Z-04")
+@pytest.mark.parametrize("how", LOOSER)
+async def test_what_is_said_to_a_child_of_plan_frees_it_of_nothing(tmp_path: Path, how: str) -> None:
+    async with scene(tmp_path, SCENES) as on:
+        child = await launched(on, "plan")
+        await on.say("think", "build")
+        more = LOOSER[how]
+        if isinstance(more, Change):
+            await on.runtime.conversations.change(child, more)
+            more = {}
+        assert await try_it(on, child, **more) == []
+
+
+ALLOWED = {"permission": "*", "pattern": "*", "action": "allow"}
+EDITED: dict[str, Any] = {
+    "no rights": None,
+    "empty rights": {},
+    "the rights of build": {"agent": "build"},
+    "an agent that is nowhere": {"agent": "nobody"},
+    "rules that allow everything": {"agent": "build", "permission": [ALLOWED]},
+    "a map that allows everything": {"agent": "build", "tools": {"write": True, "bash": True}},
+    "rights that are none": {"agent": 7},
+}
+
+
+@pytest.mark.spec("A-03", "P-13")
+@pytest.mark.parametrize("how", EDITED)
+async def test_edited_rights_of_an_import_free_no_child_of_a_session_that_plans(
+    tmp_path: Path, how: str
+) -> None:
+    rights = EDITED[how]
+    async with scene(tmp_path / "here", SCENES) as on:
+        child = await launched(on, "plan")
+        await exported(on.runtime, tmp_path / "files", on.at.session_id)
+    edit_rights(tmp_path / "files", child, rights)
+    async with scene(tmp_path / "there", SCENES) as on:
+        done = await import_from(on.runtime, tmp_path / "files", directory=on.root)
+        try:
+            there = await on.runtime.session(child)
+        except AsyncAgentsError:
+            assert done.troubles, "what cannot be read is told of and not imported"
+            return
+        assert there.parent_id is not None
+        assert await try_it(on, child) == []
+
+
+def edit_rights(folder: Path, child: SessionId, rights: Any) -> None:
+    found = [path for path in folder.rglob("*.json") if '"launchRights"' in path.read_text()]
+    assert found
+    for path in found:
+        value = json.loads(path.read_text())
+        info = value.get("info", value)
+        assert info["id"] == child
+        if rights is None:
+            del info["launchRights"]
+        else:
+            info["launchRights"] = rights
+        path.write_text(json.dumps(value))
+
+
+@pytest.mark.spec("A-03")
+async def test_a_child_whose_parent_is_deleted_is_gone_with_it_or_free_of_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path, SCENES) as on:
+        child = await launched(on, "plan")
+        await on.runtime.delete_session(on.at.session_id)
+        with pytest.raises(AsyncAgentsError):
+            await try_it(on, child)
+        assert not on.wrote
+
+
+@pytest.mark.spec("A-03")
+async def test_a_child_below_a_child_of_plan_that_a_client_makes_is_bound_by_both(tmp_path: Path) -> None:
+    async with scene(tmp_path, SCENES) as on:
+        child = await launched(on, "plan")
+        await on.say("think", "build")
+        below = await on.runtime.create_session(directory=on.root, parent_id=child, permission=(OPEN,))
+        assert await try_it(on, below.id, agent="build") == []
+
+
+@pytest.mark.spec("A-03")
+async def test_the_same_tries_succeed_where_nothing_forbids_them(tmp_path: Path) -> None:
+    """The tests above could fail."""
+    async with scene(tmp_path, SCENES) as on:
+        child = await launched(on, "build")
+        assert await try_it(on, child) == ["a.txt", "ran"]
