@@ -17,9 +17,11 @@ REFUSED = {f"{route.method} {route.path}" for route in ROUTES if route.summary.s
 UNGUESSED = {
     *("GET /file/content", "PATCH /config", "PATCH /global/config", "POST /tui/publish"),
     *("POST /session/{id}/init", "POST /session/{id}/shell"),
+    *("DELETE /v1/approvals", "DELETE /v1/approvals/{id}"),
     *("POST /mcp", "POST /mcp/{name}/connect", "POST /mcp/{name}/disconnect", "POST /tui/select-session"),
 }
-"""They need a file, a server of tools or a session that is there, or a runtime that reads files."""
+"""They need a file, a server of tools, a session or an approval that is there, or a runtime that reads
+files."""
 
 PLAN = Plan(examples=2, seed=8, once=True)
 

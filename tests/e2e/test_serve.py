@@ -84,7 +84,7 @@ class Life(Struct, kw_only=True):
 async def life(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Life]:
     root = tmp_path_factory.mktemp("serve")
     async with open_desk(root, looking(root / "data")) as (desk, provider):
-        desk.configure(permission="allow")
+        desk.configure(permission={"*": "allow", "guarded_place": "allow"})
         before, session_id = await ended_task(desk), await wanted(desk)
         with taken(2) as first:
             async with served(desk, env={"ASYNCAGENTS_API_PORT": str(first)}) as server:
@@ -183,7 +183,7 @@ async def test_server_stops_gracefully_on_process_exit(life: Life) -> None:
 @pytest.mark.spec("H-10")
 async def test_server_is_disabled_via_environment_variable(tmp_path: Path) -> None:
     async with open_desk(tmp_path, looking(tmp_path / "data")) as (desk, provider):
-        desk.configure(permission="allow")
+        desk.configure(permission={"*": "allow", "guarded_place": "allow"})
         session_id = await wanted(desk)
         with taken(0) as first:
             off = {"ASYNCAGENTS_API_ENABLED": "false", "ASYNCAGENTS_API_PORT": str(first)}

@@ -63,7 +63,7 @@ SCRIPT: Script = {
     ],
     "touch it once": _then(_bash("touch asked-once"), answer="touched once"),
     "touch it for ever": _then(_bash("touch asked-twice"), answer="touched twice"),
-    "touch it unasked": _then(_bash("touch not-asked"), answer="touched thrice"),
+    "touch it unasked": _then(_bash("touch asked-twice"), answer="touched thrice"),
     "please ask": _then(
         _uses(
             "question",

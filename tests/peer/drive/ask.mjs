@@ -55,11 +55,11 @@ async function refused(stage) {
   )
 }
 
-// Comes last: from then on nobody asks again.
+// Comes last: from then on this command runs unasked. OpenCode also lets other files be touched, we do not.
 async function always(stage) {
   const allow = ({ id }) => stage.call("permission.reply", { requestID: id, reply: "always" }, "always")
   await permission(stage, "allowed always", "touch asked-always", allow)
-  await stage.turn("after always", asked("touch asked-always-again"))
+  await stage.turn("after always", asked("touch asked-always"))
 }
 
 async function unknown(stage) {
