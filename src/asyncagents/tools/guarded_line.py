@@ -33,8 +33,9 @@ _GIT_READERS = words_of(
 )
 # They read all files of a folder: some always, the others with one of these letters.
 _WHOLE_FOLDERS = {
-    "ack": "", "ag": "", "rg": "", "rsync": "", "tar": "", "zip": "",
-    "cp": "rRa", "egrep": "rR", "fgrep": "rR", "grep": "rR", "scp": "r",
+    "ack": "", "ag": "", "bsdtar": "", "gtar": "", "jar": "", "rg": "", "rgrep": "", "rsync": "", "tar": "",
+    "ug": "", "ugrep": "", "zip": "", "cp": "rRa", "egrep": "rRd", "fgrep": "rRd", "grep": "rRd",
+    "pcre2grep": "rd", "pcregrep": "rd", "scp": "r",
 }  # fmt: skip
 _LONG_LETTERS = ("--recursive", "--archive", "--dereference-recursive", "--directories")
 # Of these, what such an option names is left alone.

@@ -81,7 +81,7 @@ def cover(words: Words) -> Covered:
 def known_usage(words: Words) -> Words:
     """The words of a command that a pattern names, if the others are as harmless as any that fit it."""
     if words[:2] in RUNNERS:
-        inner = known_usage(words[2:]) if len(words) > 2 else ()
+        inner = known_usage(words[2:]) if len(words) > 2 and words[2:4] not in RUNNERS else ()
         return (*words[:2], *inner) if inner and inner[0] != "git" else ()
     if words[0] == "git" and len(words) > 1 and words[1] in GIT_READERS:
         return words[:2]

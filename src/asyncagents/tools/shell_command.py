@@ -31,9 +31,13 @@ _SED = re.compile(
     rf"{_ADDRESS}?(,\+?{_ADDRESS})?!?([pdq=]|s(?P<by>[/|,#:@%]){_PIECE}{_PIECE}[gpI\d]*)|-[nErsuz]+|-e"
 )
 _TAR = re.compile(r"^[a-zA-Z]*[IFThPg]")
-_LOADING = re.compile(r"(?<![.\w])((import|include)\s*\"|(str)?load(_\w+)?\()")
+# An archive of another machine, which tar starts a shell there for.
+_TAR_ELSEWHERE = re.compile(r"(--f[a-z]*=)?[^/=]*:")
+_LOADING = re.compile(r"(?<![.\w])((import|include)\s*[\"#@]|\w*load\w*\s*[(#])")
+_SENT = re.compile(r"file:|^(-[a-z]*|.)?@|[{\[]")
 _ELSEWHERE = re.compile(r"(^|/)\.\.(/|$)|^/+(\./+)*proc/")
-_MOST_LETTERS = 32
+# No name of a file is longer.
+_MOST_LETTERS = 255
 
 
 def find_dangers(given: tuple[str, ...]) -> Iterator[str]:
@@ -60,7 +64,7 @@ def find_elsewhere(program: str) -> list[str]:
 def _find_odd(name: str, arguments: Words) -> Iterator[str]:
     if any(may_become_option(name, argument) for argument in before_end(name, arguments)):
         yield f"a file's name may be an option of {name}"
-    if name == "cd" and any(argument.startswith("-") for argument in arguments):
+    if name == "cd" and any(argument.startswith("-") or is_wild(argument) for argument in arguments):
         yield "where cd leads is not known"
     if name in {"less", "more"} and any(argument.startswith("+") for argument in arguments):
         yield f"{name} can run something"
@@ -74,17 +78,24 @@ def _runs_a_program(name: str, arguments: Words) -> bool:
         case "sed":
             return not _is_plain_sed(arguments)
         case "tar":
-            return any(_TAR.search(argument) for argument in arguments[:1])
+            return any(map(_TAR.search, arguments[:1])) or any(map(_TAR_ELSEWHERE.match, arguments))
         case "make":
             return any("=" in argument or "$" in argument for argument in arguments)
         case "curl" | "wget":
-            return any(re.search(r"file:|^.?@|[{\[]", argument.lower()) for argument in arguments)
+            return any(_SENT.search(argument.lower()) for argument in arguments)
         case "uniq" | "xxd":
-            return sum(not argument.startswith("-") for argument in arguments) > 1
+            return _count_files(arguments) > 1
         case "jq" | "yq":
             return any(map(_LOADING.search, arguments))
         case _:
             return name in {"split", "csplit"} or name in _ARCHIVERS
+
+
+def _count_files(arguments: Words) -> int:
+    """Count what may be names of files: a dash alone is one, and so is everything after two."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    named = [each for each in arguments[:end] if each == "-" or not each.startswith("-")]
+    return len(named) + len(arguments[end + 1 :])
 
 
 def _is_plain_awk(arguments: Words) -> bool:
@@ -114,6 +125,8 @@ def find_files(words: Words) -> Iterator[Word]:
             # Where the value begins is not known, but no option is called `/`.
             last = word.index("/") + 1 if "/" in word else len(word)
             yield from (word.cut(start) for start in range(2, min(last, _MOST_LETTERS)))
+            if last > _MOST_LETTERS:
+                yield Word("/")  # which file that is would take too long to find out
         if word.startswith("-") and "/" in word and not equals:
             yield word.cut(word.index("/"))
         if equals:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from asyncagents.tools.shell_options import before_end, is_one_of, may_become_option
-from asyncagents.tools.shell_word import Word, Words, words_of
+from asyncagents.tools.shell_word import Word, Words, is_wild, words_of
 from asyncagents.tools.shell_wrappers import find_starts
 
-_PLAIN = frozenset({"--no-pager", "--version", "--help", "-h", "-v", "--no-optional-locks"})
+_HARMLESS = words_of("--no-pager --no-optional-locks")
+_PLAIN = _HARMLESS | words_of("--version --help -h -v")
 _TRADES = words_of(
     """
     add am apply bisect blame branch cat-file check-ignore checkout cherry cherry-pick clean clone
@@ -46,7 +47,12 @@ _WITHOUT_VALUE = words_of(
     --set-upstream --tags --unshallow --update-head-ok --verbose -4 -6 -d -f -n -p -q -r -t -u -v
     """
 )
-_ELSEWHERE = re.compile(r"(https?|ssh|git)://.*|[\w.-]+(@[\w.-]+)?:(?!:).*")
+_ELSEWHERE = re.compile(r"(https?|ssh|git)://.*")
+# Of a remote, these words ask it what it has; the other words only change settings.
+_ASKING_REMOTE = words_of("prune set-head show update")
+# To git, a name is also a repository with one of these behind it.
+_ENDINGS = ("", ".git", ".bundle")
+_OTHERS = words_of("--reference --reference-if-able")
 _HERE = re.compile(r"[./~].*|file:.*")
 # They put files into the project: which, the repository or a patch says.
 _CHANGING = words_of(
@@ -100,16 +106,40 @@ def _odd_words(trade: Word, words: Words) -> Iterator[str]:
 def find_local(words: Words, places: Sequence[str]) -> Iterator[str]:
     """Yield why a git command may work with another repository of this machine."""
     at = find_trade(words[1:]) + 1
-    if at >= len(words) or words[at] not in _REMOTE:
-        return
-    for start in find_starts(words[at:], (0, 0), _WITHOUT_VALUE):
-        name = words[at + start]
-        if _HERE.fullmatch(name) or (not _ELSEWHERE.fullmatch(name) and _exists(name, places)):
-            yield f"git {words[at]} of {name} may run what lies there"
+    if at < len(words):
+        names = _find_repositories(words[at], words[at:])
+        yield from (
+            f"git {words[at]} of {name} may run what lies there" for name in names if _is_here(name, places)
+        )
 
 
-def _exists(name: str, places: Sequence[str]) -> bool:
-    return any(os.path.lexists(os.path.join(place, name)) for place in places)
+def _find_repositories(trade: str, words: Words) -> Iterator[Word]:
+    """Find the words that may name another repository."""
+    if trade == "remote":
+        at = next((at for at, word in enumerate(words) if word in _ASKING_REMOTE), len(words))
+        yield from (word for word in words[at + 1 :] if not word.startswith("-"))
+    elif trade in _REMOTE:
+        starts = find_starts(words, (0, 0), _WITHOUT_VALUE, may_assign=False)
+        yield from (words[start] for start in starts)
+        glued = (word for word in words if "=" in word and is_one_of(word, _OTHERS))
+        yield from (word.cut(word.index("=") + 1) for word in glued)
+
+
+def _is_here(name: Word, places: Sequence[str]) -> bool:
+    """Say whether it is a repository of this machine, or may be: only the shell knows what a pattern is."""
+    if is_wild(name) or _HERE.fullmatch(name):
+        return True
+    return not _ELSEWHERE.fullmatch(name) and any(
+        os.path.lexists(os.path.join(place, name + ending)) for place in places for ending in _ENDINGS
+    )
+
+
+def drop_harmless(words: Words) -> Words:
+    """Leave out options before the trade that change nothing: a rule for the trade means these words, too."""
+    at = find_trade(words[1:]) + 1
+    if words[0] != "git" or at >= len(words):
+        return words
+    return (words[0], *(word for word in words[1:at] if word not in _HARMLESS), *words[at:])
 
 
 def changes_files(words: Words) -> bool:

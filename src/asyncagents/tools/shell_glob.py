@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from collections.abc import Iterator
 
 from asyncagents.tools.shell_word import WILD, Word, compile_pattern, tame
@@ -43,9 +42,7 @@ class Disk:
             if WILD.isdisjoint(shape):
                 found = [f"{above}/{text}" for above in found]
             else:
-                found = [
-                    name for above in found for name in self._list(above, compile_pattern(Word(text, shape)))
-                ]
+                found = [name for above in found for name in self._list(above, Word(text, shape))]
         return [each for each in found if self._exists(each)]
 
     def has_link(self, path: str) -> bool:
@@ -85,8 +82,11 @@ class Disk:
         except OSError:
             return
 
-    def _list(self, folder: str, fitting: re.Pattern[str]) -> Iterator[str]:
-        yield from (f"{folder}/{entry.name}" for entry in self.scan(folder) if fitting.fullmatch(entry.name))
+    def _list(self, folder: str, word: Word) -> Iterator[str]:
+        fitting, by_bytes = compile_pattern(word), compile_pattern(word, by_bytes=True)
+        for entry in self.scan(folder):
+            if (fitting if entry.name.isascii() else by_bytes).fullmatch(entry.name):
+                yield f"{folder}/{entry.name}"
 
     def _exists(self, path: str) -> bool:
         self.spend()

@@ -9,7 +9,7 @@ from asyncagents.tools.shell_glob import Disk, join_words
 from asyncagents.tools.shell_word import Words, is_wild, words_of
 
 # They write files whose names and kinds an archive or a patch says.
-_UNPACKING = words_of("bsdtar patch svn unrar unzip")
+_UNPACKING = words_of("ar bsdtar dpkg dpkg-deb gtar jar patch star svn unar unrar unsquashfs unzip")
 # What they make or move has links only if these are there already.
 _COPYING = words_of("cp install mv rsync scp")
 _LINKING = words_of("link ln")
@@ -17,7 +17,11 @@ _CHANGING = _COPYING | _LINKING | words_of("dd mkdir mktemp rm rmdir tee touch t
 _LISTING = words_of("-l -p -t -v -Z")
 _DIFFING = words_of("colordiff delta diff icdiff sdiff")
 _READING = PATHS | words_of(
-    "b2sum bzcat bzgrep cksum iconv join pr sha512sum ul unexpand xzcat yq zgrep zless"
+    """
+    b2sum base32 basenc batcat bzcat bzgrep bzless cksum col colrm hd iconv join look lzcat pr ptx rev
+    sha224sum sha384sum sha512sum tsort ul unexpand xzcat xzgrep xzless yq zcmp zdiff zgrep zless zmore
+    zstdcat
+    """
 )
 _TARGET = re.compile(r"-[^-]*t|--t")
 # The name that a copy gets, or may get, is not to be seen or begins with a dash.

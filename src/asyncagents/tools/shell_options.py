@@ -10,7 +10,7 @@ RUNNING: dict[str, frozenset[str]] = {
         -c -d -D -E -F -K -o -O -T --alt-svc --cert --config --cookie-jar --data --data-ascii --data-binary
         --data-raw --data-urlencode --dump-header --etag-save --form --hsts --key --libcurl --netrc-file
         --output --output-dir --remote-name --remote-name-all --ssl-sessions --stderr --trace --trace-ascii
-        --upload-file --variable
+        --upload-file --url-query --variable
         """
     ),
     "csplit": frozenset(),
@@ -22,7 +22,7 @@ RUNNING: dict[str, frozenset[str]] = {
         "-delete -exec -execdir -fls -fprint -fprint0 -fprintf -ok -okdir -files0-from -L -follow"
     ),
     "install": frozenset({"-s", "--strip", "--strip-program"}),
-    "less": frozenset({"-o", "-O", "-k", "--log-file", "--lesskey-file", "--lesskey-src"}),
+    "less": words_of("-o -O -k --cmd --log-file --LOG-FILE --lesskey-content --lesskey-file --lesskey-src"),
     "make": frozenset({"-C", "--directory", "-E", "--eval", "-f", "--file", "--makefile", "-I"}),
     "man": frozenset({"-P", "--pager", "-H", "--html", "-C", "--config-file"}),
     "rg": frozenset({"--pre", "--hostname-bin", "-L", "--follow"}),
@@ -38,7 +38,7 @@ RUNNING: dict[str, frozenset[str]] = {
         --listed-incremental --volno-file --keep-directory-symlink
         """
     ),
-    "tree": frozenset({"-o", "-l", "--fromfile"}),
+    "tree": frozenset({"-o", "-l", "-R", "--fromfile"}),
     "wget": words_of(
         """
         -a -e -i -o -O -P --append-output --body-file --config --execute --input-file --load-cookies
@@ -47,7 +47,12 @@ RUNNING: dict[str, frozenset[str]] = {
         """
     ),
     "yq": frozenset({"-i", "--inplace", "-s", "--split-exp", "--from-file"}),
-    "zip": frozenset({"-T", "-TT", "--unzip-command", "-r", "-R", "--recurse-paths", "-@", "-O", "-lf"}),
+    "zip": words_of(
+        """
+        -T -TT --unzip-command --test -r -R --recurse-paths -@ --names-stdin -O --output-file -lf
+        --logfile-path
+        """
+    ),
 }
 # They follow links, evaluate a word, or read a file that no word names.
 _READING: dict[str, frozenset[str]] = {

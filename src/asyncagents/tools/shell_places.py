@@ -11,11 +11,13 @@ from asyncagents.tools.shell_command import PATHS, find_files
 from asyncagents.tools.shell_glob import ANYWHERE, Disk, TooMuch, join_words, resolve
 from asyncagents.tools.shell_links import NameChanges
 from asyncagents.tools.shell_options import before_end
-from asyncagents.tools.shell_word import Word, Words, is_wild, splits
+from asyncagents.tools.shell_word import Word, Words, is_wild, splits, words_of
 
 MOST_PLACES = 16
 # Known to be harmless as words; as names of files they may be anything.
 _VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
+# To them no word is a file.
+_PRINTING = words_of("echo exit printf return test")
 _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
 
@@ -111,6 +113,8 @@ class Survey:
             for part in filter(None, find_files((words[0], word))):
                 if words[0] in PATHS and _VARIABLE.search(part):
                     yield ANYWHERE  # which file that is only the shell knows
+                elif words[0] not in _PRINTING:
+                    part = _widen(part)
                 for place in places.all:
                     path = join_words(place, expand(part, places.home, place))
                     yield from self._find_meant(path, place, may_be_option=at < options)
@@ -125,6 +129,7 @@ class Survey:
         yield re.split(r"[*?\[]", path.shape)[0]
         if _HIDDEN_ABOVE.search(path):  # before 5.2, `.?` is also `..` to bash
             yield _HIDDEN_ABOVE.sub("/..", path, count=1)
+            yield _HIDDEN_ABOVE.sub("/..", path)
         for match in self._disk.find_matches(path):
             yield match
             # The match is a word of its own: it may be an option, or name a file after its `=`.
@@ -146,6 +151,16 @@ def find_paths(commands: Iterable[Words], where: Where) -> Iterator[str]:
             yield from map(resolve, places.follow(words))
     except TooMuch:
         yield ANYWHERE
+
+
+def _widen(word: Word) -> Word:
+    """Take a variable whose value is not known for a pattern that fits every name."""
+    text, shape, at = "", "", 0
+    for found in _VARIABLE.finditer(word):
+        text += word[at : found.start()] + "*"
+        shape += word.shape[at : found.start()] + "*"
+        at = found.end()
+    return Word(text + word[at:], shape + word.shape[at:])
 
 
 def _from_links(path: Word, words: Words) -> Iterator[str]:

@@ -7,28 +7,27 @@ them could have lines.
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import tree_sitter_bash
 from msgspec import Struct
 from msgspec.structs import replace
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node
 
 from asyncagents.domain.permission import UNCLEAR
 from asyncagents.engine.tool import Ask
-from asyncagents.tools import shell_command, shell_wrappers
+from asyncagents.tools import shell_command, shell_git, shell_wrappers
 from asyncagents.tools.outside import line_asks
 from asyncagents.tools.shell_always import Setting, exact_line, line_patterns, reads_only
-from asyncagents.tools.shell_places import Places, Survey, Where
+from asyncagents.tools.shell_places import Places, Survey, Where, find_paths
+from asyncagents.tools.shell_tree import has_within, is_quoted, is_within, may_read_late, parse_line
+from asyncagents.tools.shell_usage import holds_secrets
 from asyncagents.tools.shell_word import Word, Words, read_word, spellings, text_of, words_of
 
 LONGEST = 20_000
 DEEPEST = 3
 MOST_COMMANDS = 64
 MOST_TEXTS = 16
-
-_LANGUAGE = Language(tree_sitter_bash.language())
 
 # Whatever is not among these may hide a command.
 _PLAIN = words_of(
@@ -41,6 +40,7 @@ _PLAIN = words_of(
     variable_assignment variable_name while_statement word
     """
 )
+_LOOPS = words_of("for_statement while_statement")
 _WRAPPING = shell_wrappers.OPAQUE | shell_wrappers.WRAPPERS
 _TOO_MUCH = "it is too long or too deep to be judged"
 _HIDDEN = {
@@ -74,7 +74,6 @@ _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 # Where words follow each other there is a blank between them, and no end of a line.
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
 _GAPS = {"command": _BLANK, "negated_command": _BLANK, "concatenation": re.compile(rb"")}
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 class Parsed(Struct, frozen=True, kw_only=True):
@@ -119,10 +118,13 @@ def split(command: str, where: Where | None = None) -> Parsed:
 
 def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
     """What a command that starts in `start` needs leave for; `directory` is the project's."""
-    parsed = split(command, Where(str(directory), str(start), str(home)))
+    where = Where(str(directory), str(start), str(home))
+    parsed = split(command, where)
     folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
     setting = Setting(command, at_top=not folder and all(_stays(words, top) for words in parsed.commands))
     lasting = () if parsed.reasons else line_patterns(parsed.commands, setting)
+    if lasting and _names_secret(parsed, where):
+        lasting = ()
     exactly = exact_line(command, os.path.relpath(there, top) if folder else "")
     asked = Ask(
         "bash",
@@ -142,6 +144,13 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
     line = replace(asked, always=exactly, exact=bool(exactly))
     reads = not parsed.reasons and reads_only(parsed.commands)
     return *line_asks(parsed.outside, line, home=str(home), reads=reads), asked
+
+
+def _names_secret(parsed: Parsed, where: Where) -> bool:
+    """Whether a file or folder that a line names, by whatever name, holds secrets by custom."""
+    top = os.path.realpath(where.directory).rstrip("/") + "/"
+    named = find_paths([*parsed.commands, *((Word("cat"), file) for file in parsed.redirected)], where)
+    return any(holds_secrets(path.removeprefix(top)) for path in named if path.startswith(top))
 
 
 def _stays(words: Words, top: str) -> bool:
@@ -166,6 +175,7 @@ class _Reading:
         self._splitting = where.splitting if where else frozenset()
         self._bare: set[str] = set()
         self.files: list[Word] = []
+        self._again: list[Words] = []
         self._texts = 0
 
     def finish(self) -> None:
@@ -174,7 +184,7 @@ class _Reading:
             self.reasons.append("what $PWD holds after cd is not known")
         if self._where:
             survey = Survey(self._where)
-            survey.look([*self.commands, *((Word("cat"), file) for file in self.files)])
+            survey.look([*self.commands, *self._again, *((Word("cat"), file) for file in self.files)])
             self.reasons.extend(survey.reasons)
             self.outside = tuple(survey.outside)
 
@@ -185,7 +195,10 @@ class _Reading:
             return
         self.reasons.extend(_strange(text))
         source = text.encode("utf-8", "replace")
-        tree = Parser(_LANGUAGE).parse(_shadow(source))
+        tree = parse_line(source)
+        if tree is None:
+            self.reasons.append(_TOO_MUCH)
+            return
         root = tree.root_node
         if root.has_error:
             self.reasons.append(_HIDDEN["ERROR"])
@@ -218,7 +231,7 @@ class _Reading:
 
     def _find_bare(self, node: Node, source: bytes) -> Iterator[str]:
         """Find variables that the shell makes words of, as blanks and wildcards in their values say."""
-        if node.type not in {"simple_expansion", "expansion"} or _is_quoted(node):
+        if node.type not in {"simple_expansion", "expansion"} or is_quoted(node):
             return
         name = text_of(node, source).strip("${}")
         self._bare.add(name)
@@ -229,10 +242,22 @@ class _Reading:
         name = node.child_by_field_name("name")
         if name is None:
             return
-        if _has(name, {"simple_expansion", "expansion"}) or re.search(r"[*?\[\]{}~]", text_of(name, source)):
+        if has_within(name, {"simple_expansion", "expansion"}) or re.search(
+            r"[*?\[\]{}~]", text_of(name, source)
+        ):
             self.reasons.append("which program it runs is not known")
         given = node.children_by_field_name("argument")
+        count = len(self.commands)
         self._add((read_word(name, source), *(read_word(child, source) for child in given)), depth)
+        self._note_order(node, self.commands[count:])
+
+    def _note_order(self, node: Node, added: Sequence[Words]) -> None:
+        """Note commands that may run after what stands behind them: in loops, and side by side in pipes."""
+        loops = is_within(node, _LOOPS)
+        if loops and any(words[0] == "cd" for words in added):
+            self.reasons.append("where cd leads in a loop is not known")
+        if loops or (is_within(node, {"pipeline"}) and may_read_late(node, added)):
+            self._again.extend(added)
 
     def _add(self, words: Words, depth: int) -> None:
         """Add a command, and those that it would run."""
@@ -241,6 +266,7 @@ class _Reading:
             return
         spelled = words[0]
         words = (Word(shell_wrappers.name_program(spelled, self._places.all)), *words[1:])
+        words = shell_git.drop_harmless(words)
         self.commands.append(words)
         self._places.follow(words)
         for each in spellings(words, self._values):
@@ -346,28 +372,3 @@ def _heredoc(node: Node, source: bytes) -> Iterator[str]:
         yield "where its text ends is not known"
     if not delimiter.group(1) and re.search(r"[`\\]|\$\(", bodies[0]):
         yield _HIDDEN["command_substitution"]
-
-
-def _before(node: Node, source: bytes) -> bytes:
-    return source[max(node.start_byte - 1, 0) : node.start_byte]
-
-
-def _is_quoted(node: Node) -> bool:
-    return node.parent is not None and node.parent.type in {"string", "heredoc_body"}
-
-
-def _has(node: Node, types: set[str]) -> bool:
-    nodes = [node]
-    while nodes:
-        at = nodes.pop()
-        if at.type in types:
-            return True
-        nodes.extend(at.children)
-    return False
-
-
-def _shadow(source: bytes) -> bytes:
-    """The grammar looks characters up in a table without looking at its end: what is not ASCII would kill
-    the process. To bash all of that is like letters, and each has two bytes or more: no keyword comes of it.
-    """
-    return _NOT_ASCII.sub(b"x", source)

@@ -30,9 +30,12 @@ _BESIDES = {
 _SECRET = (
     *("*.env", "*.env.*", ".env*", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".git"),
     *(".git-credentials", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12"),
-    *("*.pfx", "*.jks", "*.keystore", "*.kdbx", "credentials*", "secrets*"),
+    *("*.pfx", "*.jks", "*.keystore", "*.kdbx", "credentials*", "secrets*", ".ssh", ".gnupg", ".aws"),
 )
-_SAMPLES = (".env", ".env.x", "x.env", ".netrc", ".npmrc", "id_rsa", "x.pem", "x.key", "credentials", ".git")
+_SAMPLES = (
+    *(each.replace("*", "") for each in _SECRET if not each.startswith("*")),
+    *(each.replace("*", "x") for each in _SECRET),
+)
 _HARMLESS_NAMES = ("*.env.example", "*.env.sample", "*.env.template")
 _GLOB = re.compile(r"[*?\[]")
 _PARTS = re.compile(r"[/:=,\s]")
@@ -92,6 +95,11 @@ def is_plain(word: str) -> bool:
     return not any(_is_secret(part) for part in _PARTS.split(word))
 
 
+def holds_secrets(path: str) -> bool:
+    """Say whether a path of the disk is, or lies in, what holds secrets by custom."""
+    return any(_is_secret(_GLOB.sub("_", part)) for part in path.split("/"))
+
+
 def _is_secret(name: str) -> bool:
     if any(fnmatchcase(name, each) for each in _HARMLESS_NAMES):
         return False
@@ -111,6 +119,8 @@ def _path(word: str) -> bool:
     parts = word.removeprefix("./").rstrip("/").split("/")
     if word in {".", "./"}:
         return True
+    if word.startswith("@"):  # to some programs, the name of a file with more options
+        return False
     return all(re.fullmatch(r"[\w@+-][\w@+.-]*", part) for part in parts) and not _FOREIGN & set(parts)
 
 
@@ -203,6 +213,7 @@ _GH = Usage(
     flags=words_of("-c --comments"),
     valued=words_of("-A -L -l -q -s --author --jq --json --label --limit --state"),
     word=_number,
+    value=lambda value: "env" not in value.lower(),
 )
 _KUBECTL = Usage(
     flags=words_of("-A -w --all-namespaces --no-headers --show-labels --watch"),

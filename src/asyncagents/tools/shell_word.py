@@ -64,13 +64,17 @@ def is_wild(word: Word) -> bool:
     return not WILD.isdisjoint(word.shape)
 
 
-def compile_pattern(word: Word) -> re.Pattern[str]:
+def compile_pattern(word: Word, *, by_bytes: bool = False) -> re.Pattern[str]:
     """Compile what the shell would match names with, rather too wide than too narrow.
 
     What a bracket fits depends on the shell and its locale: from the first one on, anything fits.
+    `by_bytes`: for names that are not ASCII; how many `?` such a letter takes depends on the locale, too.
     """
     pieces: list[str] = []
     for letter, formed in zip(word, word.shape, strict=True):
+        if by_bytes and formed == "?":
+            pieces.append("*")
+            continue
         if formed == "[" or pieces.count("*") >= MOST_STARS:
             pieces.append("*")
             break

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 
 from asyncagents.tools.shell_glob import resolve
@@ -10,21 +11,27 @@ from asyncagents.tools.shell_word import Words, words_of
 # They run what they are given, or change what a later word means: no rule on their name can judge them.
 OPAQUE = words_of(
     """
-    . alias ash at bash batch bg bind builtin busybox bwrap capsh catchsegv cgexec chpst choom chroot chrt
-    chronic complete coproc cpulimit csh daemonize dash dbus-launch dbus-run-session declare disown doas
-    dumb-init eatmydata ed emacs enable entr env envdir envuidgid eval ex exec expect export fakechroot
-    fakeroot faketime fg firejail firejail-ui fish flock gdb gdbserver getopts gosu hash history hyperfine
-    i386 i486 i586 i686 ifne ionice jobs keychain ksh lckdo let linux32 linux64 local logsave ltrace mapfile
-    mispipe ncat newgrp nohup nsenter numactl nvim parallel pee perf pkexec popd prename prlimit proot
-    proxychains proxychains4 pushd read readarray readonly rename rlwrap rsh run-parts runcon runuser
-    s6-setuidgid screen script scriptreplay select set setarch setpriv setsid setuidgid sg sh shopt socat
-    softlimit source ssh ssh-agent start-stop-daemon stdbuf strace su su-exec sudo systemd-inhibit
-    systemd-nspawn systemd-run taskset tcsh tini tmux torify torsocks toybox trap trickle tsocks typeset
-    unalias uname26 unbuffer unset unshare valgrind vi view vim wait watch watchexec x86_64 xargs xonsh
-    xvfb-run zsh zargs
+    . aa-exec abduco alias ash at bash batch bg bind builtin busybox bwrap capsh catchsegv cgexec chpst
+    choom chroot chrt caffeinate chronic compgen complete coproc cpulimit csh daemonize dash dbus-launch
+    dbus-run-session declare disown doas dtach dumb-init eatmydata ed elvish emacs emacsclient enable entr
+    env envdir envuidgid eval ex exec expect export fakechroot fakeroot faketime fc fg firejail
+    firejail-ui fish flock gdb gdbserver genv getopts gnice gnohup gosu gstdbuf gtime gtimeout gxargs hash
+    history hyperfine i386 i486 i586 i686 ifne ionice jobs keychain ksh lckdo ld.so let linux32 linux64
+    lksh lldb local logsave ltrace mapfile mispipe mksh ncat newgrp nohup nsenter nu numactl nvim oksh
+    parallel pee perf pkexec popd posh prename prlimit proot proxychains proxychains4 pushd pwsh rbash
+    read readarray readonly rename rksh rlwrap rr rsh run-parts run0 runcon runuser rview rvim rzsh
+    s6-setuidgid sandbox-exec screen script scriptreplay select set setarch setpriv setsid setuidgid sg sh
+    shopt socat softlimit source ssh ssh-agent sshpass start-stop-daemon stdbuf strace su su-exec sudo
+    systemd-cat systemd-inhibit systemd-nspawn systemd-run systemd-socket-activate taskset tcsh tini tmux
+    torify torsocks toybox trap trickle tsocks typeset unalias uname26 unbuffer unset unshare valgrind vi
+    view vim vimdiff wait watch watchexec x86_64 xargs xonsh xvfb-run yash zsh zargs
     """
 )
-SHELLS = words_of("ash bash csh dash fish ksh sh tcsh zsh")
+_VERSIONED = re.compile(
+    r"(ash|bash|csh|dash|fish|gdb|ksh|lldb|mksh|nvim|sh|tcsh|vim?|zsh)"
+    r"([.-]?(basic|gtk\d?|multiarch|nox|static|tiny|\d[\d.]*))+"
+)
+_LINKER = re.compile(r"ld(-linux|-musl|64|32)?[\w.-]*\.so(\.\d+)*")
 # They run the rest of their words as a command; the rest is judged too.
 WRAPPERS = words_of("command nice time timeout")
 # So many words stand before the command, at least and at most.
@@ -51,15 +58,25 @@ _PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
 
 
 def name_program(spelling: str, places: Sequence[str]) -> str:
-    """Say by which name rules know a program that is spelled as a path; other spellings stay as they are."""
-    if "/" not in spelling:
-        return spelling
+    """Say by which name rules know a program; a path that leads to no program of `PATH` stays as it is."""
+    name = _name_spelled(spelling, places) if "/" in spelling else spelling
+    if _LINKER.fullmatch(os.path.basename(name)):
+        return "ld.so"
+    versioned = _VERSIONED.fullmatch(name)
+    return versioned.group(1) if versioned else name
+
+
+def _name_spelled(spelling: str, places: Sequence[str]) -> str:
     if ".." not in spelling.split("/") and (known := _SYSTEM.match(_lexical(spelling))):
         return known.group(3)
     for place in places:
         path = os.path.join(place, spelling)
-        if (known := _SYSTEM.match(resolve(path))) and not _is_virtual(path, known.group(3)):
+        real = resolve(path)
+        if (known := _SYSTEM.match(real)) and not _is_virtual(path, known.group(3)):
             return known.group(3)
+        name = os.path.basename(spelling)
+        if (found := shutil.which(name)) and resolve(found) == real and not _is_virtual(path, name):
+            return name
     return spelling
 
 
@@ -74,10 +91,13 @@ def _is_virtual(path: str, real: str) -> bool:
     return all(map(_PYTHON.match, names)) and os.path.isfile(os.path.join(above, "pyvenv.cfg"))
 
 
-def find_starts(words: Words, before: tuple[int, int], plain: frozenset[str] = frozenset()) -> list[int]:
+def find_starts(
+    words: Words, before: tuple[int, int], plain: frozenset[str] = frozenset(), *, may_assign: bool = True
+) -> list[int]:
     """Find where a wrapper's command may start: a word after an option may be its value.
 
-    `before` says how many words stand before the command, `plain` which options have no value.
+    `before` says how many words stand before the command, `plain` which options have no value, `may_assign`
+    whether a word with a `=` sets a variable.
     """
     found: set[int] = set()
     looked: set[tuple[int, int]] = set()
@@ -88,7 +108,7 @@ def find_starts(words: Words, before: tuple[int, int], plain: frozenset[str] = f
             continue
         looked.add((at, skipped))
         word = words[at]
-        if word == "--" or word in plain or (not word.startswith("-") and "=" in word):
+        if word == "--" or word in plain or (may_assign and not word.startswith("-") and "=" in word):
             todo.append((at + 1, skipped))
         elif word.startswith("-"):
             todo += [(at + 1, skipped), (at + 2, skipped)]
