@@ -138,6 +138,15 @@ SESSIONS = (
         "* session.get after revert.body.cost value",
         "* session.get after revert.body.tokens.* value",
     ),
+    *because(
+        "a child says what its parent could do when it was launched: it may never do more",
+        "*.launchRights added",
+    ),
+    *because(
+        "an answer `always` covers what was shown, not every use of a program",
+        "* event permission.asked*.always[*] value",
+        "* permission.list*.always[*] value",
+    ),
     *because("a revert says how far it reaches: what comes later is kept", "*.revert.through added"),
     *because("the diff of a session is all that it changed", "* session.diff.body length"),
     *because(

@@ -156,7 +156,7 @@ class _Body:
     def last(self) -> list[ModelEvent]:
         """An answer that said why it ended is whole, however its connection went."""
         self._watch.stop()
-        if self._excess is not None:
+        if self._excess is not None and not self._reader.finished:
             return [self._excess]
         if self._reader.failed:
             return []

@@ -67,9 +67,10 @@ def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Comple
         diffs.append(_diff(place, before, data))
         return data
 
-    with files.guarded_as([place], unguarded=[] if planned.guarded else [place]):
+    # Noted before the next writer of this file begins, or it would take our change for a surprise.
+    with files.holding([place]), files.guarded_as([place], unguarded=[] if planned.guarded else [place]):
         stamp = files.rewrite(place, context.call_id, checked)
-    seen.note(context.session_id, place, stamp)
+        seen.note(context.session_id, place, stamp)
     done = f"{place.name} was written." if diffs[-1] else f"{place.name} has this content already."
     # OpenCode's clients show the text that was written where they find diagnostics: here, none are made.
     metadata = {"filepath": place.path, "diff": diffs[-1], "diagnostics": {}}
