@@ -49,7 +49,7 @@ class Desk:
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self._url}/v1", "apiKey": "{env:DESK_KEY}"},
             "models": {
-                "m": {"limit": {"context": 8000, "output": 1000}, "cost": {"input": 3, "output": 15}},
+                "m": {"limit": {"context": 8400, "output": 1000}, "cost": {"input": 3, "output": 15}},
                 "other": {},
             },
         }

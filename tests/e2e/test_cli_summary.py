@@ -8,8 +8,8 @@ from asyncagents.engine.agents import prompt_text
 from asyncagents.testing.provider import Reply, ToolUse, Usage
 from tests.e2e.cli_kit import CTRL_C, on_a_terminal, open_desk
 
-FULL = Usage(input=6900, output=300)
-"""The desk's model has room for 7,000 tokens."""
+FULL = Usage(input=7300, output=300)
+"""The desk's model has room for 7,400 tokens."""
 SUMMARY = Reply(text="Goal: be answered.", usage=Usage(input=1000, output=50))
 GO_ON = prompt_text("compaction-go-on")
 COST = (1000 * 3 + 50 * 15) / 1_000_000
