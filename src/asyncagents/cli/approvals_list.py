@@ -73,7 +73,7 @@ def _unknown(start: str) -> Complaint:
 
 
 def print_withdrawn(count: int | None, wanted: Wanted) -> None:
-    """`count` None: nobody has stored anything."""
+    """`count` None: there is no store yet."""
     if count is None and wanted.ids:
         raise _unknown(wanted.ids[0])
     click.echo(f"withdrawn: {count or 0}; asked for again from now on" if count else "nothing to withdraw")

@@ -87,7 +87,7 @@ def _print_rows(rows: Sequence[Waiting]) -> None:
 
 
 def _print_lasting(rows: Sequence[Waiting]) -> None:
-    """Whoever answers by an id sees all that an `always` would allow."""
+    """List all that an answer `always` would allow, for the person who answers by an id."""
     asked = [state.ask for each in rows if (state := each.call.open) and state.ask and state.ask.always]
     if asked:
         click.echo("\nan answer always would allow, in the project from then on:")

@@ -40,7 +40,7 @@ CUDA_VISIBLE_DEVICES OMP_NUM_THREADS
 """
 _PROXIES = frozenset({"ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
 PASSED = ESSENTIAL.union(_SYSTEM.split(), _TOOLCHAINS.split())
-# Whoever names these means something else: they are ours, or a key that no table of providers has.
+# Not passed on even if the user names them: variables of ours, and a key that no table of providers has.
 _NEVER = frozenset({
     *(f"{family.upper()}_CONFIG_CONTENT" for family in FAMILIES),
     "ASYNCAGENTS_TOKEN",

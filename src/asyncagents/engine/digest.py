@@ -96,7 +96,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def _hang(text: str) -> str:
-    """Indent all lines but the first: no text can pretend that somebody else begins to speak."""
+    """Indent all lines but the first, so that no text looks like the words of another speaker."""
     return "\n".join(text.splitlines()).replace("\n", HANGING)
 
 
