@@ -52,11 +52,11 @@ class APICause(Shape, frozen=True, kw_only=True):
     metadata: dict[str, str] | None = None
 
 
-class ProviderAuthError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class ProviderAuthError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="ProviderAuthError"):
     data: ProviderCause
 
 
-class UnknownError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class UnknownError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="UnknownError"):
     data: UnknownCause
 
 
@@ -64,27 +64,37 @@ NO_TEXT = "The model reached the limit of its output before it wrote any text."
 """What a `MessageOutputLengthError` means; its form on the wire has no message."""
 
 
-class MessageOutputLengthError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class MessageOutputLengthError(
+    Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="MessageOutputLengthError"
+):
     data: NoCause
 
 
-class MessageAbortedError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class MessageAbortedError(
+    Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="MessageAbortedError"
+):
     data: Cause
 
 
-class StructuredOutputError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class StructuredOutputError(
+    Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="StructuredOutputError"
+):
     data: StructuredCause
 
 
-class ContextOverflowError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class ContextOverflowError(
+    Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="ContextOverflowError"
+):
     data: OverflowCause
 
 
-class ContentFilterError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class ContentFilterError(
+    Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="ContentFilterError"
+):
     data: Cause
 
 
-class APIError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag=True):
+class APIError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", tag="APIError"):
     data: APICause
 
 
@@ -98,7 +108,8 @@ KnownFailure: TypeAlias = (
     | ContentFilterError
     | APIError
 )
-_NAMES = frozenset(kind.__name__ for kind in KnownFailure.__args__)
+FAILURE_NAMES = tuple(str(kind.__struct_config__.tag) for kind in KnownFailure.__args__)
+"""The names on the wire and in rows, which do not depend on the names of the classes."""
 
 
 class UnknownFailure(Kept, Failure):
@@ -114,16 +125,24 @@ class UnknownFailure(Kept, Failure):
 def read_failure(value: Any) -> Failure:
     """Raises `msgspec.ValidationError` if this is no failure at all."""
     match value:
-        case {"name": str(name)} if name not in _NAMES:
+        case {"name": str(name)} if name not in FAILURE_NAMES:
             return UnknownFailure(encode(value), name)
         case _:
             failure: KnownFailure = msgspec.convert(value, KnownFailure)
             return failure
 
 
+def failure_name(failure: Failure) -> str:
+    """Return the name that stands on the wire and in rows."""
+    if isinstance(failure, UnknownFailure):
+        return failure.name
+    assert isinstance(failure, Shape), f"{failure!r} has no name on the wire"
+    return str(failure.__struct_config__.tag)
+
+
 def told(failure: Failure) -> tuple[str, str]:
     """Its name, and what it says of itself."""
-    name = failure.name if isinstance(failure, UnknownFailure) else type(failure).__name__
+    name = failure_name(failure)
     words = NO_TEXT if isinstance(failure, MessageOutputLengthError) else name
     return name, getattr(getattr(failure, "data", None), "message", "") or words
 

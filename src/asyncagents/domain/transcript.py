@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.envelope import envelope, line
-from asyncagents.domain.failure import Failure, UnknownFailure
+from asyncagents.domain.failure import Failure, failure_name
 from asyncagents.domain.history import Entry
 from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.part import (
@@ -105,9 +105,8 @@ def _outcome(state: ToolState, wanted: Transcript) -> Iterator[str]:
 
 
 def _error(error: Failure) -> str:
-    name = error.name if isinstance(error, UnknownFailure) else type(error).__name__
     message = getattr(getattr(error, "data", None), "message", "")
-    return envelope("task_error", message, error_type=name)
+    return envelope("task_error", message, error_type=failure_name(error))
 
 
 def _cut(text: str, most: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from asyncagents.domain.failure import Failure, KnownFailure, UnknownFailure
+from asyncagents.domain.failure import FAILURE_NAMES, Failure, KnownFailure, UnknownFailure
 from asyncagents.domain.part import Part, Source, ToolState, UnknownPart
 
 Schema: TypeAlias = dict[str, Any]
@@ -102,7 +102,7 @@ class Schemas:
         return {"$ref": _REF + name}
 
     def _name(self, kind: Any, *, taken: bool) -> str:
-        name: str = kind.__name__
+        name: str = kind.__dict__.get("schema_name", kind.__name__)
         if taken and self._kinds.get(name) == (kind, False):
             name += _INPUT
         known = self._kinds.get(name, (kind, taken))
@@ -114,7 +114,7 @@ class Schemas:
             known = self._union(KnownFailure.__args__, taken=taken)["anyOf"]
             return {"anyOf": [*known, self._of(UnknownFailure, taken=taken)], **_described(kind)}
         if kind is UnknownFailure:
-            return _unknown("name", [each.__name__ for each in KnownFailure.__args__]) | _described(kind)
+            return _unknown("name", list(FAILURE_NAMES)) | _described(kind)
         if kind is UnknownPart:
             return _UNKNOWN_PART | _described(kind)
         assert issubclass(kind, Struct), f"{kind} has no JSON form"

@@ -252,7 +252,7 @@ async def put_call(tx: Tx, call: Call, *, publish: bool = True) -> None:
         call.part_id,
         call.ask_id,
         call.tool,
-        type(state).__name__.lower(),
+        str(state.__struct_config__.tag),
         due,
         call.shown_pending,
         pending_status(call),

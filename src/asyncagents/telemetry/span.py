@@ -19,7 +19,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
-from asyncagents.domain.failure import APIError, Failure
+from asyncagents.domain.failure import APIError, Failure, failure_name
 from asyncagents.domain.port import Clock
 from asyncagents.telemetry.place import traceparent_of
 
@@ -113,4 +113,4 @@ def error_type(failure: Failure) -> str:
     """The provider's status, if it gave one; else what kind of failure it is."""
     if isinstance(failure, APIError) and failure.data.status_code is not None:
         return str(failure.data.status_code)
-    return type(failure).__name__
+    return failure_name(failure)

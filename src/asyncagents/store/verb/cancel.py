@@ -8,7 +8,7 @@ from asyncagents.domain.call import ABORTED, Call, Running
 from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
-from asyncagents.domain.failure import aborted
+from asyncagents.domain.failure import aborted, failure_name
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task import EndedBy, Outcome, TaskError
 from asyncagents.store.body import check_names
@@ -85,7 +85,7 @@ async def _spared(tx: Tx, session_id: SessionId, scope: Scope) -> bool:
 def _cancelled(by: EndedBy) -> Outcome:
     failure = aborted()
     return Outcome(
-        status="cancelled", error=TaskError(type(failure).__name__, failure.data.message), ended_by=by
+        status="cancelled", error=TaskError(failure_name(failure), failure.data.message), ended_by=by
     )
 
 
